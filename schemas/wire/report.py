@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from datetime import datetime
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+# Values that a report has as text: a key of any type, and a time in ISO 8601.
+Key = Annotated[str, BeforeValidator(str)]
+Time = Annotated[str, BeforeValidator(datetime.isoformat)]
 
 
 class Report(BaseModel):

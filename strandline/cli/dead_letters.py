@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, NotRequired, TypedDict, TypeVar, Unpack
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict, TypeVar
 from uuid import UUID
 
 import click
 
-from strandline.cli.servers.options import as_json, json_options, settings_from, target_options
-from strandline.cli.servers.targets import opened_pool, servers_for_once
-from strandline.cli.terminal.output import print_json, say
+from strandline.cli.command import Output, cli_command
+from strandline.cli.servers.targets import Running, opened_database, opened_servers
 from strandline.pipelines.engine.dead_letters import (
     DeadLetter,
     drop_dead_letter,
@@ -25,23 +25,12 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.values.lanes import Lane
-from strandline.schemas.wire.report import Report
+from strandline.schemas.wire.report import Report, Time
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Outcome = Literal["due", "void", "gone", "retired", "dropped"]
 
 MAX_REASON_CHARACTERS = 200
-
-
-class _Options(TypedDict):
-    """The options that all these commands have, and the filters of most."""
-
-    database_url: str | None
-    broker_url: str | None
-    schema: str | None
-    namespace: NotRequired[str | None]
-    session: NotRequired[str | None]
-    pipeline: NotRequired[str | None]
 
 
 class _Filters(TypedDict, total=False):
@@ -76,13 +65,13 @@ class DeadLetterReport(Report):
     messages: int
     tokens: int
     cause: str
-    flushed_at: str
-    died_at: str
+    flushed_at: Time
+    died_at: Time
     batch_id: UUID
     reason: str
     current: bool
-    dropped_at: str | None
-    retry_at: str | None
+    dropped_at: Time | None
+    retry_at: Time | None
     retries: int
 
 
@@ -129,90 +118,81 @@ def choice_options(command: Command) -> Command:
     return ids(everything(filter_options(command)))
 
 
-@click.group("dead-letters")
-def command() -> None:
-    """List, retry and drop dead letters: events that a pipeline gave up on, each with its reason.
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """The servers, and the filters, which are checked to exist."""
 
-    A dead letter's ID is EVENT/STAGE, as `list` shows it; EVENT alone means all its stages.
-    """
+    running: Running
+    filters: _Filters
 
 
-@command.command("list", short_help="List dead letters, oldest first.")
+@contextmanager
+def _opened_letters(
+    settings: Settings, namespace: str | None, session: str | None, pipeline: str | None
+) -> Iterator[_Opened]:
+    """Check the filters; a session without a namespace is in ``default``."""
+    if namespace is None and session is not None:
+        namespace = DEFAULT_NAMESPACE
+    with opened_servers(settings) as running:
+        check_known(running.database, namespace=namespace, session_id=session)
+        yield _Opened(running, {"namespace": namespace, "session_id": session, "pipeline": pipeline})
+
+
+@cli_command("list", _opened_letters, DeadLettersReport, short_help="List dead letters, oldest first.")
 @filter_options
 @click.option("--all", "everything", is_flag=True, help="Include those that were dropped.")
-@json_options(DeadLettersReport)
-@target_options
-def list_command(everything: bool, as_json: bool, **options: Unpack[_Options]) -> None:
+def list_command(opened: _Opened, everything: bool) -> Output:
     """List dead letters, oldest first."""
-    with _database(options) as (database, _broker_url):
-        letters = list_dead_letters(database, **(_filters(database, options) | {"dropped": everything}))
-    if as_json:
-        print_json(DeadLettersReport(dead_letters=[_report(letter) for letter in letters]))
-    elif not letters:
-        say("no dead letters")
-    else:
-        say(*map(_line, letters))
+    letters = list_dead_letters(opened.running.database, **(opened.filters | {"dropped": everything}))
+    report = DeadLettersReport(dead_letters=[_report(letter) for letter in letters])
+    return Output(report, map(_line, letters) if letters else ["no dead letters"])
 
 
-@command.command("show", short_help="Show one dead letter with its whole reason.")
+@cli_command(
+    "show", opened_database, DeadLettersReport, short_help="Show one dead letter with its whole reason."
+)
 @click.argument("id_", metavar="ID")
-@as_json
-@target_options
-def show_command(id_: str, as_json: bool, **options: Unpack[_Options]) -> None:
+def show_command(database: Database, id_: str) -> Output:
     """Show one dead letter with its whole reason."""
-    with _database(options) as (database, _broker_url):
-        letters = _choose_letters(database, [id_], everything=False, filters={"dropped": True})
-    if as_json:
-        print_json(DeadLettersReport(dead_letters=[_report(letter) for letter in letters]))
-    else:
-        for number, letter in enumerate(letters):
-            say(*([""] if number else []), *_picture(letter))
+    letters = _choose_letters(database, [id_], everything=False, filters={"dropped": True})
+    report = DeadLettersReport(dead_letters=[_report(letter) for letter in letters])
+    return Output(report, _pictures(letters))
 
 
-@command.command("retry", short_help="Make events due again.")
+@cli_command("retry", _opened_letters, ActionsReport, short_help="Make events due again.")
 @choice_options
-@as_json
-@target_options
-def retry_command(ids: tuple[str, ...], everything: bool, as_json: bool, **options: Unpack[_Options]) -> int:
+def retry_command(opened: _Opened, ids: tuple[str, ...], everything: bool) -> Output:
     """Make events due again.
 
     A pipeline that folds, such as the summary, is folded again from the state before the event, later events
     included. Events of a retired generation are refused, and the exit code is then 1.
     """
-    with _database(options) as (database, broker_url):
-        letters = _choose_letters(database, ids, everything=everything, filters=_filters(database, options))
-        retries = [(letter, retry_dead_letter(database, letter)) for letter in letters]
-        due = [letter.lane for letter, retry in retries if retry.outcome == "due"]
-        rung = _ring(broker_url, due, _settings(options))
+    running, database = opened.running, opened.running.database
+    letters = _choose_letters(database, ids, everything=everything, filters=opened.filters)
+    retries = [(letter, retry_dead_letter(database, letter)) for letter in letters]
+    due = [letter.lane for letter, retry in retries if retry.outcome == "due"]
+    rung = _ring(running.servers.broker_url, due, running.settings)
     actions = [
-        ActionReport(
-            id=_id(letter),
-            outcome=retry.outcome,
-            refolded=retry.refolded,
-            rung=rung and retry.outcome == "due",
-        )
+        ActionReport.of(retry, id=_id(letter), rung=rung and retry.outcome == "due")
         for letter, retry in retries
     ]
-    _print(actions, as_json=as_json)
-    return int(any(action.outcome == "retired" for action in actions))
+    is_refused = any(action.outcome == "retired" for action in actions)
+    return Output(ActionsReport(actions=actions), _action_lines(actions), code=int(is_refused))
 
 
-@command.command("drop", short_help="Give events up for good.")
+@cli_command("drop", _opened_letters, ActionsReport, short_help="Give events up for good.")
 @choice_options
-@as_json
-@target_options
-def drop_command(ids: tuple[str, ...], everything: bool, as_json: bool, **options: Unpack[_Options]) -> None:
+def drop_command(opened: _Opened, ids: tuple[str, ...], everything: bool) -> Output:
     """Give events up for good: their messages stay in the log, and reads no longer wait for them.
 
     A record of each drop and its reason is kept; `list --all` shows it.
     """
-    with _database(options) as (database, _broker_url):
-        letters = _choose_letters(database, ids, everything=everything, filters=_filters(database, options))
-        actions = [
-            ActionReport(id=_id(letter), outcome="dropped" if drop_dead_letter(database, letter) else "gone")
-            for letter in letters
-        ]
-    _print(actions, as_json=as_json)
+    database = opened.running.database
+    actions = [
+        ActionReport(id=_id(letter), outcome="dropped" if drop_dead_letter(database, letter) else "gone")
+        for letter in _choose_letters(database, ids, everything=everything, filters=opened.filters)
+    ]
+    return Output(ActionsReport(actions=actions), _action_lines(actions))
 
 
 def _ring(broker_url: str | None, lanes: Sequence[Lane], settings: Settings) -> bool:
@@ -226,34 +206,6 @@ def _ring(broker_url: str | None, lanes: Sequence[Lane], settings: Settings) -> 
     bell.ring(lanes)
     bell.close()
     return True
-
-
-def _settings(options: _Options) -> Settings:
-    return settings_from(options["database_url"], options["broker_url"], options["schema"])
-
-
-@contextmanager
-def _database(options: _Options) -> Iterator[tuple[Database, str | None]]:
-    """The database, and the broker's URL if there is one."""
-    settings = _settings(options)
-    with (
-        servers_for_once(settings) as servers,
-        opened_pool(servers.database_url, settings) as database,
-    ):
-        yield database, servers.broker_url
-
-
-def _filters(database: Database, options: _Options) -> _Filters:
-    """The filters, checked to exist; a session without a namespace is in ``default``."""
-    namespace = options["namespace"]
-    if namespace is None and options["session"] is not None:
-        namespace = DEFAULT_NAMESPACE
-    check_known(database, namespace=namespace, session_id=options["session"])
-    return {
-        "namespace": namespace,
-        "session_id": options["session"],
-        "pipeline": options["pipeline"],
-    }
 
 
 def _choose_letters(
@@ -296,14 +248,7 @@ def _id(letter: DeadLetter) -> str:
 
 def _report(letter: DeadLetter) -> DeadLetterReport:
     return DeadLetterReport.of(
-        letter,
-        id=_id(letter),
-        generation=letter.generation_id,
-        messages=letter.message_count,
-        flushed_at=letter.flushed_at.isoformat(),
-        died_at=letter.died_at.isoformat(),
-        dropped_at=letter.dropped_at.isoformat() if letter.dropped_at else None,
-        retry_at=letter.retry_at.isoformat() if letter.retry_at else None,
+        letter, id=_id(letter), generation=letter.generation_id, messages=letter.message_count
     )
 
 
@@ -344,10 +289,13 @@ def _picture(letter: DeadLetter) -> Iterator[str]:
         yield f"next: a worker retries it {time_text(letter.retry_at)}"
 
 
-def _print(actions: Sequence[ActionReport], *, as_json: bool) -> None:
-    if as_json:
-        print_json(ActionsReport(actions=list(actions)))
-        return
+def _pictures(letters: Sequence[DeadLetter]) -> Iterator[str]:
+    for number, letter in enumerate(letters):
+        yield from [""] if number else []
+        yield from _picture(letter)
+
+
+def _action_lines(actions: Sequence[ActionReport]) -> Iterator[str]:
     sentences = {
         "due": "due again",
         "void": "void, since its session was reset",
@@ -356,9 +304,17 @@ def _print(actions: Sequence[ActionReport], *, as_json: bool) -> None:
         "dropped": "dropped",
     }
     if not actions:
-        say("no dead letters")
+        yield "no dead letters"
     for action in actions:
         more = f", and {quantity(action.refolded, 'later event')} folded again" if action.refolded else ""
         if action.outcome == "due":
             more += "; a worker was notified" if action.rung else "; without a broker, a sweep finds it"
-        say(f"{action.id}: {sentences[action.outcome]}{more}")
+        yield f"{action.id}: {sentences[action.outcome]}{more}"
+
+
+@click.group("dead-letters", commands=[list_command, show_command, retry_command, drop_command])
+def command() -> None:
+    """List, retry and drop dead letters: events that a pipeline gave up on, each with its reason.
+
+    A dead letter's ID is EVENT/STAGE, as `list` shows it; EVENT alone means all its stages.
+    """

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BeforeValidator
-
-from strandline.schemas.wire.report import Report
-
-Key = Annotated[str, BeforeValidator(str)]
-Time = Annotated[str, BeforeValidator(datetime.isoformat)]
+from strandline.schemas.wire.report import Key, Report, Time
 
 
 class ActReport(Report):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import click
 
-from strandline.cli.servers.options import json_options, settings_from, target_options
+from strandline.cli.command import Output, cli_command
+from strandline.cli.servers.options import settings_alone
 from strandline.cli.servers.targets import opened_database
-from strandline.cli.terminal.output import print_json, print_table, say
+from strandline.cli.terminal.output import table
 from strandline.producers.service.gate.keys import KeySpec, create_key, list_keys, revoke_key, rotate_key
 from strandline.schemas.display.shown_text import time_text
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.wire.keys import (
     DEFAULT_OVERLAP_SECONDS,
@@ -36,12 +37,7 @@ class KeysReport(Report):
     keys: list[KeyInfo]
 
 
-@click.group("keys")
-def command() -> None:
-    """Make, list, rotate and revoke keys of the HTTP service."""
-
-
-@command.command("create", short_help="Make a key.")
+@cli_command("create", settings_alone, NewKey, short_help="Make a key.")
 @click.option("--namespace", metavar="NAME", help="The namespace that it opens; default: default.")
 @click.option("--all-namespaces", is_flag=True, help="An operator's key: of all namespaces, opens no memory.")
 @click.option("--user", metavar="ID", help="The one user that it opens; default: all of the namespace.")
@@ -65,9 +61,8 @@ def command() -> None:
     type=click.FloatRange(0.0, MAX_KEY_SECONDS / DAY, min_open=True),
     help="When it ends; default: never.",
 )
-@json_options(NewKey)
-@target_options
 def create_command(
+    settings: Settings,
     namespace: str | None,
     all_namespaces: bool,
     user: str | None,
@@ -75,9 +70,7 @@ def create_command(
     shared_scopes: tuple[str, ...],
     label: str,
     days: float | None,
-    as_json: bool,
-    **target: Any,
-) -> None:
+) -> Output:
     """Make a key and print it. It is shown this once: only a digest of it is stored."""
     if all_namespaces and namespace is not None:
         raise click.UsageError("--all-namespaces names all of them; leave --namespace out.")
@@ -89,28 +82,20 @@ def create_command(
         shared_scopes=shared_scopes,
         expires_in_seconds=None if days is None else days * DAY,
     )
-    with opened_database(settings_from(**target)) as database:
-        new_key = database.run(create_key(spec))
-    _print_new(new_key, as_json=as_json)
+    with opened_database(settings) as database:
+        return _show_new(database.run(create_key(spec)))
 
 
-@command.command("list", short_help="List keys.")
+@cli_command("list", opened_database, KeysReport, short_help="List keys.")
 @click.option("--namespace", metavar="NAME", help="Only those of this namespace.")
-@json_options(KeysReport)
-@target_options
-def list_command(namespace: str | None, as_json: bool, **target: Any) -> None:
+def list_command(database: Database, namespace: str | None) -> Output:
     """List keys, those that have ended too, without their secrets."""
-    with opened_database(settings_from(**target)) as database:
-        keys = list(_all_keys(database, namespace))
-    if as_json:
-        print_json(KeysReport(keys=keys))
-    elif keys:
-        print_table(_HEADERS, [_row(key) for key in keys])
-    else:
-        say("no keys; `strandline keys create` makes one")
+    keys = list(_all_keys(database, namespace))
+    lines = table(_HEADERS, map(_row, keys)) if keys else ["no keys; `strandline keys create` makes one"]
+    return Output(KeysReport(keys=keys), lines)
 
 
-@command.command("rotate", short_help="Make a new key in place of one.")
+@cli_command("rotate", opened_database, NewKey, short_help="Make a new key in place of one.")
 @click.argument("key_id", metavar="KEY_ID")
 @click.option(
     "--overlap-hours",
@@ -124,46 +109,29 @@ def list_command(namespace: str | None, as_json: bool, **target: Any) -> None:
     type=click.FloatRange(0.0, MAX_KEY_SECONDS / DAY, min_open=True),
     help="When the new key ends; default: it lives as long as the old one was to.",
 )
-@json_options(NewKey)
-@target_options
-def rotate_command(
-    key_id: str,
-    overlap_hours: float,
-    days: float | None,
-    as_json: bool,
-    **target: Any,
-) -> None:
+def rotate_command(database: Database, key_id: str, overlap_hours: float, days: float | None) -> Output:
     """Make a key that opens what KEY_ID opens, and print it; KEY_ID goes on for a while, then ends.
 
     `strandline keys list` shows the ids.
     """
-    with opened_database(settings_from(**target)) as database:
-        rotation = rotate_key(
-            _id_in(key_id),
-            overlap_seconds=overlap_hours * HOUR,
-            expires_in_seconds=None if days is None else days * DAY,
-        )
-        new_key = database.run(rotation)
-    _print_new(new_key, as_json=as_json)
+    rotation = rotate_key(
+        _id_in(key_id),
+        overlap_seconds=overlap_hours * HOUR,
+        expires_in_seconds=None if days is None else days * DAY,
+    )
+    return _show_new(database.run(rotation))
 
 
-@command.command("revoke", short_help="End a key now.")
+@cli_command("revoke", opened_database, RevokedKey, short_help="End a key now.")
 @click.argument("key_id", metavar="KEY_ID")
 @click.option("--with-made", is_flag=True, help="Also the keys that it made, and that these made.")
-@json_options(RevokedKey)
-@target_options
-def revoke_command(key_id: str, with_made: bool, as_json: bool, **target: Any) -> None:
+def revoke_command(database: Database, key_id: str, with_made: bool) -> Output:
     """End KEY_ID now; every process of the service refuses it within five seconds.
 
     `strandline keys list` shows the ids; a whole key names itself too.
     """
-    with opened_database(settings_from(**target)) as database:
-        ended = database.run(revoke_key(_id_in(key_id), with_made=with_made))
-    if as_json:
-        print_json(ended)
-    else:
-        for revoked in (ended.key_id, *ended.with_made):
-            say(f"key {revoked} is revoked")
+    ended = database.run(revoke_key(_id_in(key_id), with_made=with_made))
+    return Output(ended, [f"key {revoked} is revoked" for revoked in (ended.key_id, *ended.with_made)])
 
 
 def _id_in(text: str) -> str:
@@ -178,22 +146,15 @@ def _all_keys(database: Database, namespace: str | None) -> Iterator[KeyInfo]:
         after = page[-1].key_id
 
 
-def _print_new(new_key: NewKey, *, as_json: bool) -> None:
-    if as_json:
-        print_json(new_key)
-        return
+def _show_new(new_key: NewKey) -> Output:
     whose = "all namespaces" if new_key.namespace is None else f"namespace {new_key.namespace}"
     user = f", user {new_key.user_id}" if new_key.user_id else ""
-    say(new_key.key)
-    say(
-        f"key {new_key.key_id} of {whose}{user}, with {', '.join(new_key.scopes)}{_end_of(new_key)};"
-        " keep it now, it is not shown again",
-        err=True,
+    until = "" if new_key.expires_at is None else f", until {time_text(new_key.expires_at)}"
+    note = (
+        f"key {new_key.key_id} of {whose}{user}, with {', '.join(new_key.scopes)}{until};"
+        " keep it now, it is not shown again"
     )
-
-
-def _end_of(key: KeyInfo) -> str:
-    return "" if key.expires_at is None else f", until {time_text(key.expires_at)}"
+    return Output(new_key, [new_key.key], notes=[note])
 
 
 def _row(key: KeyInfo) -> tuple[str, ...]:
@@ -209,3 +170,8 @@ def _row(key: KeyInfo) -> tuple[str, ...]:
         "-" if key.expires_at is None else time_text(key.expires_at),
         state,
     )
+
+
+@click.group("keys", commands=[create_command, list_command, rotate_command, revoke_command])
+def command() -> None:
+    """Make, list, rotate and revoke keys of the HTTP service."""

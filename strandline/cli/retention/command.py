@@ -10,39 +10,33 @@ from typing import Any
 import click
 
 from strandline import retention
+from strandline.cli.command import Output, cli_command
 from strandline.cli.retention.durations import DURATIONS, Duration, duration_text
 from strandline.cli.retention.lines import (
-    act_report,
     message_fields,
     past_line,
     policy_lines,
-    range_fields,
     range_line,
     run_lines,
     status_lines,
     waiting_lines,
 )
 from strandline.cli.retention.reports import (
-    ArchivedRangeReport,
     ArchivedReport,
-    OpenStepReport,
     PassReport,
     PastReport,
     PlanReport,
     RestoredReport,
+    RetentionActReport,
     RetentionShownReport,
     RunReport,
     StatusReport,
 )
-from strandline.cli.servers.names import (
-    check_to_be_changed,
-    check_to_be_read,
-    even_if_unknown_option,
-)
-from strandline.cli.servers.options import as_json, namespace_option, settings_from, target_options
+from strandline.cli.servers.names import check_to_be_changed, even_if_unknown_option, opened_to_read
+from strandline.cli.servers.options import actor_option, namespace_option
 from strandline.cli.servers.targets import opened_database
 from strandline.cli.terminal.interrupts import stops_at_signals
-from strandline.cli.terminal.output import print_json, print_json_line, say, show
+from strandline.cli.terminal.output import print_json_line, say
 from strandline.retention import Removal, Retention
 from strandline.schemas.display.shown_text import quantity, quote, time_text
 from strandline.schemas.errors import ArchiveError
@@ -58,25 +52,14 @@ all_namespaces = click.option("--namespace", metavar="NAME", help="Only sessions
 session_option = click.option("--session", metavar="ID", help="Only this session.")
 
 
-@click.group("retention")
-def command() -> None:
-    """Set how long things are kept; look at what leaves, and at what is archived.
-
-    A number with a unit is a duration (s, m, h, d, w), such as 30d; `never` sets no bound. No read shows
-    anything that is past its time, also before workers have archived and removed it.
-    """
-
-
-@command.command("show", short_help="Show what applies to a namespace or a session.")
+@cli_command(
+    "show", opened_to_read, RetentionShownReport, short_help="Show what applies to a namespace or a session."
+)
 @namespace_option
 @click.option("--session", metavar="ID", help="Of this session, instead of the namespace.")
-@as_json
-@target_options
-def show_command(namespace: str, session: str | None, as_json: bool, **target: Any) -> None:
+def show_command(database: Database, namespace: str, session: str | None) -> Output:
     """Show how long a namespace, or a session in it, keeps what it holds, and the acts that say so."""
-    with opened_database(settings_from(**target)) as database:
-        check_to_be_read(database, namespace)
-        _show(database, namespace, session, as_json=as_json)
+    return _show(database, namespace, session)
 
 
 def _policy_options(function: Any) -> Any:
@@ -86,7 +69,7 @@ def _policy_options(function: Any) -> Any:
     return function
 
 
-@command.command("set", short_help="Record an act on retention.")
+@cli_command("set", opened_database, RetentionShownReport, short_help="Record an act on retention.")
 @namespace_option
 @click.option("--session", metavar="ID", help="For this session, instead of the namespace.")
 @even_if_unknown_option
@@ -115,10 +98,9 @@ def _policy_options(function: Any) -> Any:
     help="Where messages go before they are removed: file:///FOLDER, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX,"
     " handler:NAME, or an empty text for nowhere.",
 )
-@click.option("--actor", metavar="NAME", help="The name stored with the act.")
-@as_json
-@target_options
+@actor_option
 def set_command(
+    database: Database,
     namespace: str,
     session: str | None,
     max_messages: int | None,
@@ -127,12 +109,8 @@ def set_command(
     archive: str | None,
     even_if_unknown: bool,
     actor: str | None,
-    as_json: bool,
-    database_url: str | None,
-    broker_url: str | None,
-    schema: str | None,
     **durations: int | None,
-) -> None:
+) -> Output:
     """Record how long a namespace, or a session in it, keeps what it holds.
 
     An act is the whole choice of its level. An option that is not given leaves its bound open: a session has
@@ -146,46 +124,33 @@ def set_command(
         archive=archive,
         **{DURATIONS[name][0]: seconds for name, seconds in durations.items()},
     )
-    with opened_database(settings_from(database_url, broker_url, schema)) as database:
-        check_to_be_changed(database, namespace, even_if_unknown=even_if_unknown)
-        if not even_if_unknown:
-            _check_handler(archive)
-        retention.set_retention(database, chosen, namespace=namespace, session_id=session, actor=actor)
-        _show(database, namespace, session, as_json=as_json)
+    check_to_be_changed(database, namespace, even_if_unknown=even_if_unknown)
+    if not even_if_unknown:
+        _check_handler(archive)
+    retention.set_retention(database, chosen, namespace=namespace, session_id=session, actor=actor)
+    return _show(database, namespace, session)
 
 
-@command.command("plan", short_help="Show what is past its time; change nothing.")
+@cli_command("plan", opened_to_read, PlanReport, short_help="Show what is past its time; change nothing.")
 @all_namespaces
 @session_option
-@as_json
-@target_options
-def plan_command(namespace: str | None, session: str | None, as_json: bool, **target: Any) -> None:
+def plan_command(database: Database, namespace: str | None, session: str | None) -> Output:
     """Show the messages of each session that are past their time: a dry run of `retention run`."""
-    with opened_database(settings_from(**target)) as database:
-        check_to_be_read(database, namespace)
-        rows = list(retention.plan(database, namespace=namespace, session_id=session))
-    if as_json:
-        print_json(PlanReport(sessions=[PastReport(**asdict(row), leaving=row.free) for row in rows]))
-        return
-    say(*map(past_line, rows))
+    rows = list(retention.plan(database, namespace=namespace, session_id=session))
+    report = PlanReport(sessions=[PastReport.of(row, leaving=row.free) for row in rows])
     leaving, waiting = sum(row.free for row in rows), sum(row.waiting for row in rows)
-    say(
-        f"{quantity(leaving, 'message')} of {quantity(len(rows), 'session')} would leave"
-        if rows
-        else "nothing is past its time",
-        *waiting_lines(waiting),
-    )
+    what = f"{quantity(leaving, 'message')} of {quantity(len(rows), 'session')} would leave"
+    lines = [*map(past_line, rows), what if rows else "nothing is past its time", *waiting_lines(waiting)]
+    return Output(report, lines)
 
 
-@command.command("run", short_help="Archive and remove what is past its time, now.")
+@cli_command("run", opened_to_read, RunReport, short_help="Archive and remove what is past its time, now.")
 @all_namespaces
 @session_option
 @click.option("--at-once", is_flag=True, help="Do not rest between steps; puts may be slower meanwhile.")
-@as_json
-@target_options
 def run_command(
-    namespace: str | None, session: str | None, at_once: bool, as_json: bool, **target: Any
-) -> int:
+    database: Database, namespace: str | None, session: str | None, at_once: bool, as_json: bool
+) -> Output:
     """Archive and remove what is past its time, now; workers do the same by themselves.
 
     What workers still derive stays until they have. Ctrl-C stops it between two sessions.
@@ -198,8 +163,7 @@ def run_command(
             told_at = time.monotonic()
             say(f"{quantity(done.removed, 'message')} removed so far", err=True)
 
-    with opened_database(settings_from(**target)) as database, stops_at_signals() as stop:
-        check_to_be_read(database, namespace)
+    with stops_at_signals() as stop:
         done = retention.run(
             database,
             namespace=namespace,
@@ -210,66 +174,48 @@ def run_command(
         )
         rest = retention.plan(database, namespace=namespace, session_id=session)
         waiting = 0 if stop.is_set() else sum(row.waiting for row in rest)
-    show(
-        RunReport(**asdict(done), waiting_messages=waiting),
+    return Output(
+        RunReport.of(done, waiting_messages=waiting),
         [*run_lines(done), *waiting_lines(waiting)],
-        as_json=as_json,
+        code=stop.exit_code or int(bool(done.failed)),
     )
-    return stop.exit_code or int(bool(done.failed))
 
 
-@command.command("status", short_help="Show how much has left, the steps under way, and failures.")
+@cli_command(
+    "status",
+    opened_to_read,
+    StatusReport,
+    short_help="Show how much has left, the steps under way, and failures.",
+)
 @all_namespaces
-@as_json
-@target_options
-def status_command(namespace: str | None, as_json: bool, **target: Any) -> None:
+def status_command(database: Database, namespace: str | None) -> Output:
     """Show how much has left so far, the steps under way, why one fails, and the last passes of workers."""
-    with opened_database(settings_from(**target)) as database:
-        check_to_be_read(database, namespace)
-        status = retention.status(database, namespace=namespace)
-    report = StatusReport(
-        **status.totals._asdict(),
-        steps=[
-            OpenStepReport(**{name: getattr(step, name) for name in OpenStepReport.model_fields})
-            for step in status.steps
-        ],
-        passes=[
-            PassReport(
-                run_id=run.run_id,
-                state=run.state,
-                counts=json.loads(run.counts),
-                started_at=run.started_at,
-                ended_at=run.ended_at,
-            )
-            for run in status.runs
-        ],
-    )
-    show(report, status_lines(report), as_json=as_json)
+    status = retention.status(database, namespace=namespace)
+    passes = [PassReport.of(run, counts=json.loads(run.counts)) for run in status.runs]
+    report = StatusReport.of(status.totals, steps=status.steps, passes=passes)
+    return Output(report, status_lines(report))
 
 
-@command.command("archived", short_help="List or print what a session has in archives.")
+@cli_command(
+    "archived", opened_to_read, ArchivedReport, short_help="List or print what a session has in archives."
+)
 @click.argument("session")
 @namespace_option
 @click.option("--messages", is_flag=True, help="Print the messages as JSON lines, read from the archive.")
-@as_json
-@target_options
-def archived_command(session: str, namespace: str, messages: bool, as_json: bool, **target: Any) -> None:
+def archived_command(database: Database, session: str, namespace: str, messages: bool) -> Output | None:
     """List the ranges of SESSION's messages that left its log, and where they are; or print the messages."""
-    with opened_database(settings_from(**target)) as database:
-        check_to_be_read(database, namespace)
-        if messages:
-            for message in retention.read_archived(database, session, namespace=namespace):
-                print_json_line(json.dumps(message_fields(message), ensure_ascii=False))
-            return
-        ranges = retention.archived_ranges(database, session, namespace=namespace)
-    if as_json:
-        reports = [ArchivedRangeReport(**range_fields(one)) for one in ranges]
-        print_json(ArchivedReport(namespace=namespace, session_id=session, ranges=reports))
-    else:
-        say(*(map(range_line, ranges) if ranges else ["nothing of this session has left its log"]))
+    if messages:
+        for message in retention.read_archived(database, session, namespace=namespace):
+            print_json_line(json.dumps(message_fields(message), ensure_ascii=False))
+        return None
+    ranges = retention.archived_ranges(database, session, namespace=namespace)
+    report = ArchivedReport.of(None, namespace=namespace, session_id=session, ranges=ranges)
+    return Output(report, map(range_line, ranges) if ranges else ["nothing of this session has left its log"])
 
 
-@command.command("restore", short_help="Bring a session's archived messages back.")
+@cli_command(
+    "restore", opened_to_read, RestoredReport, short_help="Bring a session's archived messages back."
+)
 @click.argument("session")
 @click.argument("to")
 @namespace_option
@@ -281,26 +227,19 @@ def archived_command(session: str, namespace: str, messages: bool, as_json: bool
     metavar="DURATION",
     help="How long the restored session is kept.",
 )
-@as_json
-@target_options
-def restore_command(session: str, to: str, namespace: str, ttl: int, as_json: bool, **target: Any) -> None:
+def restore_command(database: Database, session: str, to: str, namespace: str, ttl: int) -> Output:
     """Bring the archived messages of SESSION back, as they were, into a session TO of the same user.
 
     Nothing is derived from them again, and all that they gave is kept. A restore that was ended goes on
     when it is called again.
     """
-    with opened_database(settings_from(**target)) as database:
-        check_to_be_read(database, namespace)
-        restored = retention.restore(database, session, to, namespace=namespace, ttl_seconds=ttl)
-    show(
-        RestoredReport(**asdict(restored)),
-        [
-            f"{quantity(restored.messages, 'message')} of {quantity(restored.ranges, 'range')} are in session"
-            f" {quote(restored.session_id)} now, kept {duration_text(restored.ttl_seconds)}",
-            "  `get_all()` and `history()` give them; the context that `get` returns begins behind them",
-        ],
-        as_json=as_json,
-    )
+    restored = retention.restore(database, session, to, namespace=namespace, ttl_seconds=ttl)
+    lines = [
+        f"{quantity(restored.messages, 'message')} of {quantity(restored.ranges, 'range')} are in session"
+        f" {quote(restored.session_id)} now, kept {duration_text(restored.ttl_seconds)}",
+        "  `get_all()` and `history()` give them; the context that `get` returns begins behind them",
+    ]
+    return Output(RestoredReport.of(restored), lines)
 
 
 def _check_handler(archive: str | None) -> None:
@@ -318,22 +257,36 @@ def _check_handler(archive: str | None) -> None:
             ) from error
 
 
-def _show(database: Database, namespace: str, session: str | None, *, as_json: bool) -> None:
+def _show(database: Database, namespace: str, session: str | None) -> Output:
     applied = retention.get_retention(database, namespace=namespace, session_id=session)
     acts = retention.retention_acts(database, namespace=namespace, session_id=session)
-    if as_json:
-        print_json(
-            RetentionShownReport(
-                namespace=namespace,
-                session_id=session,
-                **asdict(applied),
-                acts=[act_report(act) for act in acts],
-            )
-        )
-        return
+    reports = [RetentionActReport.of(act, **asdict(act.retention)) for act in acts]
+    report = RetentionShownReport.of(applied, namespace=namespace, session_id=session, acts=reports)
     whose = f"namespace {quote(namespace)}" if session is None else f"session {quote(session)}"
-    lines = list(policy_lines(applied))
-    say(f"{whose} keeps everything" if not lines else f"{whose}:", *lines)
-    for act in acts:
-        at = time_text(act.created_at)
-        say(f"act {act.number}, {at}, by {act.actor or 'an operator'}: {act.retention.to_json()}")
+    policy = list(policy_lines(applied))
+    act_lines = [
+        f"act {act.number}, {time_text(act.created_at)}, by {act.actor or 'an operator'}:"
+        f" {act.retention.to_json()}"
+        for act in acts
+    ]
+    return Output(report, [f"{whose}:" if policy else f"{whose} keeps everything", *policy, *act_lines])
+
+
+@click.group(
+    "retention",
+    commands=[
+        show_command,
+        set_command,
+        plan_command,
+        run_command,
+        status_command,
+        archived_command,
+        restore_command,
+    ],
+)
+def command() -> None:
+    """Set how long things are kept; look at what leaves, and at what is archived.
+
+    A number with a unit is a duration (s, m, h, d, w), such as 30d; `never` sets no bound. No read shows
+    anything that is past its time, also before workers have archived and removed it.
+    """

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any
 
 from strandline.cli.retention.durations import DURATIONS, duration_text
-from strandline.cli.retention.reports import ArchivedRangeReport, RetentionActReport, StatusReport
-from strandline.retention import ArchivedRange, Past, Removal, Retention, RetentionAct
+from strandline.cli.retention.reports import StatusReport
+from strandline.retention import ArchivedRange, Past, Removal, Retention
 from strandline.schemas.display.shown_text import quantity, time_text
 from strandline.schemas.values.message import Message
-
-
-def act_report(act: RetentionAct) -> RetentionActReport:
-    return RetentionActReport(
-        number=act.number, actor=act.actor, created_at=act.created_at, **asdict(act.retention)
-    )
 
 
 def policy_lines(applied: Retention) -> Iterator[str]:
@@ -93,11 +87,6 @@ def range_line(one: ArchivedRange) -> str:
     where = "removed without an archive" if one.archive is None else f"{one.archive} {one.object_name or ''}"
     kept = f", {len(one.kept_seqs)} important kept" if one.kept_seqs else ""
     return f"messages {one.from_seq} to {one.through_seq} ({one.cause}), {one.state}{kept}: {where.strip()}"
-
-
-def range_fields(one: ArchivedRange) -> dict[str, Any]:
-    values = {name: getattr(one, name) for name in ArchivedRangeReport.model_fields}
-    return values | {"step_id": str(one.step_id), "kept_seqs": list(one.kept_seqs)}
 
 
 def message_fields(message: Message) -> dict[str, Any]:

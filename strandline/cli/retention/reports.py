@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from strandline.schemas.wire.report import Report
+from strandline.schemas.wire.report import Key, Report
 
 
 class RetentionReport(Report):
@@ -124,7 +124,7 @@ class ArchivedRangeReport(Report):
 
     from_seq: int
     through_seq: int
-    step_id: str
+    step_id: Key
     cause: str
     state: str
     archive: str | None

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import click
 
+from strandline.cli.servers.targets import opened_database
 from strandline.pipelines.inspect.known_names import check_namespace
-from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.settings import Settings
 
 ANYWAY = "If it is yet to come, add --even-if-unknown."
 
 even_if_unknown_option = click.option(
     "--even-if-unknown", is_flag=True, help="Also if nothing is stored under this name yet."
 )
+
+
+@contextmanager
+def opened_to_read(settings: Settings, namespace: str | None) -> Iterator[Database]:
+    """The database, if there is something of the namespace, or none is named.
+
+    Raises: as ``check_to_be_read``.
+    """
+    with opened_database(settings) as database:
+        check_to_be_read(database, namespace)
+        yield database
 
 
 def check_to_be_read(fetcher: Fetcher, namespace: str | None) -> None:
