@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 from uuid import UUID
 
 import click
 
-from strandline.cli.servers.options import as_json, settings_from, target_options
-from strandline.cli.servers.targets import opened_database
+from strandline.cli.command import Output, cli_command
+from strandline.cli.servers.options import settings_alone
+from strandline.cli.servers.targets import Running, opened_database, opened_servers
 from strandline.cli.terminal.numbers import FiniteRange
-from strandline.cli.terminal.output import print_json, say
+from strandline.cli.terminal.output import say
 from strandline.pipelines.audit.appending import Act, append_query
 from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.errors import NotFoundError
@@ -62,12 +63,7 @@ def _cleared_options(command: Command) -> Command:
     return command
 
 
-@click.group("limits")
-def command() -> None:
-    """Limit what namespaces may use at once, their model use per day (UTC), and what agents may do."""
-
-
-@command.command("set", short_help="Set the limits of a namespace.")
+@cli_command("set", settings_alone, LimitsReport, short_help="Set the limits of a namespace.")
 @click.argument("namespace")
 @click.option(
     "--lanes",
@@ -117,16 +113,7 @@ def command() -> None:
     metavar="N",
     help="Bytes of messages that are stored.",
 )
-@as_json
-@target_options
-def set_limits(
-    namespace: str,
-    as_json: bool,
-    database_url: str | None,
-    broker_url: str | None,
-    schema: str | None,
-    **limits: Any,
-) -> None:
+def set_command(settings: Settings, namespace: str, **limits: Any) -> Output:
     """Set limits of NAMESPACE; limits that are not given stay as they are (`limits clear` removes them).
 
     Workers apply them from the next batch on, and a lower budget after a second or two. Work that waited for
@@ -139,41 +126,27 @@ def set_limits(
             "No limit is given. Give one, such as --calls-per-day, or remove all with `strandline limits"
             " clear`."
         )
-    settings = settings_from(database_url, broker_url, schema)
     with opened_database(settings) as database:
         write_limits(database, namespace, changes)
-        for note in _notes(database, settings, namespace, changes.usd_per_day):
-            say(note, err=True)
-        _show(read_limits(database, settings, namespace), as_json=as_json)
+        say(*_notes(database, settings, namespace, changes.usd_per_day), err=True)
+        return _show(read_limits(database, settings, namespace))
 
 
-@command.command("list", short_help="Show the limits, and what was used today.")
+@cli_command("list", opened_servers, LimitsReport, short_help="Show the limits, and what was used today.")
 @click.argument("namespace", required=False)
-@as_json
-@target_options
-def list_limits(
-    namespace: str | None,
-    as_json: bool,
-    **target: Any,
-) -> None:
+def list_command(running: Running, namespace: str | None) -> Output:
     """Show the limits of NAMESPACE, or of all with limits, with today's use and waiting work."""
-    settings = settings_from(**target)
-    with opened_database(settings) as database:
-        _show(read_limits(database, settings, namespace), as_json=as_json)
+    return _show(read_limits(running.database, running.settings, namespace))
 
 
-@command.command("clear", short_help="Remove the limits of a namespace.")
+@cli_command("clear", settings_alone, short_help="Remove the limits of a namespace.")
 @click.argument("namespace")
 @_cleared_options
-@target_options
-def clear(
-    namespace: str, database_url: str | None, broker_url: str | None, schema: str | None, **flags: bool
-) -> None:
+def clear_command(settings: Settings, namespace: str, **flags: bool) -> None:
     """Remove the named limits of NAMESPACE, or all of them.
 
     Work that waited for its budget is tried again at once.
     """
-    settings = settings_from(database_url, broker_url, schema)
     check_name("namespace", namespace)
     with opened_database(settings) as database:
         named = [column for column in _OPTIONS if flags[column]]
@@ -288,16 +261,17 @@ def _is_used_up(limits: NamespaceLimitsReport, budget: str) -> bool:
     return limit is not None and used >= limit
 
 
-def _show(limits: list[NamespaceLimitsReport], *, as_json: bool) -> None:
-    if as_json:
-        print_json(LimitsReport(namespaces=limits))
-        return
+def _show(limits: list[NamespaceLimitsReport]) -> Output:
+    return Output(LimitsReport(namespaces=limits), _lines(limits))
+
+
+def _lines(limits: list[NamespaceLimitsReport]) -> Iterator[str]:
     for one in limits:
-        say(_line(one))
+        yield _line(one)
         if one.waits_until is not None:
-            say(f"  {waiting_line(one)}")
+            yield f"  {waiting_line(one)}"
     if not limits:
-        say("no namespace has limits; `strandline limits set` gives one some")
+        yield "no namespace has limits; `strandline limits set` gives one some"
 
 
 def _line(limits: NamespaceLimitsReport) -> str:
@@ -324,3 +298,8 @@ def _line(limits: NamespaceLimitsReport) -> str:
 
 def _of_day(used: int, limit: int | None, what: str) -> str:
     return "" if limit is None else f"{used:,} of {limit:,} {what} today"
+
+
+@click.group("limits", commands=[set_command, list_command, clear_command])
+def command() -> None:
+    """Limit what namespaces may use at once, their model use per day (UTC), and what agents may do."""

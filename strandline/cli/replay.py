@@ -13,11 +13,12 @@ from typing import Any
 
 import click
 
-from strandline.cli.servers.options import as_json, settings_from, target_options
-from strandline.cli.servers.targets import Servers, opened_pool, servers_for_once
+from strandline.cli.command import Output, cli_command
+from strandline.cli.servers.options import settings_alone
+from strandline.cli.servers.targets import Running, opened_servers
 from strandline.cli.terminal.interrupts import stops_at_signals
 from strandline.cli.terminal.numbers import FiniteRange
-from strandline.cli.terminal.output import print_json, say
+from strandline.cli.terminal.output import say
 from strandline.pipelines.generations.definitions import recipe_for
 from strandline.pipelines.generations.registry import serving_generations, settings_differing
 from strandline.pipelines.inspect.directory import check_known
@@ -41,7 +42,7 @@ from strandline.wiring.assembly import background_runner
 SAY_SECONDS = 5.0
 
 
-@click.command("replay")
+@cli_command("replay", settings_alone, ReplaysReport, EstimatesReport)
 @click.option(
     "--pipeline", "pipelines", multiple=True, metavar="NAME", help="Only this pipeline; repeatable."
 )
@@ -69,9 +70,8 @@ SAY_SECONDS = 5.0
 @click.option("--dead-letters", "only_dead", is_flag=True, help="Only dead letters; they are retried.")
 @click.option("--resume", type=int, metavar="REPLAY", help="Resume a replay that was stopped.")
 @click.option("--dry-run", is_flag=True, help="Print how much work it is and what it costs; do nothing.")
-@as_json
-@target_options
 def command(
+    settings: Settings,
     pipelines: tuple[str, ...],
     new: bool,
     force: bool,
@@ -81,11 +81,8 @@ def command(
     resume: int | None,
     dry_run: bool,
     as_json: bool,
-    database_url: str | None,
-    broker_url: str | None,
-    schema: str | None,
     **chosen: Any,
-) -> int:
+) -> Output:
     """Derive long-term memory again from the log.
 
     By default it works in place: the serving memory is compared with the stored answers, no model is called,
@@ -101,11 +98,8 @@ def command(
         raise click.UsageError("A new generation is derived for all owners, so --new takes no selection.")
     if from_archive and not new:
         raise click.UsageError("--from-archive is for a new generation; add --new.")
-    settings = settings_from(database_url, broker_url, schema)
-    with (
-        servers_for_once(settings) as servers,
-        opened_pool(servers.database_url, settings, pool_size=4) as database,
-    ):
+    with opened_servers(settings, pool_size=4) as running:
+        database = running.database
         check_known(
             database,
             namespace=selection.namespace,
@@ -119,9 +113,9 @@ def command(
         names = list(pipelines) or default_pipelines(database, settings, new=new and not force)
         if dry_run:
             estimates = [estimate(database, name, selection, settings, new=new) for name in names]
-            _print_estimates(estimates, as_json=as_json, needs_force=not force and resume is None)
-            return 0
-        with stops_at_signals() as stop, _workers(servers, database, settings):
+            needs_force = not force and resume is None
+            return Output(estimates_report(estimates), _estimates_lines(estimates, needs_force))
+        with stops_at_signals() as stop, _workers(running):
             begun: list[Replay] = []
             for replay in _begin(
                 database,
@@ -140,10 +134,10 @@ def command(
                 if stop.is_set():
                     break
             ended = [replays(database, replay_id=replay.replay_id)[0] for replay in begun]
-        left = _count_due(database, settings, ended) if servers.alone else {}
-    _print(ended, as_json=as_json)
+        left = _count_due(database, settings, ended) if running.servers.alone else {}
     say(*_describe_left(left), err=True)
-    return stop.exit_code
+    report = ReplaysReport(replays=[report_of(replay) for replay in ended])
+    return Output(report, map(_sentence, ended), code=stop.exit_code)
 
 
 def _selection(
@@ -264,12 +258,12 @@ class _Teller:
 
 
 @contextmanager
-def _workers(servers: Servers, database: Database, settings: Settings) -> Iterator[None]:
+def _workers(running: Running) -> Iterator[None]:
     """Workers of this process, where no other could be at work: a new generation would never be derived."""
-    if not servers.alone:
+    if not running.servers.alone:
         yield
         return
-    runner = background_runner(database, settings)
+    runner = background_runner(running.database, running.settings)
     runner.start()
     try:
         yield
@@ -301,14 +295,6 @@ def _describe_left(left: Mapping[str, int]) -> list[str]:
 def report_of(replay: Replay) -> ReplayReport:
     """A replay as ``--json`` shows it."""
     return ReplayReport.of(replay, generation=replay.generation_id, counts=dict(replay.counts))
-
-
-def _print(ended: list[Replay], *, as_json: bool) -> None:
-    if as_json:
-        print_json(ReplaysReport(replays=[report_of(replay) for replay in ended]))
-        return
-    for replay in ended:
-        say(_sentence(replay))
 
 
 def _sentence(replay: Replay) -> str:
@@ -350,12 +336,9 @@ def estimates_report(estimates: list[Estimate]) -> EstimatesReport:
     return EstimatesReport(pipelines=reports)
 
 
-def _print_estimates(estimates: list[Estimate], *, as_json: bool, needs_force: bool) -> None:
-    if as_json:
-        print_json(estimates_report(estimates))
-        return
+def _estimates_lines(estimates: list[Estimate], needs_force: bool) -> Iterator[str]:
     for item in estimates:
-        say(*_estimate_lines(item, needs_force=needs_force))
+        yield from _estimate_lines(item, needs_force=needs_force)
 
 
 def _estimate_lines(item: Estimate, *, needs_force: bool) -> Iterator[str]:

@@ -11,10 +11,10 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 
+from strandline.cli.command import cli_command
 from strandline.cli.limits import read_limits, waiting_line
 from strandline.cli.replay import report_of
-from strandline.cli.servers.options import json_options, settings_from, target_options
-from strandline.cli.servers.targets import Servers, opened_pool, servers_for_once
+from strandline.cli.servers.targets import Running, Servers, opened_servers
 from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.output import console, is_rich, print_json, say, styled_text
 from strandline.pipelines.generations.registry import serving_generations, settings_differing
@@ -46,26 +46,15 @@ from strandline.schemas.wire.work import (
 WATCH_SECONDS = 1.0
 
 
-@click.command("status")
-@json_options(StatusReport)
+@cli_command("status", opened_servers, StatusReport)
 @click.option("--watch", is_flag=True, help="Refresh every second, until Ctrl-C.")
-@target_options
-def command(
-    as_json: bool,
-    watch: bool,
-    **target: Any,
-) -> None:
+def command(running: Running, watch: bool, as_json: bool) -> None:
     """Show pipelines, totals and live workers of a database."""
-    settings = settings_from(**target)
-    with (
-        servers_for_once(settings) as servers,
-        opened_pool(servers.database_url, settings) as database,
-    ):
-        starter = _starter(servers)
-        if watch:
-            _watch(database, settings, starter, as_json=as_json)
-        else:
-            _show(read_status(database, settings), starter, as_json=as_json)
+    starter = _starter(running.servers)
+    if watch:
+        _watch(running.database, running.settings, starter, as_json=as_json)
+    else:
+        _show(read_status(running.database, running.settings), starter, as_json=as_json)
 
 
 def _starter(servers: Servers) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Protocol
 
 import click
 
-from strandline.cli.encryption.reading import open_encryption, read_encryption
+from strandline.cli.command import Output, cli_command
+from strandline.cli.encryption.reading import Opened, open_encryption, read_encryption
 from strandline.cli.encryption.reports import (
     EncryptedNamespaceReport,
     EncryptionReport,
@@ -18,8 +19,8 @@ from strandline.cli.encryption.reports import (
     RotateReport,
 )
 from strandline.cli.servers.names import check_to_be_changed, even_if_unknown_option
-from strandline.cli.servers.options import as_json, settings_from, target_options
-from strandline.cli.terminal.output import console, is_rich, print_json, say, show
+from strandline.cli.servers.options import settings_alone
+from strandline.cli.terminal.output import console, is_rich, say
 from strandline.pipelines.older_transactions import older_have_ended
 from strandline.pipelines.sealing.enabling import change_key, enable, find_encryption, prepare_owners
 from strandline.pipelines.sealing.resealing import Pace, Progress, reseal_namespace, retire_old_keys
@@ -29,6 +30,7 @@ from strandline.schemas.errors import ConfigurationError, DatabaseBusyError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.application.sealing import KeksInUse
 from strandline.schemas.sealed.content import SealedContent
+from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import check_name
 
 
@@ -52,40 +54,34 @@ _PROBLEMS = {
 }
 
 
-@click.group("encryption")
-def command() -> None:
-    """Encrypt what namespaces hold, rotate their keys, and show how far that is."""
-
-
-@command.command("status", short_help="Show which namespaces are encrypted, and how far.")
+@cli_command(
+    "status",
+    open_encryption,
+    EncryptionReport,
+    short_help="Show which namespaces are encrypted, and how far.",
+)
 @click.argument("namespace", required=False)
-@as_json
-@target_options
-def status(namespace: str | None, as_json: bool, **target: Any) -> int:
+def status_command(opened: Opened, namespace: str | None) -> Output:
     """Show NAMESPACE, or every encrypted namespace: how far it is sealed, and which keys wrap its keys.
 
     Each key is tried on something that it has wrapped; ends with 1 if the keyring lacks one, or has another
     key under its id.
     """
-    settings = settings_from(**target)
-    with open_encryption(settings) as (database, content):
-        namespaces = read_encryption(database, content, namespace)
-        if namespace is not None and not namespaces:
-            find_encryption(database, check_name("namespace", namespace))
-        report = EncryptionReport(keyring=list(content.keyring.key_ids()), namespaces=namespaces)
+    database, content = opened
+    namespaces = read_encryption(database, content, namespace)
+    if namespace is not None and not namespaces:
+        find_encryption(database, check_name("namespace", namespace))
+    report = EncryptionReport(keyring=list(content.keyring.key_ids()), namespaces=namespaces)
     is_bad = any(kek.state != "ok" for one in namespaces for kek in one.keys)
-    if as_json:
-        print_json(report)
-        return 1 if is_bad else 0
-    say(f"keyring of this process: {', '.join(map(quote, report.keyring)) or 'none'}")
-    for one in namespaces:
-        say(*_lines(one))
-    if not namespaces:
-        say("no namespace is encrypted; `strandline encryption enable` encrypts one")
-    return 1 if is_bad else 0
+    return Output(report, _status_lines(report), code=1 if is_bad else 0)
 
 
-@command.command("enable", short_help="Encrypt a namespace, also one that has data.")
+@cli_command(
+    "enable",
+    settings_alone,
+    EncryptedNamespaceReport,
+    short_help="Encrypt a namespace, also one that has data.",
+)
 @click.argument("namespace")
 @click.option("--key", "key_id", metavar="ID", help="The key that wraps; default: the keyring's first.")
 @click.option(
@@ -95,22 +91,14 @@ def status(namespace: str | None, as_json: bool, **target: Any) -> int:
     help="clear: vectors of messages stay readable, and texts can be guessed from them. off: no vectors.",
 )
 @even_if_unknown_option
-@as_json
-@target_options
-def enable_namespace(
-    namespace: str,
-    key_id: str | None,
-    vectors: str,
-    even_if_unknown: bool,
-    as_json: bool,
-    **target: Any,
-) -> None:
+def enable_command(
+    settings: Settings, namespace: str, key_id: str | None, vectors: str, even_if_unknown: bool
+) -> Output:
     """Encrypt NAMESPACE. New content is sealed at once, and workers seal the content that is there.
 
     Every producer and worker needs the keyring before. `strandline encryption reseal --wait`
     seals all of it now. A key that is lost cannot be replaced: back the keyring up, apart from the database.
     """
-    settings = settings_from(**target)
     check_name("namespace", namespace)
     with open_encryption(settings) as (database, content), _progress("giving owners keys") as tell:
         check_to_be_changed(database, namespace, even_if_unknown=even_if_unknown)
@@ -120,36 +108,26 @@ def enable_namespace(
             count += keys
             tell(f"{quantity(count, 'owner')} with new keys")
         (report,) = read_encryption(database, content, namespace)
-    show(
-        report,
-        [
-            f"{namespace}: {'is encrypted from now on' if is_new else 'was encrypted already'}",
-            *_lines(report),
-        ],
-        as_json=as_json,
-    )
+    first = f"{namespace}: {'is encrypted from now on' if is_new else 'was encrypted already'}"
+    return Output(report, [first, *_lines(report)])
 
 
-@command.command("reseal", short_help="Seal now what is not sealed under the newest keys.")
+@cli_command(
+    "reseal",
+    settings_alone,
+    ResealReport,
+    short_help="Seal now what is not sealed under the newest keys.",
+)
 @click.argument("namespace")
 @click.option("--rows-per-second", type=click.IntRange(1), metavar="N", help="At most; default: no bound.")
 @click.option("--wait", is_flag=True, help="Go on until all of it is sealed.")
-@as_json
-@target_options
-def reseal(
-    namespace: str,
-    rows_per_second: int | None,
-    wait: bool,
-    as_json: bool,
-    **target: Any,
-) -> int:
+def reseal_command(settings: Settings, namespace: str, rows_per_second: int | None, wait: bool) -> Output:
     """Seal what NAMESPACE holds in clear, or under former data keys; it can be stopped and goes on later.
 
     Workers do the same by themselves, slowly. An owner is a user, a session without a user, or a scope that
     several share. With --wait it takes at least as long as running processes may keep former keys: some
     seconds after `enable`, STRANDLINE_KEY_CACHE_SECONDS (300 by default) after `rotate --data`.
     """
-    settings = settings_from(**target)
     pace = Pace(rows_per_second)
     with open_encryption(settings) as (database, content), _progress("sealing") as tell:
         find_encryption(database, check_name("namespace", namespace))
@@ -169,23 +147,17 @@ def reseal(
             tell(_describe_wait(rows, progress), "waits")
             time.sleep(PASS_SECONDS)
         progress.retired = retire_old_keys(database, content, namespace, pace=pace)
-    _show_reseal(namespace, progress, as_json=as_json)
-    return 1 if progress.failed else 0
+    report = ResealReport.of(progress, namespace=namespace)
+    return Output(report, _reseal_lines(report), code=1 if progress.failed else 0)
 
 
-@command.command("rotate", short_help="Change the key that wraps, or the data keys.")
+@cli_command(
+    "rotate", settings_alone, RotateReport, short_help="Change the key that wraps, or the data keys."
+)
 @click.argument("namespace")
 @click.option("--key", "key_id", metavar="ID", help="Wrap all data keys with this key of the keyring.")
 @click.option("--data", "data", is_flag=True, help="Give every owner a new data key, and seal all with it.")
-@as_json
-@target_options
-def rotate(
-    namespace: str,
-    key_id: str | None,
-    data: bool,
-    as_json: bool,
-    **target: Any,
-) -> None:
+def rotate_command(settings: Settings, namespace: str, key_id: str | None, data: bool) -> Output:
     """Rotate the keys of NAMESPACE, while it is used; it can be stopped and goes on when it is repeated.
 
     With --key, no content is touched; the former key is needed until `encryption retire` says otherwise.
@@ -193,7 +165,6 @@ def rotate(
     """
     if key_id is None and not data:
         raise click.UsageError("Say what to rotate: --key ID, --data, or both.")
-    settings = settings_from(**target)
     rewrapped = renewed = 0
     with open_encryption(settings) as (database, content), _progress("rotating") as tell:
         if key_id is not None:
@@ -207,52 +178,51 @@ def rotate(
                 tell(f"{quantity(renewed, 'new data key')}")
         present = find_encryption(database, namespace).kek_id
     report = RotateReport(namespace=namespace, key_id=present, rewrapped=rewrapped, renewed=renewed)
-    if as_json:
-        print_json(report)
-        return
+    lines = []
     if key_id is not None:
-        say(f"{namespace}: {quantity(rewrapped, 'data key')} wrapped again, by {quote(present)}")
+        lines.append(f"{namespace}: {quantity(rewrapped, 'data key')} wrapped again, by {quote(present)}")
     if data:
-        say(
+        lines += [
             f"{namespace}: {quantity(renewed, 'new data key')}; workers seal everything again with them",
             f"  running processes may use former keys for {settings.key_cache_seconds:,.0f} seconds more"
             " (STRANDLINE_KEY_CACHE_SECONDS)",
             f"  `strandline encryption reseal {namespace} --wait` seals now, and waits until all is sealed",
-        )
+        ]
+    return Output(report, lines)
 
 
-@command.command("retire", short_help="Say whether a key can be removed from the keyring.")
+@cli_command(
+    "retire",
+    open_encryption,
+    RetireReport,
+    short_help="Say whether a key can be removed from the keyring.",
+)
 @click.argument("key_id")
-@as_json
-@target_options
-def retire(key_id: str, as_json: bool, **target: Any) -> int:
+def retire_command(opened: Opened, key_id: str) -> Output:
     """Say whether KEY_ID can be removed from the keyring; ends with 1 if data keys are wrapped by it.
 
     A transaction that is open may hold such keys; the command waits for it, and ends with 1 if it stays.
     Backups of the database may still need it: keep it as long as you keep them.
     """
-    settings = settings_from(**target)
-    with open_encryption(settings) as (database, _content):
-        used = _users_of(database, key_id)
-        if not used and not older_have_ended(database, OPEN_SECONDS):
-            raise DatabaseBusyError(
-                f"A transaction is open that may hold data keys wrapped by {quote(key_id)}, so the key must"
-                " stay. End the transaction (see pg_stat_activity and pg_prepared_xacts), and repeat"
-                " the command."
-            )
-        used = used or _users_of(database, key_id)
-    report = RetireReport(key_id=key_id, can_be_removed=not used, data_keys=used)
-    if as_json:
-        print_json(report)
-    elif used:
-        say(
-            f"{quote(key_id)} must stay in the keyring:",
-            *(f"  {name}: {quantity(number, 'data key')} wrapped by it" for name, number in used.items()),
-            "  `strandline encryption rotate NAMESPACE --key ID` wraps them with another key",
+    database, _ = opened
+    used = _users_of(database, key_id)
+    if not used and not older_have_ended(database, OPEN_SECONDS):
+        raise DatabaseBusyError(
+            f"A transaction is open that may hold data keys wrapped by {quote(key_id)}, so the key must stay."
+            " End the transaction (see pg_stat_activity and pg_prepared_xacts), and repeat the command."
         )
-    else:
-        say(f"{quote(key_id)} wraps nothing in this database; only backups may still need it")
-    return 1 if used else 0
+    used = used or _users_of(database, key_id)
+    report = RetireReport(key_id=key_id, can_be_removed=not used, data_keys=used)
+    if not used:
+        return Output(
+            report, [f"{quote(key_id)} wraps nothing in this database; only backups may still need it"]
+        )
+    lines = [
+        f"{quote(key_id)} must stay in the keyring:",
+        *(f"  {name}: {quantity(number, 'data key')} wrapped by it" for name, number in used.items()),
+        "  `strandline encryption rotate NAMESPACE --key ID` wraps them with another key",
+    ]
+    return Output(report, lines, code=1)
 
 
 def _users_of(database: Database, key_id: str) -> dict[str, int]:
@@ -270,21 +240,26 @@ def _first_key(content: SealedContent) -> str:
     )
 
 
-def _show_reseal(namespace: str, progress: Progress, *, as_json: bool) -> None:
-    if as_json:
-        print_json(ResealReport.of(progress, namespace=namespace))
-        return
-    say(
-        f"{namespace}: {quantity(progress.rows, 'row')} sealed, of {quantity(progress.owners, 'owner')};"
-        f" {progress.settled:,} settled, {progress.waiting:,} to be looked at once more"
+def _reseal_lines(report: ResealReport) -> Iterator[str]:
+    yield (
+        f"{report.namespace}: {quantity(report.rows, 'row')} sealed, of {quantity(report.owners, 'owner')};"
+        f" {report.settled:,} settled, {report.waiting:,} to be looked at once more"
     )
-    if progress.failed:
-        say(
-            f"{quantity(progress.failed, 'owner')} cannot be sealed, since something of theirs does not open;"
+    if report.failed:
+        yield (
+            f"{quantity(report.failed, 'owner')} cannot be sealed, since something of theirs does not open;"
             " the log names them (reseal_owner_failed)"
         )
-    if progress.retired:
-        say(f"  {quantity(progress.retired, 'former data key')} deleted")
+    if report.retired:
+        yield f"  {quantity(report.retired, 'former data key')} deleted"
+
+
+def _status_lines(report: EncryptionReport) -> Iterator[str]:
+    yield f"keyring of this process: {', '.join(map(quote, report.keyring)) or 'none'}"
+    for one in report.namespaces:
+        yield from _lines(one)
+    if not report.namespaces:
+        yield "no namespace is encrypted; `strandline encryption enable` encrypts one"
 
 
 def _lines(one: EncryptedNamespaceReport) -> Iterator[str]:
@@ -339,3 +314,11 @@ def _progress(what: str) -> Iterator[Tell]:
         return
     with console(stderr=True).status(what) as line:
         yield lambda text, kind="goes on": line.update(f"{what}: {text}")
+
+
+@click.group(
+    "encryption",
+    commands=[status_command, enable_command, reseal_command, rotate_command, retire_command],
+)
+def command() -> None:
+    """Encrypt what namespaces hold, rotate their keys, and show how far that is."""

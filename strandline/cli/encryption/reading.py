@@ -14,9 +14,11 @@ from strandline.schemas.queries.application.sealing import EncryptionStatus
 from strandline.schemas.sealed.content import SealedContent
 from strandline.schemas.settings import Settings
 
+Opened = tuple[Database, SealedContent]
+
 
 @contextmanager
-def open_encryption(settings: Settings) -> Iterator[tuple[Database, SealedContent]]:
+def open_encryption(settings: Settings) -> Iterator[Opened]:
     """The configured database, and what seals and opens its content."""
     with opened_database(settings) as database:
         if not isinstance(database.content, SealedContent):

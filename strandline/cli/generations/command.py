@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import click
 
+from strandline.cli.command import Output, cli_command
 from strandline.cli.generations.question_recall import (
     Question,
     QuestionFinds,
@@ -21,9 +20,7 @@ from strandline.cli.generations.question_recall import (
     recall,
 )
 from strandline.cli.replay import report_of
-from strandline.cli.servers.options import as_json, json_options, settings_from, target_options
-from strandline.cli.servers.targets import opened_database
-from strandline.cli.terminal.output import show
+from strandline.cli.servers.targets import Running, opened_database, opened_servers
 from strandline.pipelines.generations.definitions import recipe_for
 from strandline.pipelines.generations.registry import (
     Generation,
@@ -52,25 +49,22 @@ from strandline.schemas.wire.replay import (
 )
 
 
-@click.group("generations")
-def command() -> None:
-    """Manage the generations of each pipeline: their recipes, and which one serves."""
-
-
-@command.command("list", short_help="List generations, and replays that are not finished.")
+@cli_command(
+    "list",
+    opened_servers,
+    GenerationsReport,
+    short_help="List generations, and replays that are not finished.",
+)
 @click.option("--pipeline", metavar="NAME", help="Only those of this pipeline.")
-@json_options(GenerationsReport)
-@target_options
-def list_command(pipeline: str | None, as_json: bool, **target: Any) -> None:
+def list_command(running: Running, pipeline: str | None) -> Output:
     """List generations, and replays that are not finished."""
-    with _database(target) as (database, settings):
-        report = generations_report(database, settings, pipeline)
-        if pipeline is not None and not report.generations:
-            recipe_for(pipeline, settings)  # refuses a pipeline that is not known here
-    show(report, list(_lines(report)) or ["no generations"], as_json=as_json)
+    report = generations_report(running.database, running.settings, pipeline)
+    if pipeline is not None and not report.generations:
+        recipe_for(pipeline, running.settings)  # refuses a pipeline that is not known here
+    return Output(report, list(_lines(report)) or ["no generations"])
 
 
-@command.command("diff", short_help="Compare a generation with the one that serves.")
+@cli_command("diff", opened_servers, DiffReport, short_help="Compare a generation with the one that serves.")
 @click.argument("generation", type=int)
 @click.option(
     "--against", type=int, metavar="GENERATION", help="Compare with this one, not the one that serves."
@@ -87,9 +81,8 @@ def list_command(pipeline: str | None, as_json: bool, **target: Any) -> None:
     help="Show what a search finds for these, too: JSON lines with question, user or session, and perhaps"
     " expect or evidence.",
 )
-@as_json
-@target_options
 def diff_command(
+    running: Running,
     generation: int,
     against: int | None,
     namespace: str | None,
@@ -97,9 +90,7 @@ def diff_command(
     session: str | None,
     owners: int,
     questions: Path | None,
-    as_json: bool,
-    **target: Any,
-) -> None:
+) -> Output:
     """Show how the memory of GENERATION differs from that of the one that serves its pipeline.
 
     GENERATION is a number, as `strandline generations list` shows it. To compare two others, name the first
@@ -107,73 +98,63 @@ def diff_command(
     """
     if namespace is None and (user is not None or session is not None):
         namespace = DEFAULT_NAMESPACE
-    with _database(target) as (database, settings):
-        check_known(database, namespace=namespace, session_id=session, user_id=user)
-        diff = compare_generations(
-            database,
-            generation,
-            against,
-            namespace=namespace,
-            user_id=user,
-            session_id=session,
-            max_owners=owners,
-        )
-        asked = [] if questions is None else read_questions(questions)
-        old, new = (
-            find_answers(database, find_kept(database, number), asked, settings) if asked else []
-            for number in (diff.old, diff.new)
-        )
+    database = running.database
+    check_known(database, namespace=namespace, session_id=session, user_id=user)
+    diff = compare_generations(
+        database,
+        generation,
+        against,
+        namespace=namespace,
+        user_id=user,
+        session_id=session,
+        max_owners=owners,
+    )
+    asked = [] if questions is None else read_questions(questions)
+    old, new = (
+        find_answers(database, find_kept(database, number), asked, running.settings) if asked else []
+        for number in (diff.old, diff.new)
+    )
     report = DiffReport.model_validate(
         asdict(diff)
         | {"recall_old": recall(old), "recall_new": recall(new)}
         | {"coverage_old": coverage(old), "coverage_new": coverage(new)}
         | {"questions": [_question(*one) for one in zip(asked, old, new, strict=True)]}
     )
-    show(report, [*_diff_lines(diff), *_question_lines(report)], as_json=as_json)
+    return Output(report, [*_diff_lines(diff), *_question_lines(report)])
 
 
-@command.command("promote", short_help="Let a generation serve.")
+@cli_command("promote", opened_database, SwitchReport, short_help="Let a generation serve.")
 @click.argument("generation", type=int)
 @click.option(
     "--namespace", metavar="NAME", default=DEFAULT_NAMESPACE, help="The namespace of the user or session."
 )
 @click.option("--user", metavar="ID", help="Only for this user.")
 @click.option("--session", metavar="ID", help="Only for the owner of this session, if it has no user.")
-@as_json
-@target_options
 def promote_command(
-    generation: int, namespace: str, user: str | None, session: str | None, as_json: bool, **target: Any
-) -> None:
+    database: Database, generation: int, namespace: str, user: str | None, session: str | None
+) -> Output:
     """Let a generation serve all owners that it covers, or one owner.
 
     The earlier generation stays fed, so that `rollback` takes effect at once; its model calls cost money
     until `prune`.
     """
-    with _database(target) as (database, _settings):
-        report = promote(database, generation, namespace=namespace, user=user, session=session)
-    _print_switch(report, as_json=as_json)
+    return _show_switch(promote(database, generation, namespace=namespace, user=user, session=session))
 
 
-@command.command("rollback", short_help="Roll back to the generation that served before.")
+@cli_command(
+    "rollback", opened_database, SwitchReport, short_help="Roll back to the generation that served before."
+)
 @click.option("--pipeline", required=True, metavar="NAME")
-@as_json
-@target_options
-def rollback_command(pipeline: str, as_json: bool, **target: Any) -> None:
+def rollback_command(database: Database, pipeline: str) -> Output:
     """Roll back to the generation that served before, for all owners at once."""
-    with _database(target) as (database, _settings):
-        report = serve_earlier(database, pipeline)
-    _print_switch(report, as_json=as_json)
+    return _show_switch(serve_earlier(database, pipeline))
 
 
-@command.command("prune", short_help="Delete a generation that does not serve.")
+@cli_command("prune", opened_database, SwitchReport, short_help="Delete a generation that does not serve.")
 @click.argument("generation", type=int)
-@as_json
-@target_options
-def prune_command(generation: int, as_json: bool, **target: Any) -> None:
+def prune_command(database: Database, generation: int) -> Output:
     """Delete a generation that does not serve; the cost of its model calls stays on record."""
-    with _database(target) as (database, _settings):
-        report = delete_generation(database, generation)
-    _print_switch(report, as_json=as_json)
+    return _show_switch(delete_generation(database, generation))
 
 
 def promote(
@@ -216,13 +197,6 @@ def delete_generation(database: Database, generation: int) -> SwitchReport:
     record = find(database, generation)
     done = f"pruned, with what it had made of {quantity(applied, 'receipt')}"
     return SwitchReport(pipeline="" if record is None else record.pipeline, generation=generation, done=done)
-
-
-@contextmanager
-def _database(target: dict[str, Any]) -> Iterator[tuple[Database, Settings]]:
-    settings = settings_from(target["database_url"], target["broker_url"], target["schema"])
-    with opened_database(settings) as database:
-        yield database, settings
 
 
 def _shard_key(namespace: str, user: str | None, session: str | None) -> UUID:
@@ -345,5 +319,13 @@ def _change(name: str, old: float | None, new: float | None) -> str:
     return "" if old is None or new is None else f"{name} {old:.1%} before, {new:.1%} after"
 
 
-def _print_switch(report: SwitchReport, *, as_json: bool) -> None:
-    show(report, [f"generation {report.generation} of {report.pipeline}: {report.done}"], as_json=as_json)
+def _show_switch(report: SwitchReport) -> Output:
+    return Output(report, [f"generation {report.generation} of {report.pipeline}: {report.done}"])
+
+
+@click.group(
+    "generations",
+    commands=[list_command, diff_command, promote_command, rollback_command, prune_command],
+)
+def command() -> None:
+    """Manage the generations of each pipeline: their recipes, and which one serves."""
