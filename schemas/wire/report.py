@@ -19,8 +19,8 @@ class Report(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", from_attributes=True)
 
     @classmethod
-    def of(cls, source: object, /, **others: Any) -> Self:
-        """A report of what ``source`` has under the names of the fields; ``others`` are given as they are."""
+    def of(cls, source: object = None, /, **others: Any) -> Self:
+        """A report of what ``source`` has under the names of the fields, and of ``others``."""
         named = {
             name: getattr(source, name) for name in cls.model_fields.keys() - others if hasattr(source, name)
         }

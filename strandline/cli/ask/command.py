@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from strandline.cli.ask.reports import AskReport, report_answer
 from strandline.cli.ask.view import show_answer
-from strandline.cli.servers.options import settings_from
-from strandline.cli.servers.reads import read_options, read_session
-from strandline.cli.terminal.output import console, print_json
+from strandline.cli.command import Output, cli_command
+from strandline.cli.servers.memories import OpenedSession, opened_session
+from strandline.cli.servers.options import namespace_option, user_option
+from strandline.cli.servers.reads import read, token_limit_option
+from strandline.cli.terminal.output import console
 
 
-@click.command("ask")
+@cli_command("ask", opened_session, AskReport)
 @click.argument("session")
 @click.argument("question")
-@read_options(AskReport)
-def command(
-    session: str,
-    question: str,
-    namespace: str,
-    user: str | None,
-    token_limit: int | None,
-    as_json: bool,
-    **target: Any,
-) -> None:
+@namespace_option
+@user_option
+@token_limit_option
+def command(opened: OpenedSession, question: str, as_json: bool) -> Output | None:
     """Show what a session's memory gives for a question: pieces with their sources, and all omissions.
 
     The read is `Memory.get` with the default blocks of the session's pipelines; `strandline get` shows its
     messages. No model answers the question: the only model call is its embedding. The application's own
     tokenizer is not available here, so the default one counts memory.
     """
-    context, state = read_session(
-        settings_from(**target), session, question, namespace=namespace, user=user, token_limit=token_limit
-    )
+    context, state = read(opened, question)
     report = report_answer(question, context, state)
     if as_json:
-        print_json(report)
-    else:
-        show_answer(console(), report)
+        return Output(report, [])
+    show_answer(console(), report)
+    return None

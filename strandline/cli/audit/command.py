@@ -99,7 +99,7 @@ def verify_command(settings: Settings, namespace: str | None, anchor_file: Path 
         if not anchors:
             check_to_be_read(database, namespace)
         results = database.run(verify_trails(keys_of(settings), anchors, namespace))
-    report = TrailsReport.of(None, trails=results)
+    report = TrailsReport.of(trails=results)
     is_sound = all(result.is_sound for result in results)
     return Output(report, _lines(results), 0 if is_sound else 1, _notes(results, settings, anchor_file))
 

@@ -13,11 +13,12 @@ import click
 from rich.table import Table
 from rich.text import Text
 
+from strandline.cli.command import offline_command
 from strandline.cli.doctor.checks import check_host, check_settings, not_checked
 from strandline.cli.doctor.models import check_models
 from strandline.cli.doctor.reports import CheckReport, DoctorReport, problem, warn
 from strandline.cli.doctor.servers import check_broker, check_database
-from strandline.cli.servers.options import as_json, target_options, usable_settings_from
+from strandline.cli.servers.options import target_options, usable_settings_from
 from strandline.cli.servers.targets import running_servers
 from strandline.cli.terminal.output import console, is_rich, print_json, say, styled_text
 from strandline.schemas.display.shown_text import quantity
@@ -27,8 +28,7 @@ from strandline.schemas.settings import Settings
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 
-@click.command("doctor")
-@as_json
+@offline_command("doctor", DoctorReport)
 @click.option("--no-model-call", is_flag=True, help="Do not call the model server.")
 @target_options
 def command(as_json: bool, no_model_call: bool, **target: Any) -> int:

@@ -42,7 +42,7 @@ def list_command(
                 print_json_line(record.receipt.to_json())
         return None
     lines = table(_HEADERS, map(_row, listed)) if listed else ["no erasures"]
-    return Output(ErasuresReport.of(None, erasures=listed), lines)
+    return Output(ErasuresReport.of(erasures=listed), lines)
 
 
 @cli_command("show", opened_database, ErasureDetailsReport, short_help="Show an erasure and its receipt.")

@@ -10,7 +10,6 @@ import click
 from strandline.cli.command import Output, cli_command
 from strandline.cli.erasures.keeping import receipt_option, receipts_kept
 from strandline.cli.erasures.opening import (
-    actor_option,
     check_one,
     key_option,
     opened_erasures,
@@ -20,7 +19,7 @@ from strandline.cli.erasures.opening import (
 )
 from strandline.cli.erasures.reports import EraseReport
 from strandline.cli.servers.names import even_if_unknown_option
-from strandline.cli.servers.options import namespace_option, settings_alone
+from strandline.cli.servers.options import actor_option, namespace_option, settings_alone
 from strandline.cli.servers.targets import opened_database
 from strandline.cli.terminal.output import say
 from strandline.erasure import ErasureReceipt, Erasures, PlannedErasure
@@ -89,9 +88,7 @@ def erase_command(
             with shown_steps() as show_step:
                 show_step("vacuum", "all tables", 0)
                 erasures.vacuum()
-    report = EraseReport.of(
-        None, dry_run=False, rows=dict(planned.rows), erased_by=receipt.number, receipt=receipt
-    )
+    report = EraseReport.of(dry_run=False, rows=dict(planned.rows), erased_by=receipt.number, receipt=receipt)
     return Output(report, receipt_lines(receipt))
 
 
@@ -125,7 +122,7 @@ def readmit_command(
             else:
                 receipt = erasures.readmit_user(user or "", actor=actor)
             keep(receipt)
-    report = EraseReport.of(None, dry_run=False, rows={}, receipt=receipt)
+    report = EraseReport.of(dry_run=False, rows={}, receipt=receipt)
     return Output(report, [f"readmitted (number {receipt.number}); puts are accepted again"])
 
 

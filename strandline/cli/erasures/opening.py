@@ -18,7 +18,6 @@ LINE_EVERY_ROWS = 100_000
 
 user_option = click.option("--user", metavar="ID", help="The user.")
 session_option = click.option("--session", metavar="ID", help="One session, in place of a user.")
-actor_option = click.option("--actor", metavar="NAME", help="The name stored with the record.")
 key_option = click.option(
     "--key",
     type=click.Path(dir_okay=False, path_type=Path),

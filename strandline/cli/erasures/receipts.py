@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from strandline.cli.command import Output, cli_command, offline_command
-from strandline.cli.erasures.opening import actor_option, key_option, opened_erasures, shown_steps
+from strandline.cli.erasures.opening import key_option, opened_erasures, shown_steps
 from strandline.cli.erasures.reports import (
     ReappliedReport,
     ReapplyReport,
@@ -16,7 +16,7 @@ from strandline.cli.erasures.reports import (
     VerdictReport,
     VerifyReceiptsReport,
 )
-from strandline.cli.servers.options import settings_alone
+from strandline.cli.servers.options import actor_option, settings_alone
 from strandline.cli.servers.targets import opened_database
 from strandline.erasure import (
     ErasureReceipt,
@@ -161,7 +161,6 @@ def _judge(
         return VerifyReceiptsReport(receipts=verdicts, erased_rows=None)
     with opened_erasures(settings, DEFAULT_NAMESPACE) as erasures, opened_database(settings) as database:
         return VerifyReceiptsReport.of(
-            None,
             receipts=[_verdict(one, erasures.verify(one, verifier)) for one in receipts],
             erased_rows=erasures.find_erased_rows(),
             findings=database.run(find_unsettled()),

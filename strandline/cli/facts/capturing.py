@@ -74,8 +74,13 @@ def capture_command(
             capture = Capture(add, update, delete, *map(_read, files))
             face.set_capture(capture, actor=actor)
         applied, acts = face.get_capture(), face.capture_acts()
-    acts_done = [CaptureActReport.of(act, **asdict(act.capture)) for act in acts]
-    report = CaptureReport.of(applied, namespace=namespace, user_id=user, session_id=session, acts=acts_done)
+    acts_done = [
+        CaptureActReport(number=act.number, actor=act.actor, created_at=act.created_at, **asdict(act.capture))
+        for act in acts
+    ]
+    report = CaptureReport(
+        namespace=namespace, user_id=user, session_id=session, acts=acts_done, **asdict(applied)
+    )
     return Output(report, _lines(applied, acts))
 
 

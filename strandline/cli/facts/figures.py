@@ -8,19 +8,15 @@ from datetime import datetime
 import click
 
 from strandline.cli.command import Output, cli_command
-from strandline.cli.reports.memory import (
-    FiguresReport,
-    OwnerFiguresReport,
-    TopicReport,
-    UserReport,
-    UsersReport,
-)
+from strandline.cli.reports.memory import OwnerFiguresReport, UsersReport
 from strandline.cli.servers.memories import opened_facts, opened_namespace
 from strandline.cli.servers.options import limit_option, namespace_option, owner_options
 from strandline.cli.terminal.output import Row, table
 from strandline.facts import Facts
+from strandline.producers.facts.figures import UserFigures
 from strandline.producers.namespace_facts import NamespaceFacts
 from strandline.schemas.display.shown_text import quantity, time_text
+from strandline.schemas.wire.facts import FiguresOut, TopicOut
 
 _HEADERS = ("user", "facts", "sessions", "messages", "tokens", "first session", "last put")
 
@@ -44,12 +40,14 @@ def figures_command(
     facts: Facts, namespace: str, user: str | None, session: str | None, most_topics: int
 ) -> Output:
     """Show the number of facts, sessions, messages and tokens of an owner, their age, and the topics."""
-    figures = FiguresReport.of(facts.figures())
-    topics = [TopicReport.of(one) for one in facts.topics(limit=most_topics)]
-    report = OwnerFiguresReport(
-        namespace=namespace, user_id=user, session_id=session, figures=figures, topics=topics
+    report = OwnerFiguresReport.of(
+        namespace=namespace,
+        user_id=user,
+        session_id=session,
+        figures=facts.figures(),
+        topics=facts.topics(limit=most_topics),
     )
-    return Output(report, _lines(figures, topics))
+    return Output(report, _lines(report.figures, report.topics))
 
 
 @cli_command("users", opened_namespace, UsersReport, short_help="List users with how much there is of each.")
@@ -59,15 +57,14 @@ def figures_command(
 def users_command(facts: NamespaceFacts, namespace: str, limit: int, after: str | None) -> Output:
     """List the users of a namespace who have a session or were given facts, by name, page by page."""
     page = facts.users(limit=limit, after=after)
-    users = [UserReport(user_id=one.user_id, figures=FiguresReport.of(one.figures)) for one in page]
-    report = UsersReport(namespace=namespace, users=users, after=page.after)
-    if not users:
+    report = UsersReport.of(page, namespace=namespace, users=list(page))
+    if not page:
         return Output(report, ["no users" if after is None else "no more users"])
     more = [] if page.after is None else [f"there are more: add --after {page.after}"]
-    return Output(report, [*table(_HEADERS, map(_row, users)), *more])
+    return Output(report, [*table(_HEADERS, map(_row, page)), *more])
 
 
-def _lines(figures: FiguresReport, topics: Sequence[TopicReport]) -> Iterator[str]:
+def _lines(figures: FiguresOut, topics: Sequence[TopicOut]) -> Iterator[str]:
     since = "" if figures.oldest_fact_at is None else f", said {_at(figures.oldest_fact_at)} to"
     since += "" if figures.newest_fact_at is None else f" {_at(figures.newest_fact_at)}"
     yield f"{quantity(figures.facts, 'live fact')}{since}"
@@ -81,7 +78,7 @@ def _lines(figures: FiguresReport, topics: Sequence[TopicReport]) -> Iterator[st
         yield from table(("topic", "facts"), [(one.topic, one.facts) for one in topics])
 
 
-def _row(user: UserReport) -> Row:
+def _row(user: UserFigures) -> Row:
     figures = user.figures
     return (
         user.user_id,

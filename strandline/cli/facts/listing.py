@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from strandline.cli.command import Output, cli_command
-from strandline.cli.reports.memory import FactDeed, FactHistoryReport, FactReport, FactsReport, FactStep
+from strandline.cli.reports.memory import FactHistoryReport, FactReport, FactsReport, FactStep
 from strandline.cli.servers.memories import opened_facts
 from strandline.cli.servers.options import limit_option, owner_options
 from strandline.cli.servers.targets import opened_database
@@ -111,7 +111,7 @@ def _report(fact: Fact) -> FactReport:
 
 
 def _history(explanation: FactExplanation | RemovedFactExplanation) -> FactHistoryReport:
-    deeds = [FactDeed.of(event) for event in explanation.events]
+    deeds = list(explanation.events)
     if isinstance(explanation, RemovedFactExplanation):
         return FactHistoryReport(
             fact_id=explanation.fact_id, gone=True, live=False, text=None, steps=[], deeds=deeds

@@ -6,6 +6,9 @@ from datetime import date, datetime
 from typing import Any, Literal
 from uuid import UUID
 
+from strandline.schemas.wire.contexts import OmissionOut
+from strandline.schemas.wire.explanations import FactEventTrace
+from strandline.schemas.wire.facts import CaptureOut, FiguresOut, TopicOut, UserOut
 from strandline.schemas.wire.report import Report
 
 
@@ -19,16 +22,6 @@ class ReadMessage(Report):
     message: dict[str, Any]
 
 
-class LeftOut(Report):
-    """Something that the read left out, or could not do in full."""
-
-    kind: str
-    name: str
-    reason: str
-    from_seq: int | None
-    through_seq: int | None
-
-
 class ReadState(Report):
     """A read within ``token_limit``: its size, how far memory is, and what was left out."""
 
@@ -40,7 +33,7 @@ class ReadState(Report):
     over_budget: bool
     caught_up: bool
     covered_through: dict[str, int]
-    omitted: list[LeftOut]
+    omitted: list[OmissionOut]
 
 
 class ReadReport(ReadState):
@@ -122,15 +115,6 @@ class FactStep(Report):
     by_a_person: bool
 
 
-class FactDeed(Report):
-    """Something that a person did to the fact."""
-
-    number: int
-    kind: str
-    at: datetime
-    actor: str | None
-
-
 class FactHistoryReport(Report):
     """``strandline facts history``: oldest first; of a fact that people took away only what they did."""
 
@@ -139,21 +123,10 @@ class FactHistoryReport(Report):
     live: bool
     text: str | None
     steps: list[FactStep]
-    deeds: list[FactDeed]
+    deeds: list[FactEventTrace]
 
 
-class CaptureFields(Report):
-    """What is captured as facts; null where it is left to the level above, or to the prompt."""
-
-    may_add: bool | None
-    may_update: bool | None
-    may_delete: bool | None
-    instructions: str | None
-    more_instructions: str | None
-    summary_instructions: str | None
-
-
-class CaptureActReport(CaptureFields):
+class CaptureActReport(CaptureOut):
     """One act: what a namespace or an owner asked for, who did it and when."""
 
     number: int
@@ -161,7 +134,7 @@ class CaptureActReport(CaptureFields):
     created_at: datetime
 
 
-class CaptureReport(CaptureFields):
+class CaptureReport(CaptureOut):
     """``strandline facts capture``: what applies now, and the acts of this level, newest first."""
 
     namespace: str
@@ -170,46 +143,19 @@ class CaptureReport(CaptureFields):
     acts: list[CaptureActReport]
 
 
-class TopicReport(Report):
-    """A topic, and the number of live facts that have it."""
-
-    topic: str
-    facts: int
-
-
-class FiguresReport(Report):
-    """How much there is of one owner; the times are null where there is nothing."""
-
-    facts: int
-    oldest_fact_at: datetime | None
-    newest_fact_at: datetime | None
-    sessions: int
-    messages: int
-    tokens: int
-    first_session_at: datetime | None
-    last_put_at: datetime | None
-
-
 class OwnerFiguresReport(Report):
     """``strandline facts figures``: of a user or the owner of a session; the most frequent topics first."""
 
     namespace: str
     user_id: str | None
     session_id: str | None
-    figures: FiguresReport
-    topics: list[TopicReport]
-
-
-class UserReport(Report):
-    """A user with the figures."""
-
-    user_id: str
-    figures: FiguresReport
+    figures: FiguresOut
+    topics: list[TopicOut]
 
 
 class UsersReport(Report):
     """``strandline facts users``: a page by name; ``after`` is what ``--after`` takes, null at the end."""
 
     namespace: str
-    users: list[UserReport]
+    users: list[UserOut]
     after: str | None

@@ -209,7 +209,7 @@ def archived_command(database: Database, session: str, namespace: str, messages:
             print_json_line(json.dumps(message_fields(message), ensure_ascii=False))
         return None
     ranges = retention.archived_ranges(database, session, namespace=namespace)
-    report = ArchivedReport.of(None, namespace=namespace, session_id=session, ranges=ranges)
+    report = ArchivedReport.of(namespace=namespace, session_id=session, ranges=ranges)
     return Output(report, map(range_line, ranges) if ranges else ["nothing of this session has left its log"])
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import click
 from pydantic import SecretStr
 
+from strandline.cli.command import cli_command
 from strandline.cli.serve.operators import CommandOperators
-from strandline.cli.servers.options import settings_from, target_options
+from strandline.cli.servers.options import settings_alone
 from strandline.cli.servers.targets import Servers, opened_pool, running_servers
 from strandline.cli.terminal.logs import log_to_stderr
 from strandline.cli.terminal.output import say
@@ -21,13 +22,12 @@ from strandline.schemas.settings import Settings
 from strandline.wiring.service import NEEDED, build_service
 
 
-@click.command("serve")
+@cli_command("serve", settings_alone)
 @click.option("--host", metavar="ADDRESS", help="Where to listen; overrides STRANDLINE_SERVICE_HOST.")
 @click.option(
     "--port", type=click.IntRange(0, 65535), metavar="N", help="Its port; overrides STRANDLINE_SERVICE_PORT."
 )
-@target_options
-def command(host: str | None, port: int | None, **target: Any) -> None:
+def command(settings: Settings, host: str | None, port: int | None) -> None:
     """Serve memories over HTTP, to clients with a key, until a signal asks for an end.
 
     `strandline keys create` makes a key. While none exists, only this machine is listened to.
@@ -38,7 +38,7 @@ def command(host: str | None, port: int | None, **target: Any) -> None:
         from strandline.cli.serve.server import listen, make_server
     except ImportError:
         raise ConfigurationError(NEEDED) from None
-    settings = _with_address(settings_from(**target), host, port)
+    settings = _with_address(settings, host, port)
     log_to_stderr("WARNING")
     with running_servers(settings, only_looking=False) as servers:
         with opened_pool(servers.database_url, settings) as database:

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import click
-from pydantic import BaseModel
 
-from strandline.cli.terminal.output import print_schema
 from strandline.schemas.settings import Settings, load_settings, load_usable_settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 _SHOWS = "Arguments show in `ps`: a URL with a password belongs in that variable."
 TARGETS = (
@@ -48,31 +43,6 @@ def owner_options(command: Command) -> Command:
     user = click.option("--user", metavar="ID", help="The user whose facts they are.")
     session = click.option("--session", metavar="ID", help="The session whose owner's facts they are.")
     return namespace_option(user(session(command)))
-
-
-def json_options(*reports: type[BaseModel]) -> Callable[[Command], Command]:
-    """``--json``, and ``--json-schema``, with which the command only prints the schema of its reports."""
-    schema_option = json_schema_option(*reports)
-    return lambda command: as_json(schema_option(command))
-
-
-def json_schema_option(
-    *reports: type[BaseModel], of: str = "the --json output"
-) -> Callable[[Command], Command]:
-    """``--json-schema`` alone."""
-    schemas = "JSON Schemas" if len(reports) > 1 else "JSON Schema"
-    option = click.option("--json-schema", is_flag=True, help=f"Print the {schemas} of {of}, and exit.")
-
-    def add(command: Command) -> Command:
-        @wraps(command)
-        def print_or_run(*arguments: Any, json_schema: bool, **options: Any) -> Any:
-            if json_schema:
-                return print_schema(*reports)
-            return command(*arguments, **options)
-
-        return option(cast(Command, print_or_run))
-
-    return add
 
 
 def limit_option(*, default: int = 50, most: int = 1_000) -> Callable[[Command], Command]:

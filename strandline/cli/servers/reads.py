@@ -6,13 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import click
-from pydantic import BaseModel
 
-from strandline.cli.reports.memory import LeftOut, ReadState
-from strandline.cli.servers.memories import OpenedSession, opened_session
-from strandline.cli.servers.options import json_options, namespace_option, target_options, user_option
+from strandline.cli.reports.memory import ReadState
+from strandline.cli.servers.memories import OpenedSession
 from strandline.producers.reading.context import MemoryContext
-from strandline.schemas.settings import Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -32,27 +29,9 @@ def read(opened: OpenedSession, query: str | None) -> tuple[MemoryContext, ReadS
         user_id=stored.user_id,
         token_limit=memory.token_limit,
         covered_through=dict(context.covered_through),
-        omitted=[LeftOut.of(item) for item in context.omitted],
+        omitted=context.omitted,
     )
     return context, state
-
-
-def read_options(report: type[BaseModel]) -> Callable[[Command], Command]:
-    output = json_options(report)
-    return lambda command: namespace_option(user_option(token_limit_option(output(target_options(command)))))
-
-
-def read_session(
-    settings: Settings,
-    session: str,
-    query: str | None,
-    *,
-    namespace: str,
-    user: str | None,
-    token_limit: int | None,
-) -> tuple[MemoryContext, ReadState]:
-    with opened_session(settings, session, namespace, user, token_limit) as opened:
-        return read(opened, query)
 
 
 def coverage_lines(state: ReadState) -> Iterator[str]:

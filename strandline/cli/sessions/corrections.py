@@ -21,6 +21,7 @@ from strandline.producers.writing.correcting.correct import Correction
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.settings import Settings
 from strandline.schemas.wire.report import Report
+from strandline.schemas.wire.sessions import ForkOut
 
 _key_option = click.option(
     "--key", metavar="KEY", help="A name for this correction: repeated with it, nothing more is corrected."
@@ -47,14 +48,6 @@ class DeletionReport(Report):
 
     namespace: str
     session_id: str
-    messages: int
-
-
-class ForkReport(Report):
-    """A session that began as a copy of another."""
-
-    session_id: str
-    through_seq: int
     messages: int
 
 
@@ -114,7 +107,7 @@ def replace_command(
     return _output(correction, f"gave message {seq} other content")
 
 
-@cli_command("fork", opened_session, ForkReport, short_help="Begin another session as a copy of one.")
+@cli_command("fork", opened_session, ForkOut, short_help="Begin another session as a copy of one.")
 @click.argument("session")
 @click.argument("new", required=False)
 @namespace_option
@@ -128,7 +121,7 @@ def fork_command(opened: OpenedSession, new: str | None, through: int | None) ->
     memory, _ = opened
     fork = memory.fork(new, through_seq=through)
     line = f"session {fork.session_id} begins with {quantity(fork.messages, 'message')}"
-    return Output(ForkReport.of(fork), [line])
+    return Output(ForkOut.model_validate(fork), [line])
 
 
 @cli_command(

@@ -90,14 +90,6 @@ def print_json(report: BaseModel) -> None:
     sys.stdout.write(json_shown(report.model_dump_json(indent=2)) + "\n")
 
 
-def show(report: BaseModel, lines: Iterable[str], *, as_json: bool) -> None:
-    """A report as JSON, or as lines for people."""
-    if as_json:
-        print_json(report)
-    else:
-        say(*lines)
-
-
 def print_json_line(text: str) -> None:
     """JSON that is written already, on a line of stdout; escaped as ``print_json`` escapes."""
     sys.stdout.write(json_shown(text) + "\n")
