@@ -8,9 +8,15 @@ import click
 
 from strandline.cli.command import Output, cli_command
 from strandline.cli.reports.memory import ReadMessage, ReadReport, ReadState
-from strandline.cli.servers.memories import OpenedSession, opened_session
+from strandline.cli.servers.memories import (
+    OpenedSession,
+    coverage_lines,
+    omission_lines,
+    opened_session,
+    read,
+    token_limit_option,
+)
 from strandline.cli.servers.options import session_options
-from strandline.cli.servers.reads import coverage_lines, omission_lines, read, token_limit_option
 from strandline.pipelines.transcript import full_text, speaker
 from strandline.producers.reading.context import MemoryContext
 from strandline.schemas.display.shown_text import quantity

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from typing import Any
 from uuid import UUID
 
 import click
 
 from strandline.cli.command import Output, cli_command
-from strandline.cli.servers.options import settings_alone
+from strandline.cli.servers.options import Command, settings_alone
 from strandline.cli.servers.targets import Running, opened_database, opened_servers
 from strandline.cli.terminal.numbers import FiniteRange
 from strandline.cli.terminal.output import say
@@ -38,81 +38,44 @@ from strandline.schemas.wire.work import LimitsReport, NamespaceLimitsReport
 PAGE = 1_000
 
 # Limits are taken as numbers that Postgres can keep, and that add up.
-_MAX_LANES = 2**31 - 1
-_MAX_PER_DAY = 10**15
+_LANES, _NUMBER = click.IntRange(1, 2**31 - 1), click.IntRange(0, 10**15)
 
-# The limits by column, as options name them.
-_OPTIONS = {
-    "max_lanes": "--lanes",
-    "max_lanes_per_worker": "--lanes-per-worker",
-    "calls_per_day": "--calls-per-day",
-    "tokens_per_day": "--tokens-per-day",
-    "usd_per_day": "--usd-per-day",
-    "agents_read_only": "--agents-read-only",
-    "max_sessions": "--sessions",
-    "max_bytes": "--bytes",
+# Of each limit, by column: its option, what that takes (None: a flag), and its help.
+_LIMITS: dict[str, tuple[str, click.ParamType[Any] | None, str]] = {
+    "max_lanes": ("--lanes", _LANES, "Lanes at work at the same time."),
+    "max_lanes_per_worker": ("--lanes-per-worker", _LANES, "The same for one worker."),
+    "calls_per_day": ("--calls-per-day", _NUMBER, "Model calls per day (UTC)."),
+    "tokens_per_day": ("--tokens-per-day", _NUMBER, "Tokens per day (UTC), input and output."),
+    "usd_per_day": ("--usd-per-day", FiniteRange(0), "Dollars per day (UTC), by STRANDLINE_MODEL_PRICES."),
+    "agents_read_only": (
+        "--agents-read-only",
+        None,
+        "Agents may read memories by their tools (`Memory.tools`, `strandline mcp`), and not change them.",
+    ),
+    "max_sessions": ("--sessions", _NUMBER, "Sessions that are stored."),
+    "max_bytes": ("--bytes", _NUMBER, "Bytes of messages that are stored."),
 }
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+
+def _limit_options(command: Command) -> Command:
+    """Each limit with its value."""
+    for column, (option, number, meaning) in reversed(_LIMITS.items()):
+        metavar = None if number is None else "USD" if column == "usd_per_day" else "N"
+        kind = {"is_flag": True} if number is None else {"type": number}
+        command = click.option(option, column, metavar=metavar, help=meaning, **kind)(command)
+    return command
 
 
 def _cleared_options(command: Command) -> Command:
     """Each limit as a flag."""
-    for column, option in reversed(_OPTIONS.items()):
+    for column, (option, _, _) in reversed(_LIMITS.items()):
         command = click.option(option, column, is_flag=True, help="Remove this limit.")(command)
     return command
 
 
 @cli_command("set", settings_alone, LimitsReport, short_help="Set the limits of a namespace.")
 @click.argument("namespace")
-@click.option(
-    "--lanes",
-    "max_lanes",
-    type=click.IntRange(1, _MAX_LANES),
-    metavar="N",
-    help="Lanes at work at the same time.",
-)
-@click.option(
-    "--lanes-per-worker",
-    "max_lanes_per_worker",
-    type=click.IntRange(1, _MAX_LANES),
-    metavar="N",
-    help="The same for one worker.",
-)
-@click.option(
-    "--calls-per-day", type=click.IntRange(0, _MAX_PER_DAY), metavar="N", help="Model calls per day (UTC)."
-)
-@click.option(
-    "--tokens-per-day",
-    type=click.IntRange(0, _MAX_PER_DAY),
-    metavar="N",
-    help="Tokens per day (UTC), input and output.",
-)
-@click.option(
-    "--usd-per-day",
-    type=FiniteRange(0),
-    metavar="USD",
-    help="Dollars per day (UTC), by STRANDLINE_MODEL_PRICES.",
-)
-@click.option(
-    "--agents-read-only",
-    is_flag=True,
-    help="Agents may read memories by their tools (`Memory.tools`, `strandline mcp`), and not change them.",
-)
-@click.option(
-    "--sessions",
-    "max_sessions",
-    type=click.IntRange(0, _MAX_PER_DAY),
-    metavar="N",
-    help="Sessions that are stored.",
-)
-@click.option(
-    "--bytes",
-    "max_bytes",
-    type=click.IntRange(0, _MAX_PER_DAY),
-    metavar="N",
-    help="Bytes of messages that are stored.",
-)
+@_limit_options
 def set_command(settings: Settings, namespace: str, **limits: Any) -> Output:
     """Set limits of NAMESPACE; limits that are not given stay as they are (`limits clear` removes them).
 
@@ -149,13 +112,13 @@ def clear_command(settings: Settings, namespace: str, **flags: bool) -> None:
     """
     check_name("namespace", namespace)
     with opened_database(settings) as database:
-        named = [column for column in _OPTIONS if flags[column]]
+        named = [column for column in _LIMITS if flags[column]]
         _check_set(read_limits(database, settings, namespace), namespace, named)
         with database.transaction() as tx:
-            tx.fetch(ClearLimits(namespace=namespace, cleared=named or list(_OPTIONS)))
+            tx.fetch(ClearLimits(namespace=namespace, cleared=named or list(_LIMITS)))
             tx.fetch(ForgetCleared(namespace=namespace))
             tx.fetch(CountAnew(namespace=namespace))
-            cleared = {"cleared": named or list(_OPTIONS)}
+            cleared = {"cleared": named or list(_LIMITS)}
             tx.fetch(append_query(namespace, Act.here("limits", detail=cleared)))
         _apply_at_once(database, namespace)
         left = read_limits(database, settings, namespace)
@@ -186,7 +149,7 @@ def _check_set(limits: list[NamespaceLimitsReport], namespace: str, named: list[
             " `strandline limits list` shows the namespaces with limits."
         )
     values = {column: getattr(limits[0], column) for column in named}
-    missing = [_OPTIONS[column] for column, value in values.items() if value is None or value is False]
+    missing = [_LIMITS[column][0] for column, value in values.items() if value is None or value is False]
     if missing:
         raise NotFoundError(f"Namespace {quote(namespace)} has no limit {' or '.join(missing)}.")
 

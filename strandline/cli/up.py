@@ -14,7 +14,7 @@ from strandline.cli.command import cli_command
 from strandline.cli.servers.local_service import START_SECONDS, LocalService, local_service
 from strandline.cli.servers.models_used import models_used
 from strandline.cli.servers.options import settings_alone
-from strandline.cli.servers.targets import Servers, opened_pool, started_servers
+from strandline.cli.servers.targets import Running, Servers, opened_pool, started_servers
 from strandline.cli.servers.worker_command import await_worker, worker_command
 from strandline.cli.terminal.interrupts import Interrupts, ends_as_interrupts
 from strandline.cli.terminal.logs import log_to_stderr
@@ -23,7 +23,6 @@ from strandline.deploy.embedded.mending import Mending
 from strandline.deploy.embedded.stack import runs_in
 from strandline.deploy.supervisor import Supervisor
 from strandline.schemas.errors import StrandlineError
-from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.wiring.assembly import ensure_tables, prepare_stages
 
@@ -49,13 +48,14 @@ def command(settings: Settings, workers: int, no_service: bool) -> None:
     with ends_as_interrupts() as interrupts:
         _say(screen, "starting")
         with started_servers(settings) as servers, opened_pool(servers.database_url, settings) as database:
+            running = Running(settings, servers, database)
             if servers.joined:
                 _say(screen, f"joining the servers that run in {settings.home} already")
             ensure_tables(servers.database_url, database, settings)
             prepare_stages(database, settings)
             serving = nullcontext() if no_service else local_service(database, servers, settings)
             with serving as service, Mending(servers.mend):
-                _run(screen, settings, servers, database, workers, service, interrupts)
+                _run(screen, running, workers, service, interrupts)
         _say(screen, _farewell(servers, settings))
 
 
@@ -72,9 +72,7 @@ class _Announcement:
     """Says what runs, once the first worker has registered."""
 
     screen: Console
-    settings: Settings
-    servers: Servers
-    database: Database
+    running: Running
     supervisor: Supervisor
     service: LocalService | None
     stopping: threading.Event
@@ -82,8 +80,8 @@ class _Announcement:
     def run(self) -> None:
         try:
             pid = await_worker(
-                self.database,
-                self.settings,
+                self.running.database,
+                self.running.settings,
                 pids=lambda: set(self._worker_pids()),
                 give_up=self.stopping.is_set,
                 timeout_seconds=WORKER_START_SECONDS,
@@ -103,14 +101,15 @@ class _Announcement:
 
     def _print(self) -> None:
         pids = " ".join(map(str, self._worker_pids()))
+        settings, servers = self.running.settings, self.running.servers
         rows = {
-            "database": f"{masked_url(self.servers.database_url)} ({self.servers.database})",
-            "broker": f"{masked_url(self.servers.broker_url)} ({self.servers.broker})",
-            "home": str(self.settings.home),
+            "database": f"{masked_url(servers.database_url)} ({servers.database})",
+            "broker": f"{masked_url(servers.broker_url)} ({servers.broker})",
+            "home": str(settings.home),
             "workers": pids,
-            "models": models_used(self.settings).announcement,
+            "models": models_used(settings).announcement,
         }
-        here = self.servers.database == "embedded"
+        here = servers.database == "embedded"
         use = (
             "a script in this environment finds it:" if here else "with the same settings, a script uses it:"
         )
@@ -128,25 +127,19 @@ class _Announcement:
 
 
 def _run(
-    screen: Console,
-    settings: Settings,
-    servers: Servers,
-    database: Database,
-    workers: int,
-    service: LocalService | None,
-    interrupts: Interrupts,
+    screen: Console, running: Running, workers: int, service: LocalService | None, interrupts: Interrupts
 ) -> None:
     names = ["worker"] if workers == 1 else [f"worker-{number}" for number in range(1, workers + 1)]
     supervisor = Supervisor(
         [
-            *(worker_command(name, servers, settings) for name in names),
+            *(worker_command(name, running.servers, running.settings) for name in names),
             *([service.command] if service else []),
         ],
         say=lambda line: _say(screen, line),
-        stop_timeout_seconds=settings.shutdown_grace_seconds + STOP_MARGIN_SECONDS,
+        stop_timeout_seconds=running.settings.shutdown_grace_seconds + STOP_MARGIN_SECONDS,
     )
     stopping = threading.Event()
-    announcement = _Announcement(screen, settings, servers, database, supervisor, service, stopping)
+    announcement = _Announcement(screen, running, supervisor, service, stopping)
     announcing = threading.Thread(target=announcement.run, name="announce", daemon=True)
     announcing.start()
     try:

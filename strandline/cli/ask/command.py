@@ -7,9 +7,8 @@ import click
 from strandline.cli.ask.reports import AskReport, report_answer
 from strandline.cli.ask.view import show_answer
 from strandline.cli.command import Output, cli_command
-from strandline.cli.servers.memories import OpenedSession, opened_session
+from strandline.cli.servers.memories import OpenedSession, opened_session, read, token_limit_option
 from strandline.cli.servers.options import namespace_option, user_option
-from strandline.cli.servers.reads import read, token_limit_option
 from strandline.cli.terminal.output import console
 
 

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from strandline.cli.ask.reports import AskReport, RangeReport
-from strandline.cli.servers.reads import coverage_lines, omission_lines
+from strandline.cli.servers.memories import coverage_lines, omission_lines
 from strandline.cli.terminal.output import say, styled_text
 from strandline.pipelines.inspect.rows import excerpt
 from strandline.schemas.display.shown_text import quantity, shown_lines

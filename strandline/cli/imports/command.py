@@ -16,7 +16,7 @@ from strandline.chat_import.sources import SourceName, open_source
 from strandline.cli.command import Output, cli_command
 from strandline.cli.imports.history import EXPORTS, MAX_PRINTED_OMISSIONS, import_history, import_lines
 from strandline.cli.servers.options import namespace_option, settings_alone
-from strandline.cli.servers.targets import NOTHING_DERIVES, Servers, servers_for_once
+from strandline.cli.servers.targets import NOTHING_DERIVES, servers_for_once
 from strandline.cli.terminal.output import say
 from strandline.producers.writing.validate import PutLimits
 from strandline.schemas.display.shown_text import quantity
@@ -120,40 +120,35 @@ def command(
     if kind == _LINES:
         check_readable(Path(source))
         whose = Whose(session, session_field, user, user_field, namespace)
-        with _servers(settings, is_dry=is_dry) as servers:
-            options = limits | _urls(servers, settings)
-            report = import_lines(Path(source), whose, settings, options, is_dry=is_dry)
+        with _servers(settings, is_dry=is_dry) as (is_alone, urls):
+            report = import_lines(Path(source), whose, settings, limits | urls, is_dry=is_dry)
     else:
         history = open_source(cast(SourceName, kind), source, tables)
         put_limits = PutLimits(settings.max_content_bytes, settings.max_metadata_bytes)
-        with _servers(settings, is_dry=is_dry) as servers:
-            options = limits | _urls(servers, settings)
-            into = Target(put_limits, namespace, user, users, options, source_name or "")
+        with _servers(settings, is_dry=is_dry) as (is_alone, urls):
+            into = Target(put_limits, namespace, user, users, limits | urls, source_name or "")
             report = import_history(history, kind, into, is_dry=is_dry, omissions_file=left_out)
-    if report.events and servers is not None and servers.alone:
+    if report.events and is_alone:
         say(NOTHING_DERIVES, err=True)
     failed = report.left_out > 0 and not _has_taken(report)
     return Output(report, _summary(report, source), code=int(failed))
 
 
 @contextmanager
-def _servers(settings: Settings, *, is_dry: bool) -> Iterator[Servers | None]:
-    """The servers; none for a dry run, which does not look at what is there."""
+def _servers(settings: Settings, *, is_dry: bool) -> Iterator[tuple[bool, dict[str, Any]]]:
+    """Whether no worker runs, and the options for ``Memory``; none for a dry run, which looks at nothing."""
     if is_dry:
-        yield None
+        yield False, {}
         return
     with servers_for_once(settings, create=True) as servers:
-        yield servers
-
-
-def _urls(servers: Servers | None, settings: Settings) -> dict[str, Any]:
-    if servers is None:
-        return {}
-    return {
-        "database_url": servers.database_url,
-        "broker_url": servers.broker_url,
-        "schema": settings.database_schema,
-    }
+        yield (
+            servers.alone,
+            {
+                "database_url": servers.database_url,
+                "broker_url": servers.broker_url,
+                "schema": settings.database_schema,
+            },
+        )
 
 
 def _refuse_both(fixed: str, field: str) -> None:

@@ -1,4 +1,4 @@
-"""A memory or an owner's facts, opened for one command on the servers that run."""
+"""A memory or an owner's facts, opened for one command on the servers that run, and a read of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 
 import click
 
+from strandline.cli.reports.memory import ReadState
 from strandline.cli.servers.targets import opened_servers
 from strandline.facts import Facts
 from strandline.memory import Memory
@@ -14,6 +15,7 @@ from strandline.pipelines.inspect.directory import check_known, find_session
 from strandline.pipelines.inspect.sessions import SessionState, session_state
 from strandline.producers.blocks.resolve import default_blocks, owner_wide, stored_blocks
 from strandline.producers.namespace_facts import NamespaceFacts
+from strandline.producers.reading.context import MemoryContext
 from strandline.producers.sessions import check_owner
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.postgres.database import Database
@@ -21,6 +23,9 @@ from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import SessionIdentity, identify_session
 from strandline.schemas.values.policy import DEFAULT_TOKEN_LIMIT
 
+token_limit_option = click.option(
+    "--token-limit", type=click.IntRange(1), metavar="N", help="The token limit; default: the session's."
+)
 OpenedSession = tuple[Memory, SessionState]
 
 
@@ -132,3 +137,33 @@ def _known_state(database: Database, identity: SessionIdentity) -> SessionState 
         return None
     check_owner(identity, stored.shard_key)
     return session_state(database, identity)
+
+
+def read(opened: OpenedSession, query: str | None) -> tuple[MemoryContext, ReadState]:
+    """What ``Memory.get`` gives with the default blocks of the session's pipelines, and its state."""
+    memory, stored = opened
+    context = memory.get(query)
+    state = ReadState.of(
+        context,
+        namespace=stored.namespace,
+        session_id=stored.session_id,
+        user_id=stored.user_id,
+        token_limit=memory.token_limit,
+        covered_through=dict(context.covered_through),
+        omitted=context.omitted,
+    )
+    return context, state
+
+
+def coverage_lines(state: ReadState) -> Iterator[str]:
+    """How far memory is, by pipeline."""
+    for pipeline, seq in state.covered_through.items():
+        yield f"{pipeline}: covered through {seq}"
+    if not state.caught_up:
+        yield "not caught up: flushed messages are still on their way to a block"
+
+
+def omission_lines(state: ReadState) -> Iterator[str]:
+    """What was left out, and why."""
+    for item in state.omitted:
+        yield f"left out: {item.name} ({item.kind}): {item.reason}"

@@ -59,11 +59,6 @@ def say(*lines: str, err: bool = False, file: IO[str] | None = None) -> None:
         click.echo("\n".join(map(shown, lines)), err=err, file=file)
 
 
-def print_table(headers: Sequence[str], rows: Iterable[Row]) -> None:
-    """Print a ``table``."""
-    say(*table(headers, rows))
-
-
 def table(headers: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
     """Lines of rows in columns as wide as what they hold; numbers stand to the right."""
     rows = list(rows)
