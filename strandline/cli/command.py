@@ -15,9 +15,10 @@ from typing import Any, Concatenate, NamedTuple, TypeVar
 
 import click
 from pydantic import BaseModel
+from rich.console import RenderableType
 
 from strandline.cli.servers.options import TARGETS, settings_from
-from strandline.cli.terminal.output import print_json, print_schema, say
+from strandline.cli.terminal.output import console, is_rich, print_json, print_schema, say
 from strandline.schemas.settings import Settings
 
 _TARGETS = ("database_url", "broker_url", "schema")
@@ -33,12 +34,14 @@ class Output(NamedTuple):
         lines: printed without it, one line each.
         code: the exit code.
         notes: printed with ``lines``, to stderr.
+        picture: makes what a terminal that may be styled shows in place of ``lines``.
     """
 
     report: BaseModel
     lines: Iterable[str]
     code: int = 0
     notes: Iterable[str] = ()
+    picture: Callable[[], RenderableType] | None = None
 
 
 # A command that prints as it goes returns its exit code; None is 0.
@@ -102,7 +105,8 @@ def _make_command(
             return 0
         result = run(options)
         if isinstance(result, Output):
-            return _show(result, as_json=options["as_json"])
+            show(result, as_json=options["as_json"])
+            return result.code
         return result or 0
 
     return click.command(name, short_help=short_help)(call)
@@ -128,10 +132,13 @@ def _json_options(reports: tuple[type[BaseModel], ...]) -> list[click.Option]:
     ]
 
 
-def _show(output: Output, *, as_json: bool) -> int:
+def show(output: Output, *, as_json: bool) -> None:
+    """Print a result, as JSON or for people."""
     if as_json:
         print_json(output.report)
+        return
+    say(*output.notes, err=True)
+    if output.picture is not None and is_rich():
+        console().print(output.picture())
     else:
-        say(*output.notes, err=True)
         say(*output.lines)
-    return output.code

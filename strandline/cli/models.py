@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from strandline.cli.command import Output, offline_command
-from strandline.cli.doctor.command import print_report
+from strandline.cli.doctor.command import show_checks
 from strandline.cli.doctor.models import check_role
 from strandline.cli.doctor.reports import DoctorReport
 from strandline.schemas.display.shown_url import shown_url
@@ -64,11 +64,10 @@ def show_command() -> Output:
 
 
 @offline_command("check", DoctorReport, short_help="Send each model a real request, and show its answer.")
-def check_command(as_json: bool) -> int:
+def check_command() -> Output:
     """Ask the model of each role as a worker or a read does; exits with 1 if there is a problem."""
     settings = load_settings()
-    checks = [check_role(settings, role, role, call=True) for role in ROLES]
-    return print_report(DoctorReport.of_checks(checks), as_json=as_json)
+    return show_checks(check_role(settings, role, role, call=True) for role in ROLES)
 
 
 @click.group("models", commands=[show_command, check_command])

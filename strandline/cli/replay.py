@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -35,7 +34,7 @@ from strandline.schemas.queries.inspection.status import StatusPipelines
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.values.lanes import OVERFLOW
-from strandline.schemas.wire.replay import EstimateReport, EstimatesReport, ReplaysReport
+from strandline.schemas.wire.replay import EstimatesReport, ReplaysReport
 from strandline.schemas.wire.work import ReplayReport
 from strandline.wiring.assembly import background_runner
 
@@ -332,8 +331,7 @@ def _describe_counts(replay: Replay) -> list[str]:
 
 def estimates_report(estimates: list[Estimate]) -> EstimatesReport:
     """Dry runs as ``--json`` shows them."""
-    reports = [EstimateReport(**asdict(item) | {"differences": list(item.differences)}) for item in estimates]
-    return EstimatesReport(pipelines=reports)
+    return EstimatesReport.of(pipelines=estimates)
 
 
 def _estimates_lines(estimates: list[Estimate], needs_force: bool) -> Iterator[str]:

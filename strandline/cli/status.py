@@ -11,12 +11,12 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 
-from strandline.cli.command import cli_command
+from strandline.cli.command import Output, cli_command, show
 from strandline.cli.limits import read_limits, waiting_line
 from strandline.cli.replay import report_of
 from strandline.cli.servers.targets import Running, Servers, opened_servers
 from strandline.cli.terminal.interrupts import ends_as_interrupts
-from strandline.cli.terminal.output import console, is_rich, print_json, say, styled_text
+from strandline.cli.terminal.output import console, is_rich, styled_text
 from strandline.pipelines.generations.registry import serving_generations, settings_differing
 from strandline.pipelines.replay.records import replays
 from strandline.schemas.display.shown_text import quantity, quote, time_text
@@ -48,13 +48,17 @@ WATCH_SECONDS = 1.0
 
 @cli_command("status", opened_servers, StatusReport)
 @click.option("--watch", is_flag=True, help="Refresh every second, until Ctrl-C.")
-def command(running: Running, watch: bool, as_json: bool) -> None:
+def command(running: Running, watch: bool, as_json: bool) -> Output | None:
     """Show pipelines, totals and live workers of a database."""
-    starter = _starter(running.servers)
-    if watch:
-        _watch(running.database, running.settings, starter, as_json=as_json)
-    else:
-        _show(read_status(running.database, running.settings), starter, as_json=as_json)
+    if not watch:
+        return _look(running)
+    _watch(running, as_json=as_json)
+    return None
+
+
+def _look(running: Running) -> Output:
+    report, starter = read_status(running.database, running.settings), _starter(running.servers)
+    return Output(report, _lines(report, starter), picture=lambda: _picture(report, starter))
 
 
 def _starter(servers: Servers) -> str:
@@ -190,29 +194,22 @@ def _worker(row: StatusWorkersRow) -> WorkerReport:
     )
 
 
-def _watch(database: Database, settings: Settings, starter: str, *, as_json: bool) -> None:
+def _watch(running: Running, *, as_json: bool) -> None:
     try:
         with ends_as_interrupts() as interrupts:
             if as_json or not is_rich():
                 while True:
-                    _show(read_status(database, settings), starter, as_json=as_json)
+                    show(_look(running), as_json=as_json)
                     interrupts.pause(WATCH_SECONDS)
+            starter = _starter(running.servers)
             with Live(console=console(), auto_refresh=False) as live:
                 while True:
-                    live.update(_picture(read_status(database, settings), starter), refresh=True)
+                    report = read_status(running.database, running.settings)
+                    live.update(_picture(report, starter), refresh=True)
                     interrupts.pause(WATCH_SECONDS)
     except KeyboardInterrupt:
         # Ctrl-C is how watching ends.
         return
-
-
-def _show(report: StatusReport, starter: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json(report)
-    elif is_rich():
-        console().print(_picture(report, starter))
-    else:
-        say(*_lines(report, starter))
 
 
 def _picture(report: StatusReport, starter: str) -> RenderableType:

@@ -10,17 +10,18 @@ from contextlib import ExitStack
 from typing import Any
 
 import click
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from strandline.cli.command import offline_command
+from strandline.cli.command import Output, offline_command
 from strandline.cli.doctor.checks import check_host, check_settings, not_checked
 from strandline.cli.doctor.models import check_models
 from strandline.cli.doctor.reports import CheckReport, DoctorReport, problem, warn
 from strandline.cli.doctor.servers import check_broker, check_database
 from strandline.cli.servers.options import target_options, usable_settings_from
 from strandline.cli.servers.targets import running_servers
-from strandline.cli.terminal.output import console, is_rich, print_json, say, styled_text
+from strandline.cli.terminal.output import styled_text
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ConfigurationError, StrandlineError
 from strandline.schemas.settings import Settings
@@ -31,7 +32,7 @@ _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 @offline_command("doctor", DoctorReport)
 @click.option("--no-model-call", is_flag=True, help="Do not call the model server.")
 @target_options
-def command(as_json: bool, no_model_call: bool, **target: Any) -> int:
+def command(no_model_call: bool, **target: Any) -> Output:
     """Check versions, servers, rights, tables, workers and models; exits with 1 if there is a problem."""
     # The report contains what model clients would log.
     logging.getLogger("strandline").addHandler(logging.NullHandler())
@@ -42,7 +43,7 @@ def command(as_json: bool, no_model_call: bool, **target: Any) -> int:
         *_servers(settings, refused),
         *_models(settings, refused, call=not no_model_call),
     ]
-    return print_report(DoctorReport.of_checks(checks), as_json=as_json)
+    return show_checks(checks)
 
 
 def _servers(settings: Settings, refused: Mapping[str, str]) -> list[CheckReport]:
@@ -67,25 +68,25 @@ def _models(settings: Settings, refused: Mapping[str, str], *, call: bool) -> It
     return check_models(settings, call=call) if unknown is None else [unknown]
 
 
-def print_report(report: DoctorReport, *, as_json: bool) -> int:
-    """Print the report, or a line for each check and how many there are of each result; the exit code."""
-    if as_json:
-        print_json(report)
-    elif is_rich():
-        table = Table.grid(padding=(0, 2, 0, 0))
-        for check in report.checks:
-            finding, advice = _sentence(check)
-            text = Text.assemble(styled_text(finding), styled_text(advice, "yellow"), overflow="fold")
-            result = styled_text(check.result, style=_STYLES[check.result])
-            table.add_row(result, styled_text(check.name, style="bold"), text)
-        console().print(table)
-    else:
-        say(*(f"{check.result:8} {check.name}: {''.join(_sentence(check))}" for check in report.checks))
-    if not as_json:
-        results = Counter(check.result for check in report.checks)
-        count = quantity(len(report.checks), "check")
-        say(f"{count}: {quantity(results['problem'], 'problem')}, {quantity(results['warning'], 'warning')}")
-    return 0 if report.healthy else 1
+def show_checks(checks: Iterable[CheckReport]) -> Output:
+    """A line for each check, and how many there are of each result; 1 as exit code if there is a problem."""
+    report = DoctorReport.of_checks(list(checks))
+    lines = [f"{check.result:8} {check.name}: {''.join(_sentence(check))}" for check in report.checks]
+    results = Counter(check.result for check in report.checks)
+    count = quantity(len(report.checks), "check")
+    last = f"{count}: {quantity(results['problem'], 'problem')}, {quantity(results['warning'], 'warning')}"
+    code = 0 if report.healthy else 1
+    return Output(report, [*lines, last], code, picture=lambda: Group(_table(report), styled_text(last)))
+
+
+def _table(report: DoctorReport) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for check in report.checks:
+        finding, advice = _sentence(check)
+        text = Text.assemble(styled_text(finding), styled_text(advice, "yellow"), overflow="fold")
+        result = styled_text(check.result, style=_STYLES[check.result])
+        table.add_row(result, styled_text(check.name, style="bold"), text)
+    return table
 
 
 def _sentence(check: CheckReport) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from strandline.cli.command import Output, cli_command
 from strandline.cli.reports.memory import CaptureActReport, CaptureReport
 from strandline.cli.servers.memories import opened_facts
 from strandline.cli.servers.options import Command, actor_option, namespace_option, settings_alone
-from strandline.cli.servers.targets import servers_for_once
+from strandline.cli.servers.targets import opened_servers
 from strandline.facts import Facts
 from strandline.producers.facts.capturing import CaptureAct
 from strandline.producers.owner_facts import CaptureFace
@@ -92,10 +92,11 @@ def _open_face(
         with opened_facts(settings, namespace, user, session) as facts:
             yield facts
         return
-    with servers_for_once(settings) as servers:
-        url, schema = servers.database_url, settings.database_schema
-        with closing(Facts.of_namespace(namespace, database_url=url, schema=schema)) as facts_of_all:
-            yield facts_of_all
+    with (
+        opened_servers(settings) as running,
+        closing(Facts.of_namespace(namespace, **running.urls)) as facts_of_all,
+    ):
+        yield facts_of_all
 
 
 def _read(path: Path | None) -> str | None:
