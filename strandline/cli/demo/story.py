@@ -98,6 +98,7 @@ class Story:
     def worker(self, pids: Collection[int], attach: str, *, until: str = "") -> None:
         self._row("worker", f"process {', '.join(map(str, sorted(pids)))}" if pids else "none")
         self.command(f"another one, from a second terminal{until and f', {until}'}:", attach)
+        self.console.print()
 
     def command(self, words: str, command: str) -> None:
         """A command is on a separate line that is never broken, so that it can be copied."""
