@@ -14,28 +14,9 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from strandline.pipelines.older_transactions import older_have_ended
-from strandline.pipelines.sealing.derived_rows import (
-    reseal_answers,
-    reseal_chunks,
-    reseal_items,
-    reseal_responses,
-    reseal_states,
-)
-from strandline.pipelines.sealing.fact_rows import (
-    reseal_candidates,
-    reseal_fact_events,
-    reseal_facts,
-    reseal_revisions,
-)
-from strandline.pipelines.sealing.message_rows import (
-    reseal_archived_inputs,
-    reseal_corrections,
-    reseal_messages,
-    reseal_runs,
-    reseal_shared_messages,
-)
+from strandline.pipelines.sealing.rows import reseal_rows
 from strandline.schemas.errors import KeyUnavailableError, SealedContentError, StrandlineError
-from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.application.sealing import (
     OwnersWithOldKeys,
     RetireDataKeys,
@@ -44,6 +25,7 @@ from strandline.schemas.queries.application.sealing import (
     UnsettledOwnersRow,
 )
 from strandline.schemas.queries.derived.facts_edit import LockFactLanes
+from strandline.schemas.queries.resealed import RESEALED
 from strandline.schemas.sealed.content import SealedContent
 from strandline.schemas.sealed.key_cache import UNSEALED_SECONDS
 from strandline.schemas.sealing.owner_keys import OwnerKeys
@@ -65,24 +47,8 @@ QUIET_SECONDS = 2.0
 RETIRE_AFTER_SECONDS = 2.0 * MAX_KEY_CACHE_SECONDS
 
 
-Reseal = Callable[[Fetcher, OwnerKeys, int], Iterator[int]]
-
 # An owner's facts are compared by their words: they are sealed together, when the owner gets its keys.
-FACT_TABLES: tuple[Reseal, ...] = (reseal_facts, reseal_revisions, reseal_candidates, reseal_fact_events)
-# Every table whose rows hold content; each yields how many rows it found, page by page.
-RESEALED: tuple[Reseal, ...] = (
-    reseal_messages,
-    reseal_shared_messages,
-    reseal_corrections,
-    reseal_runs,
-    reseal_archived_inputs,
-    reseal_items,
-    reseal_responses,
-    reseal_chunks,
-    reseal_states,
-    reseal_answers,
-    *FACT_TABLES,
-)
+FACT_TABLES = ("fact", "fact_revision", "fact_candidate", "fact_event")
 
 
 @dataclass(slots=True)
@@ -217,13 +183,17 @@ def seal_facts(database: Database, keys: OwnerKeys) -> int:
     """
     with database.transaction() as transaction:
         transaction.fetch(LockFactLanes(shard_key=keys.shard_key, stage=MERGE_STAGE))
-        return sum(count for reseal in FACT_TABLES for count in reseal(transaction, keys, PAGE_ROWS))
+        return sum(
+            count
+            for name in FACT_TABLES
+            for count in reseal_rows(transaction, keys, RESEALED[name], PAGE_ROWS)
+        )
 
 
 def reseal_owner(database: Database, keys: OwnerKeys, pace: Pace) -> Iterator[int]:
     """Seal an owner's rows under its newest data key; yields how many were found, page by page."""
-    for reseal in RESEALED:
-        for count in reseal(database, keys, PAGE_ROWS):
+    for table in RESEALED.values():
+        for count in reseal_rows(database, keys, table, PAGE_ROWS):
             yield count
             if pace.is_stopping():
                 return

@@ -107,7 +107,10 @@ def _sessions(target: ErasureTarget) -> Operation[list[SessionIdentity]]:
         return []
     rows = yield from fetch(
         OwnerDirectory(
-            namespace=target.namespace, user_id=target.user_id, after_session="", limit=MAX_SESSIONS_CHECKED
+            namespace=target.namespace,
+            user_id=target.user_id,
+            after_session_id="",
+            limit=MAX_SESSIONS_CHECKED,
         )
     )
     return [identify_session(target.namespace, row.session_id, target.user_id) for row in rows]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from inspect import get_annotations
+from typing import Any, TypeVar
 from uuid import UUID
 
 from strandline.producers.exports.decoding import (
@@ -33,8 +35,9 @@ from strandline.producers.exports.lines import (
     ServiceKeyLine,
 )
 from strandline.producers.sessions import HISTORY_PAGE_BYTES
+from strandline.schemas.postgres.paging import next_page
 from strandline.schemas.postgres.query import Query
-from strandline.schemas.queries.upkeep.erasures import OwnerDirectory
+from strandline.schemas.queries.upkeep.erasures import OwnerDirectory, OwnerDirectoryRow
 from strandline.schemas.queries.upkeep.export import (
     ExportAnswers,
     ExportArchived,
@@ -60,9 +63,9 @@ from strandline.schemas.queries.upkeep.export import (
 # Facts, and what people chose, have some tens of kilobytes at most.
 ROWS_PER_PAGE = 80
 # What has no bound of its own, messages, states and answers: a page ends with the row that fills it.
-_UP_TO_BYTES: dict[str, Any] = {"limit": 500, "page_bytes": HISTORY_PAGE_BYTES}
+FILLED_ROWS = 500
 
-_FIRST = UUID(int=0)
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,192 +95,56 @@ class Section:
 
 def sections(target: ExportTarget) -> Iterator[Section]:
     """All kinds of lines, in the order of the export."""
-    yield from _sessions(target)
-    yield from _logs(target)
-    yield from _facts(target)
-    yield from _rest(target)
-    yield from _operators_rows(target)
+    is_whole_owner = target.session_key is None
+    is_whole_user = is_whole_owner and target.user_id is not None
+    if is_whole_user:
+        yield _section(target, OwnerDirectory, _directory_line)
+    yield _section(target, ExportSessions, session_line)
+    yield _section(target, ExportMessages, message_line)
+    yield _section(target, ExportArchived, lambda row: ArchivedLine(**row._asdict()))
+    yield _section(target, ExportCorrections, correction_line)
+    yield _section(target, ExportPolicyChanges, policy_change_line)
+    yield _section(target, ExportRuns, lambda row: RunLine(**row._asdict()))
+    yield _section(target, ExportFlushes, flush_line)
+    yield _section(target, ExportFacts, fact_line)
+    yield _section(target, ExportRevisions, revision_line)
+    yield _section(target, ExportCandidates, candidate_line)
+    if is_whole_owner:
+        yield _section(target, ExportEdits, edit_line)
+    yield _section(target, ExportStates, lambda row: state_line(row, target.owner_key))
+    yield _section(target, ExportAnswers, answer_line)
+    yield _section(target, ExportDeadLetters, lambda row: DeadLetterLine(**row._asdict()))
+    yield _section(target, ExportCalls, lambda row: CallLine(**row._asdict()))
+    if is_whole_owner:
+        yield _section(target, ExportCaptureActs, capture_act_line)
+    # What operators chose, and what they see of the user.
+    yield _section(target, ExportRetentionActs, lambda row: RetentionActLine(**row._asdict()))
+    if is_whole_owner:
+        yield _section(target, ExportPseudonym, lambda row: PseudonymLine(**row._asdict()))
+    if is_whole_user:
+        yield _section(target, ExportServiceKeys, lambda row: ServiceKeyLine(**row._asdict()))
 
 
-def _sessions(target: ExportTarget) -> Iterator[Section]:
-    own: dict[str, Any] = {"shard_key": target.owner_key, "session_key": target.session_key}
-    user = target.user_id
-    if user is not None and target.session_key is None:
-        yield Section(
-            lambda last: OwnerDirectory(
-                namespace=target.namespace,
-                user_id=user,
-                after_session=last.session_id if last else "",
-                limit=ROWS_PER_PAGE,
-            ),
-            lambda row: DirectoryLine(
-                session_id=row.session_id, session_kind=row.kind, created_at=row.created_at
-            ),
-        )
-    yield Section(
-        lambda last: ExportSessions(**own, after_session=_of(last, "session_key"), limit=ROWS_PER_PAGE),
-        session_line,
+def _section(target: ExportTarget, statement: type[Query[R]], line: Callable[[R], Line]) -> Section:
+    """A section of pages of so many rows, or of pages that end with the row that fills them."""
+    ends_by_size = "page_bytes" in get_annotations(statement)
+    page = partial(
+        next_page,
+        statement,
+        namespace=target.namespace,
+        user_id=target.user_id,
+        owner_key=target.owner_key,
+        shard_key=target.owner_key,
+        session_key=target.session_key,
+        scope_key=target.session_key,
+        limit=FILLED_ROWS if ends_by_size else ROWS_PER_PAGE,
+        page_bytes=HISTORY_PAGE_BYTES,
     )
+    return Section(page, line, 1 if ends_by_size else ROWS_PER_PAGE)
 
 
-def _logs(target: ExportTarget) -> Iterator[Section]:
-    own: dict[str, Any] = {"shard_key": target.owner_key, "session_key": target.session_key}
-
-    def after(last: Any | None, number: str, first: Any = 0) -> dict[str, Any]:
-        return {**own, "after_session": _of(last, "session_key"), number: first}
-
-    yield Section(
-        lambda last: ExportMessages(**after(last, "after_seq", _at(last, "seq")), **_UP_TO_BYTES),
-        message_line,
-        1,
-    )
-    yield Section(
-        lambda last: ExportArchived(**after(last, "after_seq", _at(last, "from_seq")), limit=ROWS_PER_PAGE),
-        lambda row: ArchivedLine(**row._asdict()),
-    )
-    yield Section(
-        lambda last: ExportCorrections(
-            **after(last, "after_number", _at(last, "number")), limit=ROWS_PER_PAGE
-        ),
-        correction_line,
-    )
-    yield Section(
-        lambda last: ExportPolicyChanges(
-            **after(last, "after_number", _at(last, "number")), limit=ROWS_PER_PAGE
-        ),
-        policy_change_line,
-    )
-    yield Section(
-        lambda last: ExportRuns(**after(last, "after_run", last.run_id if last else ""), limit=ROWS_PER_PAGE),
-        lambda row: RunLine(**row._asdict()),
-    )
-    yield Section(
-        lambda last: ExportFlushes(**after(last, "after_seq", _at(last, "from_seq")), limit=ROWS_PER_PAGE),
-        flush_line,
-    )
-
-
-def _facts(target: ExportTarget) -> Iterator[Section]:
-    own: dict[str, Any] = {"shard_key": target.owner_key, "session_key": target.session_key}
-
-    def after(last: Any | None) -> dict[str, Any]:
-        return {**own, "after_generation": _at(last, "generation_id"), "limit": ROWS_PER_PAGE}
-
-    yield Section(lambda last: ExportFacts(**after(last), after_fact=_of(last, "fact_id")), fact_line)
-    yield Section(
-        lambda last: ExportRevisions(
-            **after(last), after_fact=_of(last, "fact_id"), after_revision=_at(last, "revision")
-        ),
-        revision_line,
-    )
-    yield Section(
-        lambda last: ExportCandidates(
-            **after(last), after_event=_of(last, "event_id"), after_ordinal=_at(last, "ordinal", -1)
-        ),
-        candidate_line,
-    )
-    if target.session_key is None:
-        yield Section(
-            lambda last: ExportEdits(
-                shard_key=target.owner_key, after_number=_at(last, "number"), limit=ROWS_PER_PAGE
-            ),
-            edit_line,
-        )
-
-
-def _rest(target: ExportTarget) -> Iterator[Section]:
-    owner, session = target.owner_key, target.session_key
-    yield Section(
-        lambda last: ExportStates(
-            shard_key=owner,
-            scope_key=session,
-            after_scope=_of(last, "scope_key"),
-            after_generation=_at(last, "generation_id"),
-            after_ordinal=_at(last, "ordinal", -1),
-            **_UP_TO_BYTES,
-        ),
-        lambda row: state_line(row, owner),
-        1,
-    )
-    yield Section(
-        lambda last: ExportAnswers(
-            shard_key=owner,
-            scope_key=session,
-            after_batch=_of(last, "batch_id"),
-            after_step=last.step if last else "",
-            **_UP_TO_BYTES,
-        ),
-        answer_line,
-        1,
-    )
-    yield Section(
-        lambda last: ExportDeadLetters(
-            shard_key=owner,
-            session_key=session,
-            after_session=_of(last, "session_key"),
-            after_generation=_at(last, "generation_id"),
-            after_stage=last.stage if last else "",
-            after_seq=_at(last, "from_seq"),
-            limit=ROWS_PER_PAGE,
-        ),
-        lambda row: DeadLetterLine(**row._asdict()),
-    )
-    yield Section(
-        lambda last: ExportCalls(
-            shard_key=owner, scope_key=session, after_call=_of(last, "call_id"), limit=ROWS_PER_PAGE
-        ),
-        lambda row: CallLine(**row._asdict()),
-    )
-    if session is None:
-        yield Section(
-            lambda last: ExportCaptureActs(
-                namespace=target.namespace,
-                owner_key=owner,
-                after_number=_at(last, "number"),
-                limit=ROWS_PER_PAGE,
-            ),
-            capture_act_line,
-        )
-
-
-def _operators_rows(target: ExportTarget) -> Iterator[Section]:
-    """What operators chose, and what they see of the user."""
-    yield Section(
-        lambda last: ExportRetentionActs(
-            shard_key=target.owner_key,
-            session_key=target.session_key,
-            after_session=_of(last, "session_key"),
-            after_number=_at(last, "number"),
-            limit=ROWS_PER_PAGE,
-        ),
-        lambda row: RetentionActLine(**row._asdict()),
-    )
-    if target.session_key is None:
-        yield Section(
-            lambda _last: ExportPseudonym(shard_key=target.owner_key, limit=ROWS_PER_PAGE),
-            lambda row: PseudonymLine(**row._asdict()),
-        )
-    user = target.user_id
-    if user is not None and target.session_key is None:
-        yield Section(
-            lambda last: ExportServiceKeys(
-                namespace=target.namespace,
-                user_id=user,
-                after_key=last.key_id if last else "",
-                limit=ROWS_PER_PAGE,
-            ),
-            lambda row: ServiceKeyLine(**row._asdict()),
-        )
-
-
-def _of(last: Any | None, name: str) -> UUID:
-    key: UUID = getattr(last, name) if last is not None else _FIRST
-    return key
-
-
-def _at(last: Any | None, name: str, first: int = 0) -> int:
-    number: int = getattr(last, name) if last is not None else first
-    return number
+def _directory_line(row: OwnerDirectoryRow) -> DirectoryLine:
+    return DirectoryLine(session_id=row.session_id, session_kind=row.kind, created_at=row.created_at)
 
 
 def is_last(page: Sequence[object], section: Section) -> bool:

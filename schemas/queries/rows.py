@@ -255,10 +255,6 @@ class OrdinalRow(NamedTuple):
     ordinal: int
 
 
-class PieceRow(NamedTuple):
-    piece: int
-
-
 class PipelineRow(NamedTuple):
     pipeline: str
 
@@ -342,10 +338,6 @@ class SessionEntryRow(NamedTuple):
     user_id: str | None
 
 
-class SessionKeyRow(NamedTuple):
-    session_key: UUID
-
-
 class SessionNameRow(NamedTuple):
     session_key: UUID
     session_id: str
@@ -380,10 +372,6 @@ class StageRow(NamedTuple):
 
 class StatusRow(NamedTuple):
     status: str
-
-
-class StepRow(NamedTuple):
-    step: str
 
 
 class StepIdRow(NamedTuple):

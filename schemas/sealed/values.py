@@ -160,11 +160,6 @@ def keyed_array(keys: OwnerKeys, text: str) -> str:
     return _ITEM.sub(key, text)
 
 
-def keyed_words(keys: OwnerKeys, words: Sequence[str]) -> str:
-    """The literal of an array of words that are stored, with those keyed that are not."""
-    return f"{{{','.join(keyed_word(keys, word) for word in words)}}}"
-
-
 def _unquoted(lexeme: str) -> str:
     return lexeme.replace("''", "'").replace("\\\\", "\\")
 

@@ -6,7 +6,7 @@ class.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 Form = Literal[
     "text",
@@ -66,3 +66,32 @@ class Marks(NamedTuple):
     owner_column: int | None = None
     seals: tuple[Mark, ...] = ()
     opens: tuple[Mark, ...] = ()
+
+
+class SealedColumn(NamedTuple):
+    """How a column is sealed where it lies, as ``schemas/tables`` declares it.
+
+    Attributes:
+        kind: as of a mark.
+        bound: the column that it belongs to; empty: none.
+    """
+
+    name: str
+    form: str
+    kind: str = ""
+    bound: str = ""
+
+
+class Resealed(NamedTuple):
+    """The statements that seal the rows of a table.
+
+    Attributes:
+        read: the next rows that are not sealed under the newest data key.
+        store: the same rows in the form that they are to have.
+        key: the columns of the primary key, without the owner's.
+    """
+
+    read: type[Any]
+    store: type[Any]
+    key: tuple[str, ...]
+    columns: tuple[SealedColumn, ...]

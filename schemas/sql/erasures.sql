@@ -153,11 +153,11 @@ LIMIT %(limit)s
 
 -- name: owner_directory
 -- The next sessions of a user, of every kind.
--- params: namespace text, user_id text, after_session text, limit bigint
+-- params: namespace text, user_id text, after_session_id text, limit bigint
 -- row: session_id text, kind text, created_at timestamptz
 -- repeatable
 SELECT o.session_id, o.kind, o.created_at FROM strandline.session_owner o
-WHERE o.namespace = %(namespace)s AND o.user_id = %(user_id)s AND o.session_id > %(after_session)s
+WHERE o.namespace = %(namespace)s AND o.user_id = %(user_id)s AND o.session_id > %(after_session_id)s
 ORDER BY o.session_id LIMIT %(limit)s
 
 -- name: finish_erasure

@@ -1,365 +1,330 @@
--- Resealing: the rows of an owner that are in clear, or sealed under a data key before the newest one, page by page;
--- and the same rows in the form that they are to have. A row that was changed in between is left as it is, by the
--- transaction that wrote it, and found again in the next pass. Nothing but the form of content is ever changed.
+-- Resealing (docs/architecture/encryption.md).  Written by `make queries` from schemas/tables.
 
--- name: unsealed_messages
--- The next messages of an owner of which something is not sealed under the newest data key, whose tokens begin with
--- the prefix.
--- params: shard_key uuid, prefix text, after_session uuid, after_seq bigint, limit bigint
--- row: session_key uuid, seq bigint, version text, id text, digest bytea, envelope text, metadata text?, calls text?,
---     answers text?, labels bigint[]?
+-- name: unsealed_answer
+-- The next rows of answer of which something is not sealed under the newest data key.
+-- params: shard_key uuid, prefix text, after_batch_id uuid, after_step text, limit bigint
+-- row: batch_id uuid, step text, body bytea, version text
 -- repeatable
-SELECT m.session_key, m.seq, m.xmin::text AS version, m.id, m.digest, m.envelope::text, m.metadata::text,
-    m.calls::text, m.answers::text, m.labels
-FROM strandline.message m
-WHERE m.shard_key = %(shard_key)s AND (m.session_key, m.seq) > (%(after_session)s, %(after_seq)s)
-    AND (left(m.envelope::text, length(%(prefix)s)) <> %(prefix)s OR left(m.metadata::text, length(%(prefix)s)) <> %(prefix)s
-        OR octet_length(m.digest) <> 17 OR left(m.answers::text, 11) <> '["sealed:3:' OR left(m.calls::text, 11) <> '["sealed:3:')
-ORDER BY m.session_key, m.seq LIMIT %(limit)s
+SELECT t.batch_id, t.step, t.body, t.xmin::text AS version
+FROM strandline.answer t
+WHERE t.shard_key = %(shard_key)s AND (t.batch_id, t.step) > (%(after_batch_id)s, %(after_step)s)
+    AND (substring(t.body for length(%(prefix)s::text)) <> convert_to(%(prefix)s::text, 'UTF8'))
+ORDER BY t.batch_id, t.step LIMIT %(limit)s
 
--- name: reseal_messages
--- Store messages in the form that they are to have.
--- params: shard_key uuid, session_keys uuid[], seqs bigint[], versions text[], digests bytea[], envelopes text[],
---     metadata text?[], calls text?[], answers text?[], labels text?[]
--- row: seq bigint
+-- name: reseal_answer
+-- Store rows of answer in the form that they are to have, unless they were changed.
+-- params: shard_key uuid, batch_id uuid[], step text[], version text[], body bytea[]
 -- repeatable
-UPDATE strandline.message m SET digest = n.digest, envelope = n.envelope::json, metadata = n.metadata::json,
-    calls = n.calls::json, answers = n.answers::json, labels = n.labels::bigint[]
-FROM unnest(%(session_keys)s::uuid[], %(seqs)s::bigint[], %(versions)s::text[], %(digests)s::bytea[],
-    %(envelopes)s::text[], %(metadata)s::text[], %(calls)s::text[], %(answers)s::text[], %(labels)s::text[])
-    AS n (session_key, seq, version, digest, envelope, metadata, calls, answers, labels)
-WHERE m.shard_key = %(shard_key)s AND m.session_key = n.session_key AND m.seq = n.seq AND m.xmin::text = n.version
-RETURNING m.seq
-
--- name: unsealed_shared_messages
--- The same of copies in a shared scope.
--- params: shard_key uuid, prefix text, after_session uuid, after_seq bigint, limit bigint
--- row: session_key uuid, seq bigint, version text, id text, envelope text, metadata text?
--- repeatable
-SELECT m.session_key, m.seq, m.xmin::text AS version, m.id, m.envelope::text, m.metadata::text
-FROM strandline.shared_message m
-WHERE m.shard_key = %(shard_key)s AND (m.session_key, m.seq) > (%(after_session)s, %(after_seq)s)
-    AND (left(m.envelope::text, length(%(prefix)s)) <> %(prefix)s
-        OR left(m.metadata::text, length(%(prefix)s)) <> %(prefix)s)
-ORDER BY m.session_key, m.seq LIMIT %(limit)s
-
--- name: reseal_shared_messages
--- Store copies in the form that they are to have.
--- params: shard_key uuid, session_keys uuid[], seqs bigint[], versions text[], envelopes text[], metadata text?[]
--- row: seq bigint
--- repeatable
-UPDATE strandline.shared_message m SET envelope = n.envelope::json, metadata = n.metadata::json
-FROM unnest(%(session_keys)s::uuid[], %(seqs)s::bigint[], %(versions)s::text[], %(envelopes)s::text[],
-    %(metadata)s::text[]) AS n (session_key, seq, version, envelope, metadata)
-WHERE m.shard_key = %(shard_key)s AND m.session_key = n.session_key AND m.seq = n.seq AND m.xmin::text = n.version
-RETURNING m.seq
-
--- name: unsealed_corrections
--- The next corrections of an owner whose digest of the content asked for is not keyed.
--- params: shard_key uuid, after_session uuid, after_number integer, limit bigint
--- row: session_key uuid, number integer, digest bytea
--- repeatable
-SELECT c.session_key, c.number, c.digest FROM strandline.correction c
-WHERE c.shard_key = %(shard_key)s AND (c.session_key, c.number) > (%(after_session)s, %(after_number)s)
-    AND octet_length(c.digest) <> 17
-ORDER BY c.session_key, c.number LIMIT %(limit)s
-
--- name: reseal_corrections
--- Store the keyed forms of these digests.
--- params: shard_key uuid, session_keys uuid[], numbers integer[], digests bytea[]
--- row: number integer
--- repeatable
-UPDATE strandline.correction c SET digest = n.digest
-FROM unnest(%(session_keys)s::uuid[], %(numbers)s::integer[], %(digests)s::bytea[]) AS n (session_key, number, digest)
-WHERE c.shard_key = %(shard_key)s AND c.session_key = n.session_key AND c.number = n.number
-RETURNING c.number
-
--- name: unsealed_chunks
--- The next pieces of an owner's messages, of any generation, with words that are not keyed.
--- With vectors off, those that still have one as well.
--- params: shard_key uuid, has_vectors boolean, after_generation integer, after_session uuid, after_seq bigint, after_piece
---     integer, limit bigint
--- row: generation_id integer, session_key uuid, from_seq bigint, piece integer, version text, lexemes text, speaker text[]
--- repeatable
-SELECT c.generation_id, c.session_key, c.from_seq, c.piece, c.xmin::text AS version, c.lexemes::text, c.speaker
-FROM strandline.chunk c
-WHERE c.shard_key = %(shard_key)s AND (c.generation_id, c.session_key, c.from_seq, c.piece)
-        > (%(after_generation)s, %(after_session)s, %(after_seq)s, %(after_piece)s)
-    AND (NOT %(has_vectors)s AND c.embedding IS NOT NULL
-        OR EXISTS (SELECT FROM unnest(tsvector_to_array(c.lexemes)) AS u (word) WHERE left(u.word, 1) <> 'K')
-        OR EXISTS (SELECT FROM unnest(c.speaker) AS u (word) WHERE left(u.word, 1) <> 'K'))
-ORDER BY c.generation_id, c.session_key, c.from_seq, c.piece LIMIT %(limit)s
-
--- name: reseal_chunks
--- Store pieces with keyed words.
--- params: shard_key uuid, has_vectors boolean, generation_ids integer[], session_keys uuid[], from_seqs bigint[], pieces
---     integer[], versions text[], lexemes text[], speakers text[]
--- row: piece integer
--- repeatable
-WITH change AS (
-    @note_change(%(shard_key)s, 'pieces')
-)
-UPDATE strandline.chunk c SET lexemes = n.lexemes::tsvector, speaker = n.speaker::text[],
-    embedding = CASE WHEN %(has_vectors)s THEN c.embedding END
-FROM unnest(%(generation_ids)s::integer[], %(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integer[],
-    %(versions)s::text[], %(lexemes)s::text[], %(speakers)s::text[])
-    AS n (generation_id, session_key, from_seq, piece, version, lexemes, speaker)
-WHERE c.shard_key = %(shard_key)s AND c.generation_id = n.generation_id AND c.session_key = n.session_key
-    AND c.from_seq = n.from_seq AND c.piece = n.piece AND c.xmin::text = n.version
-RETURNING c.piece
-
--- name: unsealed_states
--- The next states of an owner's lanes that are not sealed under the newest data key.
--- params: shard_key uuid, prefix text, after_batch uuid, limit bigint
--- row: batch_id uuid, version text, state text
--- repeatable
-SELECT b.batch_id, b.xmin::text AS version, b.state::text FROM strandline.block_state b
-WHERE b.shard_key = %(shard_key)s AND b.batch_id > %(after_batch)s
-    AND left(b.state::text, length(%(prefix)s)) <> %(prefix)s
-ORDER BY b.batch_id LIMIT %(limit)s
-
--- name: reseal_states
--- Store states in the form that they are to have.
--- params: shard_key uuid, batch_ids uuid[], versions text[], states text[]
--- row: batch_id uuid
--- repeatable
-UPDATE strandline.block_state b SET state = n.state::jsonb
-FROM unnest(%(batch_ids)s::uuid[], %(versions)s::text[], %(states)s::text[]) AS n (batch_id, version, state)
-WHERE b.shard_key = %(shard_key)s AND b.batch_id = n.batch_id AND b.xmin::text = n.version
-RETURNING b.batch_id
-
--- name: unsealed_answers
--- The next stored answers of models that are not sealed under the newest data key.
--- params: shard_key uuid, prefix bytea, after_batch uuid, after_step text, limit bigint
--- row: batch_id uuid, step text, version text, body bytea
--- repeatable
-SELECT a.batch_id, a.step, a.xmin::text AS version, a.body FROM strandline.answer a
-WHERE a.shard_key = %(shard_key)s AND (a.batch_id, a.step) > (%(after_batch)s, %(after_step)s)
-    AND substring(a.body for octet_length(%(prefix)s::bytea)) <> %(prefix)s::bytea
-ORDER BY a.batch_id, a.step LIMIT %(limit)s
-
--- name: reseal_answers
--- Store answers in the form that they are to have.
--- params: shard_key uuid, batch_ids uuid[], steps text[], versions text[], bodies bytea[]
--- row: step text
--- repeatable
-UPDATE strandline.answer a SET body = n.body
-FROM unnest(%(batch_ids)s::uuid[], %(steps)s::text[], %(versions)s::text[], %(bodies)s::bytea[])
+UPDATE strandline.answer t
+SET body = n.body
+FROM unnest(%(batch_id)s::uuid[], %(step)s::text[], %(version)s::text[], %(body)s::bytea[])
     AS n (batch_id, step, version, body)
-WHERE a.shard_key = %(shard_key)s AND a.batch_id = n.batch_id AND a.step = n.step AND a.xmin::text = n.version
-RETURNING a.step
+WHERE t.shard_key = %(shard_key)s AND t.batch_id = n.batch_id AND t.step = n.step AND t.xmin::text = n.version
 
--- name: unsealed_facts
--- The next facts of an owner, of any generation, of which something is not sealed under the newest data key.
--- params: shard_key uuid, prefix text, after_generation integer, after_fact uuid, limit bigint
--- row: generation_id integer, fact_id uuid, version text, text text, fingerprint bytea, lexemes text[], topics text[],
---     said_by text?, input text?, feedback text?
+-- name: unsealed_archived_input
+-- The next rows of archived_input of which something is not sealed under the newest data key.
+-- params: shard_key uuid, prefix text, after_session_key uuid, after_seq bigint, after_generation_id integer, limit
+--     bigint
+-- row: session_key uuid, seq bigint, generation_id integer, id text, envelope text, metadata text?, version text
 -- repeatable
-SELECT f.generation_id, f.fact_id, f.xmin::text AS version, f.text, f.fingerprint, f.lexemes, f.topics, f.said_by,
-    f.input, f.feedback
-FROM strandline.fact f
-WHERE f.shard_key = %(shard_key)s AND (f.generation_id, f.fact_id) > (%(after_generation)s, %(after_fact)s)
-    AND (left(f.text, length(%(prefix)s)) <> %(prefix)s OR octet_length(f.fingerprint) <> 17
-        OR left(f.input, length(%(prefix)s)) <> %(prefix)s OR left(f.feedback, length(%(prefix)s)) <> %(prefix)s
-        OR left(f.said_by, 9) <> 'sealed:2:'
-        OR EXISTS (SELECT FROM unnest(f.lexemes) AS u (word) WHERE left(u.word, 1) <> 'K')
-        OR EXISTS (SELECT FROM unnest(f.topics) AS u (topic) WHERE left(u.topic, 9) <> 'sealed:2:'))
-ORDER BY f.generation_id, f.fact_id LIMIT %(limit)s
+SELECT t.session_key, t.seq, t.generation_id, t.id, t.envelope::text, t.metadata::text, t.xmin::text AS version
+FROM strandline.archived_input t
+WHERE t.shard_key = %(shard_key)s AND (t.session_key, t.seq, t.generation_id) > (%(after_session_key)s, %(after_seq)s,
+    %(after_generation_id)s)
+    AND (left(t.envelope::text, length(%(prefix)s::text) + 1) <> '"' || %(prefix)s::text OR left(t.metadata::text,
+    length(%(prefix)s::text) + 1) <> '"' || %(prefix)s::text)
+ORDER BY t.session_key, t.seq, t.generation_id LIMIT %(limit)s
 
--- name: reseal_facts
--- Store facts in the form that they are to have. One whose words another live fact has got in its keyed form in
--- between ends in favour of that one.
--- params: shard_key uuid, facts json
--- row: fact_id uuid
+-- name: reseal_archived_input
+-- Store rows of archived_input in the form that they are to have, unless they were changed.
+-- params: shard_key uuid, session_key uuid[], seq bigint[], generation_id integer[], version text[], envelope text[],
+--     metadata text?[]
 -- repeatable
-UPDATE strandline.fact f SET text = n.text, fingerprint = decode(n.fingerprint, 'hex'), lexemes = n.lexemes,
-    topics = n.topics, said_by = n.said_by, input = n.input, feedback = n.feedback,
-    live = f.live AND twin.fact_id IS NULL,
-    invalidated_at = CASE WHEN twin.fact_id IS NULL THEN f.invalidated_at ELSE statement_timestamp() END,
-    invalidated_by = coalesce(twin.fact_id, f.invalidated_by)
-FROM json_to_recordset(%(facts)s::json) AS n (
-    generation_id integer, fact_id uuid, version text, text text, fingerprint text, lexemes text[], topics text[],
-    said_by text, input text, feedback text)
-LEFT JOIN LATERAL (
-    SELECT o.fact_id FROM strandline.fact o
-    WHERE o.shard_key = %(shard_key)s AND o.generation_id = n.generation_id AND o.live AND o.fact_id <> n.fact_id
-        AND o.fingerprint = decode(n.fingerprint, 'hex') LIMIT 1) AS same ON true
-LEFT JOIN LATERAL (
-    SELECT same.fact_id FROM strandline.fact w WHERE w.shard_key = %(shard_key)s
-        AND w.generation_id = n.generation_id AND w.fact_id = n.fact_id AND w.live) AS twin ON true
-WHERE f.shard_key = %(shard_key)s AND f.generation_id = n.generation_id AND f.fact_id = n.fact_id
-    AND f.xmin::text = n.version
-RETURNING f.fact_id
-
--- name: unsealed_revisions
--- The next revisions of an owner's facts of which something is not sealed under the newest data key.
--- params: shard_key uuid, prefix text, after_generation integer, after_fact uuid, after_revision integer, limit bigint
--- row: generation_id integer, fact_id uuid, revision integer, version text, text text, fingerprint bytea, lexemes
---     text[], own_text text?, own_fingerprint bytea?, own_lexemes text[]?
--- repeatable
-SELECT r.generation_id, r.fact_id, r.revision, r.xmin::text AS version, r.text, r.fingerprint, r.lexemes, r.own_text,
-    r.own_fingerprint, r.own_lexemes
-FROM strandline.fact_revision r
-WHERE r.shard_key = %(shard_key)s AND (r.generation_id, r.fact_id, r.revision)
-        > (%(after_generation)s, %(after_fact)s, %(after_revision)s)
-    AND (left(r.text, length(%(prefix)s)) <> %(prefix)s OR octet_length(r.fingerprint) <> 17
-        OR left(r.own_text, length(%(prefix)s)) <> %(prefix)s OR octet_length(r.own_fingerprint) <> 17
-        OR EXISTS (SELECT FROM unnest(r.lexemes || r.own_lexemes) AS u (word) WHERE left(u.word, 1) <> 'K'))
-ORDER BY r.generation_id, r.fact_id, r.revision LIMIT %(limit)s
-
--- name: reseal_revisions
--- Store revisions in the form that they are to have.
--- params: shard_key uuid, revisions json
--- row: fact_id uuid
--- repeatable
-UPDATE strandline.fact_revision r SET text = n.text, fingerprint = decode(n.fingerprint, 'hex'), lexemes = n.lexemes,
-    own_text = n.own_text, own_fingerprint = decode(n.own_fingerprint, 'hex'), own_lexemes = n.own_lexemes
-FROM json_to_recordset(%(revisions)s::json) AS n (
-    generation_id integer, fact_id uuid, revision integer, version text, text text, fingerprint text, lexemes text[],
-    own_text text, own_fingerprint text, own_lexemes text[])
-WHERE r.shard_key = %(shard_key)s AND r.generation_id = n.generation_id AND r.fact_id = n.fact_id
-    AND r.revision = n.revision AND r.xmin::text = n.version
-RETURNING r.fact_id
-
--- name: unsealed_candidates
--- The next candidates of an owner of which something is not sealed under the newest data key.
--- params: shard_key uuid, prefix text, after_generation integer, after_event uuid, after_ordinal integer, limit bigint
--- row: generation_id integer, event_id uuid, ordinal integer, version text, text text, fingerprint bytea, topics text[],
---     said_by text?
--- repeatable
-SELECT c.generation_id, c.event_id, c.ordinal, c.xmin::text AS version, c.text, c.fingerprint, c.topics, c.said_by
-FROM strandline.fact_candidate c
-WHERE c.shard_key = %(shard_key)s AND (c.generation_id, c.event_id, c.ordinal)
-        > (%(after_generation)s, %(after_event)s, %(after_ordinal)s)
-    AND (left(c.text, length(%(prefix)s)) <> %(prefix)s OR left(c.said_by, 9) <> 'sealed:2:'
-        OR EXISTS (SELECT FROM unnest(c.topics) AS u (topic) WHERE left(u.topic, 9) <> 'sealed:2:'))
-ORDER BY c.generation_id, c.event_id, c.ordinal LIMIT %(limit)s
-
--- name: reseal_candidates
--- Store candidates in the form that they are to have.
--- params: shard_key uuid, candidates json
--- row: event_id uuid
--- repeatable
-UPDATE strandline.fact_candidate c SET text = n.text, fingerprint = decode(n.fingerprint, 'hex'), topics = n.topics,
-    said_by = n.said_by
-FROM json_to_recordset(%(candidates)s::json) AS n (
-    generation_id integer, event_id uuid, ordinal integer, version text, text text, fingerprint text, topics text[],
-    said_by text)
-WHERE c.shard_key = %(shard_key)s AND c.generation_id = n.generation_id AND c.event_id = n.event_id
-    AND c.ordinal = n.ordinal AND c.xmin::text = n.version
-RETURNING c.event_id
-
--- name: unsealed_fact_events
--- The next of people's events about an owner's facts of which something is not sealed under the newest data key.
--- params: shard_key uuid, prefix text, after_number bigint, limit bigint
--- row: number bigint, version text, payload text?, traces text
--- repeatable
-SELECT e.number, e.xmin::text AS version, e.payload::text, e.traces::text FROM strandline.fact_event e
-WHERE e.shard_key = %(shard_key)s AND e.number > %(after_number)s
-    AND (EXISTS (
-            SELECT FROM (VALUES ('text'), ('input'), ('feedback')) AS field (name)
-            WHERE left(e.payload ->> field.name, length(%(prefix)s)) <> %(prefix)s)
-        OR EXISTS (
-            SELECT FROM jsonb_array_elements(e.traces) AS t (trace)
-            WHERE length(t.trace ->> 'fingerprint') <> 34
-                OR left(t.trace ->> 'of', length(%(prefix)s)) <> %(prefix)s))
-ORDER BY e.number LIMIT %(limit)s
-
--- name: reseal_fact_events
--- Store these events in the form that they are to have.
--- params: shard_key uuid, numbers bigint[], versions text[], payloads text?[], traces text[]
--- row: number bigint
--- repeatable
-UPDATE strandline.fact_event e SET payload = n.payload::json, traces = n.traces::jsonb
-FROM unnest(%(numbers)s::bigint[], %(versions)s::text[], %(payloads)s::text[], %(traces)s::text[])
-    AS n (number, version, payload, traces)
-WHERE e.shard_key = %(shard_key)s AND e.number = n.number AND e.xmin::text = n.version
-RETURNING e.number
-
--- name: unsealed_items
--- The next items of a store that are not sealed under the newest data key.
--- params: shard_key uuid, prefix text, after_path text, after_key text, limit bigint
--- row: path text, key text, version text, value text
--- repeatable
-SELECT s.path, s.key, s.xmin::text AS version, s.value::text FROM strandline.store_item s
-WHERE s.shard_key = %(shard_key)s AND (s.path, s.key) > (%(after_path)s, %(after_key)s)
-    AND left(s.value::text, length(%(prefix)s)) <> %(prefix)s
-ORDER BY s.path, s.key LIMIT %(limit)s
-
--- name: reseal_items
--- Store items in the form that they are to have.
--- params: shard_key uuid, paths text[], keys text[], versions text[], texts text[]
--- row: key text
--- repeatable
-UPDATE strandline.store_item s SET value = n.value::json
-FROM unnest(%(paths)s::text[], %(keys)s::text[], %(versions)s::text[], %(texts)s::text[])
-    AS n (path, key, version, value)
-WHERE s.shard_key = %(shard_key)s AND s.path = n.path AND s.key = n.key AND s.xmin::text = n.version
-RETURNING s.key
-
--- name: unsealed_archived_inputs
--- The next messages from the archive, kept for a new derivation, that are not sealed under the newest data key.
--- params: shard_key uuid, prefix text, after_session uuid, after_seq bigint, after_generation integer, limit bigint
--- row: session_key uuid, seq bigint, generation_id integer, version text, id text, envelope text, metadata text?
--- repeatable
-SELECT m.session_key, m.seq, m.generation_id, m.xmin::text AS version, m.id, m.envelope::text, m.metadata::text
-FROM strandline.archived_input m
-WHERE m.shard_key = %(shard_key)s AND (m.session_key, m.seq, m.generation_id)
-        > (%(after_session)s, %(after_seq)s, %(after_generation)s)
-    AND (left(m.envelope::text, length(%(prefix)s)) <> %(prefix)s
-        OR left(m.metadata::text, length(%(prefix)s)) <> %(prefix)s)
-ORDER BY m.session_key, m.seq, m.generation_id LIMIT %(limit)s
-
--- name: reseal_archived_inputs
--- Store them in the form that they are to have.
--- params: shard_key uuid, session_keys uuid[], seqs bigint[], generation_ids integer[], versions text[], envelopes
---     text[], metadata text?[]
--- row: seq bigint
--- repeatable
-UPDATE strandline.archived_input m SET envelope = n.envelope::json, metadata = n.metadata::json
-FROM unnest(%(session_keys)s::uuid[], %(seqs)s::bigint[], %(generation_ids)s::integer[], %(versions)s::text[],
-    %(envelopes)s::text[], %(metadata)s::text[])
+UPDATE strandline.archived_input t
+SET envelope = n.envelope::json, metadata = n.metadata::json
+FROM unnest(%(session_key)s::uuid[], %(seq)s::bigint[], %(generation_id)s::integer[], %(version)s::text[],
+    %(envelope)s::text[], %(metadata)s::text[])
     AS n (session_key, seq, generation_id, version, envelope, metadata)
-WHERE m.shard_key = %(shard_key)s AND m.session_key = n.session_key AND m.seq = n.seq
-    AND m.generation_id = n.generation_id AND m.xmin::text = n.version
-RETURNING m.seq
+WHERE t.shard_key = %(shard_key)s AND t.session_key = n.session_key AND t.seq = n.seq AND t.generation_id =
+    n.generation_id AND t.xmin::text = n.version
 
--- name: unsealed_responses
--- The next responses that the HTTP service keeps for a day and that are not sealed under the newest data key.
--- params: shard_key uuid, prefix text, after_request uuid, limit bigint
--- row: request_key uuid, version text, body text
+-- name: unsealed_block_state
+-- The next rows of block_state of which something is not sealed under the newest data key.
+-- params: shard_key uuid, prefix text, after_scope_key uuid, after_generation_id integer, after_ordinal bigint, limit
+--     bigint
+-- row: scope_key uuid, generation_id integer, ordinal bigint, state text, version text
 -- repeatable
-SELECT r.request_key, r.xmin::text AS version, r.body::text FROM strandline.kept_response r
-WHERE r.shard_key = %(shard_key)s AND r.request_key > %(after_request)s
-    AND left(r.body::text, length(%(prefix)s)) <> %(prefix)s
-ORDER BY r.request_key LIMIT %(limit)s
+SELECT t.scope_key, t.generation_id, t.ordinal, t.state::text, t.xmin::text AS version
+FROM strandline.block_state t
+WHERE t.shard_key = %(shard_key)s AND (t.scope_key, t.generation_id, t.ordinal) > (%(after_scope_key)s,
+    %(after_generation_id)s, %(after_ordinal)s)
+    AND (left(t.state::text, length(%(prefix)s::text) + 1) <> '"' || %(prefix)s::text)
+ORDER BY t.scope_key, t.generation_id, t.ordinal LIMIT %(limit)s
 
--- name: reseal_responses
--- Store these responses in the form that they are to have.
--- params: shard_key uuid, request_keys uuid[], versions text[], bodies text[]
--- row: request_key uuid
+-- name: reseal_block_state
+-- Store rows of block_state in the form that they are to have, unless they were changed.
+-- params: shard_key uuid, scope_key uuid[], generation_id integer[], ordinal bigint[], version text[], state text[]
 -- repeatable
-UPDATE strandline.kept_response r SET body = n.body::json
-FROM unnest(%(request_keys)s::uuid[], %(versions)s::text[], %(bodies)s::text[]) AS n (request_key, version, body)
-WHERE r.shard_key = %(shard_key)s AND r.request_key = n.request_key AND r.xmin::text = n.version
-RETURNING r.request_key
+UPDATE strandline.block_state t
+SET state = n.state::jsonb
+FROM unnest(%(scope_key)s::uuid[], %(generation_id)s::integer[], %(ordinal)s::bigint[], %(version)s::text[],
+    %(state)s::text[])
+    AS n (scope_key, generation_id, ordinal, version, state)
+WHERE t.shard_key = %(shard_key)s AND t.scope_key = n.scope_key AND t.generation_id = n.generation_id AND t.ordinal =
+    n.ordinal AND t.xmin::text = n.version
 
--- name: unsealed_runs
--- The next runs of an owner of whose messages, as they were given, not all digests are keyed.
--- params: shard_key uuid, after_session uuid, after_run text, limit bigint
--- row: session_key uuid, run_id text, digests bytea[]
+-- name: unsealed_chunk
+-- The next rows of chunk of which something is not sealed under the newest data key.
+-- params: shard_key uuid, has_vectors boolean, after_generation_id integer, after_session_key uuid, after_from_seq
+--     bigint, after_piece integer, limit bigint
+-- row: generation_id integer, session_key uuid, from_seq bigint, piece integer, lexemes text, speaker text[], version
+--     text
 -- repeatable
-SELECT r.session_key, r.run_id, r.digests FROM strandline.session_run r
-WHERE r.shard_key = %(shard_key)s AND (r.session_key, r.run_id) > (%(after_session)s, %(after_run)s::text)
-    AND EXISTS (SELECT FROM unnest(r.digests) AS given (digest) WHERE octet_length(given.digest) <> 17)
-ORDER BY r.session_key, r.run_id LIMIT %(limit)s
+SELECT t.generation_id, t.session_key, t.from_seq, t.piece, t.lexemes::text, t.speaker, t.xmin::text AS version
+FROM strandline.chunk t
+WHERE t.shard_key = %(shard_key)s AND (t.generation_id, t.session_key, t.from_seq, t.piece) > (%(after_generation_id)s,
+    %(after_session_key)s, %(after_from_seq)s, %(after_piece)s)
+    AND (EXISTS (SELECT FROM unnest(tsvector_to_array(t.lexemes)) AS u (item) WHERE left(u.item, 1) <> 'K') OR NOT
+    %(has_vectors)s AND t.embedding IS NOT NULL OR EXISTS (SELECT FROM unnest(t.speaker) AS u (item) WHERE left(u.item,
+    1) <> 'K'))
+ORDER BY t.generation_id, t.session_key, t.from_seq, t.piece LIMIT %(limit)s
 
--- name: reseal_run
--- Store the keyed forms of a run's digests, unless the run was changed meanwhile.
--- params: shard_key uuid, session_key uuid, run_id text, known bytea[], digests bytea[]
--- row: session_key uuid
+-- name: unsealed_correction
+-- The next rows of correction of which something is not sealed under the newest data key.
+-- params: shard_key uuid, after_session_key uuid, after_number integer, limit bigint
+-- row: session_key uuid, number integer, digest bytea?, version text
 -- repeatable
-UPDATE strandline.session_run r SET digests = %(digests)s::bytea[]
-WHERE r.shard_key = %(shard_key)s AND r.session_key = %(session_key)s AND r.run_id = %(run_id)s
-    AND r.digests = %(known)s::bytea[]
-RETURNING r.session_key
+SELECT t.session_key, t.number, t.digest, t.xmin::text AS version
+FROM strandline.correction t
+WHERE t.shard_key = %(shard_key)s AND (t.session_key, t.number) > (%(after_session_key)s, %(after_number)s)
+    AND (octet_length(t.digest) <> 17)
+ORDER BY t.session_key, t.number LIMIT %(limit)s
+
+-- name: reseal_correction
+-- Store rows of correction in the form that they are to have, unless they were changed.
+-- params: shard_key uuid, session_key uuid[], number integer[], version text[], digest bytea?[]
+-- repeatable
+UPDATE strandline.correction t
+SET digest = n.digest
+FROM unnest(%(session_key)s::uuid[], %(number)s::integer[], %(version)s::text[], %(digest)s::bytea[])
+    AS n (session_key, number, version, digest)
+WHERE t.shard_key = %(shard_key)s AND t.session_key = n.session_key AND t.number = n.number AND t.xmin::text =
+    n.version
+
+-- name: unsealed_fact
+-- The next rows of fact of which something is not sealed under the newest data key.
+-- params: shard_key uuid, prefix text, after_generation_id integer, after_fact_id uuid, limit bigint
+-- row: generation_id integer, fact_id uuid, text text, fingerprint bytea, lexemes text[], topics text[], said_by
+--     text?, input text?, feedback text?, version text
+-- repeatable
+SELECT t.generation_id, t.fact_id, t.text, t.fingerprint, t.lexemes, t.topics, t.said_by, t.input, t.feedback,
+    t.xmin::text AS version
+FROM strandline.fact t
+WHERE t.shard_key = %(shard_key)s AND (t.generation_id, t.fact_id) > (%(after_generation_id)s, %(after_fact_id)s)
+    AND (left(t.text, length(%(prefix)s::text)) <> %(prefix)s::text OR octet_length(t.fingerprint) <> 17 OR EXISTS
+    (SELECT FROM unnest(t.lexemes) AS u (item) WHERE left(u.item, 1) <> 'K') OR EXISTS (SELECT FROM unnest(t.topics) AS
+    u (item) WHERE left(u.item, 9) <> 'sealed:2:') OR left(t.said_by, 9) <> 'sealed:2:' OR left(t.input,
+    length(%(prefix)s::text)) <> %(prefix)s::text OR left(t.feedback, length(%(prefix)s::text)) <> %(prefix)s::text)
+ORDER BY t.generation_id, t.fact_id LIMIT %(limit)s
+
+-- name: unsealed_fact_candidate
+-- The next rows of fact_candidate of which something is not sealed under the newest data key.
+-- params: shard_key uuid, prefix text, after_generation_id integer, after_event_id uuid, after_ordinal integer, limit
+--     bigint
+-- row: generation_id integer, event_id uuid, ordinal integer, text text, fingerprint bytea, topics text[], said_by
+--     text?, version text
+-- repeatable
+SELECT t.generation_id, t.event_id, t.ordinal, t.text, t.fingerprint, t.topics, t.said_by, t.xmin::text AS version
+FROM strandline.fact_candidate t
+WHERE t.shard_key = %(shard_key)s AND (t.generation_id, t.event_id, t.ordinal) > (%(after_generation_id)s,
+    %(after_event_id)s, %(after_ordinal)s)
+    AND (left(t.text, length(%(prefix)s::text)) <> %(prefix)s::text OR octet_length(t.fingerprint) <> 17 OR EXISTS
+    (SELECT FROM unnest(t.topics) AS u (item) WHERE left(u.item, 9) <> 'sealed:2:') OR left(t.said_by, 9) <>
+    'sealed:2:')
+ORDER BY t.generation_id, t.event_id, t.ordinal LIMIT %(limit)s
+
+-- name: reseal_fact_candidate
+-- Store rows of fact_candidate in the form that they are to have, unless they were changed.
+-- params: shard_key uuid, generation_id integer[], event_id uuid[], ordinal integer[], version text[], text text[],
+--     fingerprint bytea[], topics text[], said_by text?[]
+-- repeatable
+UPDATE strandline.fact_candidate t
+SET text = n.text, fingerprint = n.fingerprint, topics = n.topics::text[], said_by = n.said_by
+FROM unnest(%(generation_id)s::integer[], %(event_id)s::uuid[], %(ordinal)s::integer[], %(version)s::text[],
+    %(text)s::text[], %(fingerprint)s::bytea[], %(topics)s::text[], %(said_by)s::text[])
+    AS n (generation_id, event_id, ordinal, version, text, fingerprint, topics, said_by)
+WHERE t.shard_key = %(shard_key)s AND t.generation_id = n.generation_id AND t.event_id = n.event_id AND t.ordinal =
+    n.ordinal AND t.xmin::text = n.version
+
+-- name: unsealed_fact_event
+-- The next rows of fact_event of which something is not sealed under the newest data key.
+-- params: shard_key uuid, prefix text, after_number bigint, limit bigint
+-- row: number bigint, payload text?, traces text, version text
+-- repeatable
+SELECT t.number, t.payload::text, t.traces::text, t.xmin::text AS version
+FROM strandline.fact_event t
+WHERE t.shard_key = %(shard_key)s AND (t.number) > (%(after_number)s)
+    AND (EXISTS (SELECT FROM (VALUES ('text'), ('input'), ('feedback')) AS u (item) WHERE left(t.payload ->> u.item,
+    length(%(prefix)s::text)) <> %(prefix)s::text) OR EXISTS (SELECT FROM jsonb_array_elements(t.traces) AS u (item)
+    WHERE length(u.item ->> 'fingerprint') <> 34 OR left(u.item ->> 'of', length(%(prefix)s::text)) <>
+    %(prefix)s::text))
+ORDER BY t.number LIMIT %(limit)s
+
+-- name: reseal_fact_event
+-- Store rows of fact_event in the form that they are to have, unless they were changed.
+-- params: shard_key uuid, number bigint[], version text[], payload text?[], traces text[]
+-- repeatable
+UPDATE strandline.fact_event t
+SET payload = n.payload::json, traces = n.traces::jsonb
+FROM unnest(%(number)s::bigint[], %(version)s::text[], %(payload)s::text[], %(traces)s::text[])
+    AS n (number, version, payload, traces)
+WHERE t.shard_key = %(shard_key)s AND t.number = n.number AND t.xmin::text = n.version
+
+-- name: unsealed_fact_revision
+-- The next rows of fact_revision of which something is not sealed under the newest data key.
+-- params: shard_key uuid, prefix text, after_generation_id integer, after_fact_id uuid, after_revision integer, limit
+--     bigint
+-- row: generation_id integer, fact_id uuid, revision integer, text text, fingerprint bytea, lexemes text[], own_text
+--     text?, own_fingerprint bytea?, own_lexemes text[]?, version text
+-- repeatable
+SELECT t.generation_id, t.fact_id, t.revision, t.text, t.fingerprint, t.lexemes, t.own_text, t.own_fingerprint,
+    t.own_lexemes, t.xmin::text AS version
+FROM strandline.fact_revision t
+WHERE t.shard_key = %(shard_key)s AND (t.generation_id, t.fact_id, t.revision) > (%(after_generation_id)s,
+    %(after_fact_id)s, %(after_revision)s)
+    AND (left(t.text, length(%(prefix)s::text)) <> %(prefix)s::text OR octet_length(t.fingerprint) <> 17 OR EXISTS
+    (SELECT FROM unnest(t.lexemes) AS u (item) WHERE left(u.item, 1) <> 'K') OR left(t.own_text,
+    length(%(prefix)s::text)) <> %(prefix)s::text OR octet_length(t.own_fingerprint) <> 17 OR EXISTS (SELECT FROM
+    unnest(t.own_lexemes) AS u (item) WHERE left(u.item, 1) <> 'K'))
+ORDER BY t.generation_id, t.fact_id, t.revision LIMIT %(limit)s
+
+-- name: reseal_fact_revision
+-- Store rows of fact_revision in the form that they are to have, unless they were changed.
+-- params: shard_key uuid, generation_id integer[], fact_id uuid[], revision integer[], version text[], text text[],
+--     fingerprint bytea[], lexemes text[], own_text text?[], own_fingerprint bytea?[], own_lexemes text?[]
+-- repeatable
+UPDATE strandline.fact_revision t
+SET text = n.text, fingerprint = n.fingerprint, lexemes = n.lexemes::text[], own_text = n.own_text, own_fingerprint =
+    n.own_fingerprint, own_lexemes = n.own_lexemes::text[]
+FROM unnest(%(generation_id)s::integer[], %(fact_id)s::uuid[], %(revision)s::integer[], %(version)s::text[],
+    %(text)s::text[], %(fingerprint)s::bytea[], %(lexemes)s::text[], %(own_text)s::text[],
+    %(own_fingerprint)s::bytea[], %(own_lexemes)s::text[])
+    AS n (generation_id, fact_id, revision, version, text, fingerprint, lexemes, own_text, own_fingerprint,
+    own_lexemes)
+WHERE t.shard_key = %(shard_key)s AND t.generation_id = n.generation_id AND t.fact_id = n.fact_id AND t.revision =
+    n.revision AND t.xmin::text = n.version
+
+-- name: unsealed_kept_response
+-- The next rows of kept_response of which something is not sealed under the newest data key.
+-- params: shard_key uuid, prefix text, after_request_key uuid, limit bigint
+-- row: request_key uuid, body text?, version text
+-- repeatable
+SELECT t.request_key, t.body::text, t.xmin::text AS version
+FROM strandline.kept_response t
+WHERE t.shard_key = %(shard_key)s AND (t.request_key) > (%(after_request_key)s)
+    AND (left(t.body::text, length(%(prefix)s::text) + 1) <> '"' || %(prefix)s::text)
+ORDER BY t.request_key LIMIT %(limit)s
+
+-- name: reseal_kept_response
+-- Store rows of kept_response in the form that they are to have, unless they were changed.
+-- params: shard_key uuid, request_key uuid[], version text[], body text?[]
+-- repeatable
+UPDATE strandline.kept_response t
+SET body = n.body::json
+FROM unnest(%(request_key)s::uuid[], %(version)s::text[], %(body)s::text[])
+    AS n (request_key, version, body)
+WHERE t.shard_key = %(shard_key)s AND t.request_key = n.request_key AND t.xmin::text = n.version
+
+-- name: unsealed_message
+-- The next rows of message of which something is not sealed under the newest data key.
+-- params: shard_key uuid, prefix text, after_session_key uuid, after_seq bigint, limit bigint
+-- row: session_key uuid, seq bigint, id text, digest bytea, envelope text, metadata text?, calls text?, answers text?,
+--     labels bigint[]?, version text
+-- repeatable
+SELECT t.session_key, t.seq, t.id, t.digest, t.envelope::text, t.metadata::text, t.calls::text, t.answers::text,
+    t.labels, t.xmin::text AS version
+FROM strandline.message t
+WHERE t.shard_key = %(shard_key)s AND (t.session_key, t.seq) > (%(after_session_key)s, %(after_seq)s)
+    AND (octet_length(t.digest) <> 17 OR left(t.envelope::text, length(%(prefix)s::text) + 1) <> '"' ||
+    %(prefix)s::text OR left(t.metadata::text, length(%(prefix)s::text) + 1) <> '"' || %(prefix)s::text OR
+    left(t.calls::text, 11) <> '["sealed:3:' OR left(t.answers::text, 11) <> '["sealed:3:')
+ORDER BY t.session_key, t.seq LIMIT %(limit)s
+
+-- name: reseal_message
+-- Store rows of message in the form that they are to have, unless they were changed.
+-- params: shard_key uuid, session_key uuid[], seq bigint[], version text[], digest bytea[], envelope text[], metadata
+--     text?[], calls text?[], answers text?[], labels text?[]
+-- repeatable
+UPDATE strandline.message t
+SET digest = n.digest, envelope = n.envelope::json, metadata = n.metadata::json, calls = n.calls::json, answers =
+    n.answers::json, labels = n.labels::bigint[]
+FROM unnest(%(session_key)s::uuid[], %(seq)s::bigint[], %(version)s::text[], %(digest)s::bytea[], %(envelope)s::text[],
+    %(metadata)s::text[], %(calls)s::text[], %(answers)s::text[], %(labels)s::text[])
+    AS n (session_key, seq, version, digest, envelope, metadata, calls, answers, labels)
+WHERE t.shard_key = %(shard_key)s AND t.session_key = n.session_key AND t.seq = n.seq AND t.xmin::text = n.version
+
+-- name: unsealed_session_run
+-- The next rows of session_run of which something is not sealed under the newest data key.
+-- params: shard_key uuid, after_session_key uuid, after_run_id text, limit bigint
+-- row: session_key uuid, run_id text, digests bytea[], version text
+-- repeatable
+SELECT t.session_key, t.run_id, t.digests, t.xmin::text AS version
+FROM strandline.session_run t
+WHERE t.shard_key = %(shard_key)s AND (t.session_key, t.run_id) > (%(after_session_key)s, %(after_run_id)s)
+    AND (EXISTS (SELECT FROM unnest(t.digests) AS u (item) WHERE octet_length(u.item) <> 17))
+ORDER BY t.session_key, t.run_id LIMIT %(limit)s
+
+-- name: reseal_session_run
+-- Store rows of session_run in the form that they are to have, unless they were changed.
+-- params: shard_key uuid, session_key uuid[], run_id text[], version text[], digests text[]
+-- repeatable
+UPDATE strandline.session_run t
+SET digests = n.digests::bytea[]
+FROM unnest(%(session_key)s::uuid[], %(run_id)s::text[], %(version)s::text[], %(digests)s::text[])
+    AS n (session_key, run_id, version, digests)
+WHERE t.shard_key = %(shard_key)s AND t.session_key = n.session_key AND t.run_id = n.run_id AND t.xmin::text =
+    n.version
+
+-- name: unsealed_shared_message
+-- The next rows of shared_message of which something is not sealed under the newest data key.
+-- params: shard_key uuid, prefix text, after_session_key uuid, after_seq bigint, limit bigint
+-- row: session_key uuid, seq bigint, id text, envelope text, metadata text?, version text
+-- repeatable
+SELECT t.session_key, t.seq, t.id, t.envelope::text, t.metadata::text, t.xmin::text AS version
+FROM strandline.shared_message t
+WHERE t.shard_key = %(shard_key)s AND (t.session_key, t.seq) > (%(after_session_key)s, %(after_seq)s)
+    AND (left(t.envelope::text, length(%(prefix)s::text) + 1) <> '"' || %(prefix)s::text OR left(t.metadata::text,
+    length(%(prefix)s::text) + 1) <> '"' || %(prefix)s::text)
+ORDER BY t.session_key, t.seq LIMIT %(limit)s
+
+-- name: reseal_shared_message
+-- Store rows of shared_message in the form that they are to have, unless they were changed.
+-- params: shard_key uuid, session_key uuid[], seq bigint[], version text[], envelope text[], metadata text?[]
+-- repeatable
+UPDATE strandline.shared_message t
+SET envelope = n.envelope::json, metadata = n.metadata::json
+FROM unnest(%(session_key)s::uuid[], %(seq)s::bigint[], %(version)s::text[], %(envelope)s::text[],
+    %(metadata)s::text[])
+    AS n (session_key, seq, version, envelope, metadata)
+WHERE t.shard_key = %(shard_key)s AND t.session_key = n.session_key AND t.seq = n.seq AND t.xmin::text = n.version
+
+-- name: unsealed_store_item
+-- The next rows of store_item of which something is not sealed under the newest data key.
+-- params: shard_key uuid, prefix text, after_path text, after_key text, limit bigint
+-- row: path text, key text, value text, version text
+-- repeatable
+SELECT t.path, t.key, t.value::text, t.xmin::text AS version
+FROM strandline.store_item t
+WHERE t.shard_key = %(shard_key)s AND (t.path, t.key) > (%(after_path)s, %(after_key)s)
+    AND (left(t.value::text, length(%(prefix)s::text) + 1) <> '"' || %(prefix)s::text)
+ORDER BY t.path, t.key LIMIT %(limit)s
+
+-- name: reseal_store_item
+-- Store rows of store_item in the form that they are to have, unless they were changed.
+-- params: shard_key uuid, path text[], key text[], version text[], value text[]
+-- repeatable
+UPDATE strandline.store_item t
+SET value = n.value::json
+FROM unnest(%(path)s::text[], %(key)s::text[], %(version)s::text[], %(value)s::text[])
+    AS n (path, key, version, value)
+WHERE t.shard_key = %(shard_key)s AND t.path = n.path AND t.key = n.key AND t.xmin::text = n.version

@@ -196,3 +196,44 @@ UNION ALL
 (SELECT k.shard_key, k.namespace, k.wrapped FROM strandline.data_key k
 WHERE k.namespace = %(namespace)s AND k.kek_id = %(kek_id)s
 ORDER BY k.shard_key, k.number LIMIT 1)
+
+-- name: reseal_fact
+-- Store facts in the form that they are to have. One whose words another live fact has got in its keyed form in
+-- between ends in favour of that one.
+-- params: shard_key uuid, generation_id integer[], fact_id uuid[], version text[], text text[], fingerprint bytea[],
+--     lexemes text[], topics text[], said_by text?[], input text?[], feedback text?[]
+-- repeatable
+UPDATE strandline.fact f SET text = n.text, fingerprint = n.fingerprint, lexemes = n.lexemes::text[],
+    topics = n.topics::text[], said_by = n.said_by, input = n.input, feedback = n.feedback,
+    live = f.live AND twin.fact_id IS NULL,
+    invalidated_at = CASE WHEN twin.fact_id IS NULL THEN f.invalidated_at ELSE statement_timestamp() END,
+    invalidated_by = coalesce(twin.fact_id, f.invalidated_by)
+FROM unnest(%(generation_id)s::integer[], %(fact_id)s::uuid[], %(version)s::text[], %(text)s::text[],
+    %(fingerprint)s::bytea[], %(lexemes)s::text[], %(topics)s::text[], %(said_by)s::text[], %(input)s::text[],
+    %(feedback)s::text[])
+    AS n (generation_id, fact_id, version, text, fingerprint, lexemes, topics, said_by, input, feedback)
+LEFT JOIN LATERAL (
+    SELECT o.fact_id FROM strandline.fact o
+    WHERE o.shard_key = %(shard_key)s AND o.generation_id = n.generation_id AND o.live AND o.fact_id <> n.fact_id
+        AND o.fingerprint = n.fingerprint LIMIT 1) AS same ON true
+LEFT JOIN LATERAL (
+    SELECT same.fact_id FROM strandline.fact w WHERE w.shard_key = %(shard_key)s
+        AND w.generation_id = n.generation_id AND w.fact_id = n.fact_id AND w.live) AS twin ON true
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = n.generation_id AND f.fact_id = n.fact_id
+    AND f.xmin::text = n.version
+
+-- name: reseal_chunk
+-- Store pieces with keyed words; with vectors off, without their vectors.
+-- params: shard_key uuid, has_vectors boolean, generation_id integer[], session_key uuid[], from_seq bigint[], piece
+--     integer[], version text[], lexemes text[], speaker text[]
+-- repeatable
+WITH change AS (
+    @note_change(%(shard_key)s, 'pieces')
+)
+UPDATE strandline.chunk c SET lexemes = n.lexemes::tsvector, speaker = n.speaker::text[],
+    embedding = CASE WHEN %(has_vectors)s THEN c.embedding END
+FROM unnest(%(generation_id)s::integer[], %(session_key)s::uuid[], %(from_seq)s::bigint[], %(piece)s::integer[],
+    %(version)s::text[], %(lexemes)s::text[], %(speaker)s::text[])
+    AS n (generation_id, session_key, from_seq, piece, version, lexemes, speaker)
+WHERE c.shard_key = %(shard_key)s AND c.generation_id = n.generation_id AND c.session_key = n.session_key
+    AND c.from_seq = n.from_seq AND c.piece = n.piece AND c.xmin::text = n.version

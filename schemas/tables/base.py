@@ -8,6 +8,7 @@ from sqlalchemy import Column, DateTime, MetaData, Uuid, func
 
 SCHEMA = "strandline"
 KEEPS_NO_STATISTICS = "keeps_no_statistics"
+SEALED = "sealed"
 
 metadata = MetaData(
     schema=SCHEMA,
@@ -25,12 +26,16 @@ def key(name: str) -> Column[object]:
     return Column(name, Uuid, primary_key=True)
 
 
-def personal(name: str, kind: Any, *arguments: Any, **options: Any) -> Column[Any]:
+def personal(name: str, kind: Any, *arguments: Any, sealed: str = "", **options: Any) -> Column[Any]:
     """A column of what users said or chose as a name, or of what follows from it.
 
     Postgres keeps no statistics of it: they are samples of the values, and outlive the rows.
+
+    Args:
+        sealed: how encrypted namespaces store it: the form (``schemas/sealing/marks.py``), the kind of
+            content, and the column that it belongs to, such as ``json message id``; empty: in clear.
     """
-    return Column(name, kind, *arguments, info={KEEPS_NO_STATISTICS: True}, **options)
+    return Column(name, kind, *arguments, info={KEEPS_NO_STATISTICS: True, SEALED: sealed}, **options)
 
 
 def moment(name: str, *, nullable: bool = False, default: bool = False) -> Column[object]:

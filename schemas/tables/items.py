@@ -14,7 +14,7 @@ store_item = Table(
     # The labels of the path, each with a full stop after it: what is below a path begins with it.
     personal("path", Text(collation="C"), primary_key=True),
     personal("key", Text(collation="C"), primary_key=True),
-    personal("value", JSON, nullable=False),
+    personal("value", JSON, sealed="json item", nullable=False),
     personal("vectors", ARRAY(HALFVEC), nullable=False, server_default=text("'{}'")),
     Column("ttl_minutes", Double),
     moment("expires_at", nullable=True),

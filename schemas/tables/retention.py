@@ -171,8 +171,8 @@ archived_input = Table(
     personal("id", Text, nullable=False),
     Column("role", Text, nullable=False),
     Column("tokens", Integer, nullable=False),
-    personal("envelope", JSON, nullable=False),
-    personal("metadata", JSON),
+    personal("envelope", JSON, sealed="json message id", nullable=False),
+    personal("metadata", JSON, sealed="json metadata id"),
     moment("created_at"),
     comment="Messages from the archive that a new derivation is made of; no read shows them",
 )

@@ -59,7 +59,7 @@ kept_response = Table(
     Column("session_key", Uuid),
     Column("request_digest", LargeBinary, nullable=False),
     Column("status", SmallInteger, nullable=False),
-    personal("body", JSON),
+    personal("body", JSON, sealed="json response"),
     moment("created_at", default=True),
     Index("kept_response_by_age", "created_at"),
     comment="Responses to requests with an Idempotency-Key, for a day; what an owner said may be in them",

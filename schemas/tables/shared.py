@@ -34,8 +34,8 @@ shared_message = Table(
     personal("id", Text, nullable=False),
     Column("role", Text, nullable=False),
     Column("tokens", Integer, nullable=False),
-    personal("envelope", JSON, nullable=False),
-    personal("metadata", JSON),
+    personal("envelope", JSON, sealed="json message id", nullable=False),
+    personal("metadata", JSON, sealed="json metadata id"),
     moment("created_at"),
     comment="Copies of what sessions shared with a scope, as searches of the scope show them",
 )

@@ -221,7 +221,7 @@ answer = Table(
     Column("step", Text, primary_key=True),
     Column("model", Text, nullable=False),
     Column("prompt_hash", Text, nullable=False),
-    personal("body", LargeBinary, nullable=False),
+    personal("body", LargeBinary, sealed="bytes answer", nullable=False),
     moment("created_at", default=True),
     comment="A model's raw answer, stored before it is applied; only stored answers are applied",
 )

@@ -1,4 +1,4 @@
-"""``python -m tools.queries``: write ``schemas/queries``."""
+"""``python -m tools.queries``: write ``schemas/queries``, and the statements that follow from the tables."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ _bare.__path__ = [str(Path(__file__).resolve().parent.parent.parent / "strandlin
 sys.modules["strandline"] = _bare
 
 from tools.queries.modules import QUERIES, write_modules  # noqa: E402
+from tools.queries.resealing import RESEALING, write_statements  # noqa: E402
 
 
 def main() -> None:
+    RESEALING.write_text(write_statements(), encoding="utf-8")
     written = write_modules()
     for path, text in written.items():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -106,6 +106,10 @@ class Header:
         return [by_name[name] for name in order]
 
 
+def class_name(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
 def read_headers(path: Path) -> list[Header]:
     """The headers of a file, in its order."""
     pieces = _NAME.split(path.read_text(encoding="utf-8"))[1:]

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from strandline.schemas.sealing.marks import Mark, Marks
-from tools.queries.headers import SQL, Field, Header, read_headers
+from tools.queries.headers import SQL, Field, Header, class_name, read_headers
+from tools.queries.resealing import write_list
 
 QUERIES = SQL.parent / "queries"
 # Which files of SQL go to which folder: a folder has at most thirteen modules.
@@ -68,6 +69,7 @@ def write_modules() -> dict[Path, str]:
             written[QUERIES / room / f"{file}.py"] = _format("\n".join(_module(file, headers)))
             for header in headers:
                 _share_row(header, shared)
+    written[QUERIES / "resealed.py"] = _format("\n".join(write_list()))
     written[QUERIES / "rows.py"] = _format("\n".join(_shared_rows(shared)))
     return written
 
@@ -155,10 +157,6 @@ def _mark(mark: Mark) -> str:
     if mark.bound is not None:
         arguments.append(str(mark.bound))
     return f"Mark({', '.join(arguments)})"
-
-
-def class_name(name: str) -> str:
-    return "".join(word.capitalize() for word in name.split("_"))
 
 
 def row_class(header: Header) -> str:

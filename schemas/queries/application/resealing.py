@@ -2,213 +2,153 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
-from strandline.schemas.queries.rows import (
-    BatchIdRow,
-    EventIdRow,
-    FactIdRow,
-    KeyRow,
-    NumberRow,
-    PieceRow,
-    RequestKeyRow,
-    SeqRow,
-    SessionKeyRow,
-    StepRow,
-)
 
 
-class UnsealedMessagesRow(NamedTuple):
-    session_key: UUID
-    seq: int
+class UnsealedAnswerRow(NamedTuple):
+    batch_id: UUID
+    step: str
+    body: bytes
     version: str
-    id: str
-    digest: bytes
-    envelope: str
-    metadata: str | None
-    calls: str | None
-    answers: str | None
-    labels: list[int] | None
 
 
-class UnsealedMessages(Query[UnsealedMessagesRow], name="unsealed_messages", repeatable=True):
-    """The next messages of an owner of which something is not sealed under the newest data key, whose tokens
-    begin with the prefix.
-    """
+class UnsealedAnswer(Query[UnsealedAnswerRow], name="unsealed_answer", repeatable=True):
+    """The next rows of answer of which something is not sealed under the newest data key."""
 
     shard_key: UUID
-    after_session: UUID
-    after_seq: int
+    after_batch_id: UUID
+    after_step: str
     prefix: str
     limit: int
 
 
-class ResealMessages(Query[SeqRow], name="reseal_messages", repeatable=True):
-    """Store messages in the form that they are to have."""
+class ResealAnswer(Query[Never], name="reseal_answer", repeatable=True):
+    """Store rows of answer in the form that they are to have, unless they were changed."""
 
-    session_keys: list[UUID]
-    seqs: list[int]
-    versions: list[str]
-    digests: list[bytes]
-    envelopes: list[str]
-    metadata: list[str | None]
-    calls: list[str | None]
-    answers: list[str | None]
-    labels: list[str | None]
+    batch_id: list[UUID]
+    step: list[str]
+    version: list[str]
+    body: list[bytes]
     shard_key: UUID
 
 
-class UnsealedSharedMessagesRow(NamedTuple):
+class UnsealedArchivedInputRow(NamedTuple):
     session_key: UUID
     seq: int
-    version: str
+    generation_id: int
     id: str
     envelope: str
     metadata: str | None
+    version: str
 
 
-class UnsealedSharedMessages(
-    Query[UnsealedSharedMessagesRow], name="unsealed_shared_messages", repeatable=True
-):
-    """The same of copies in a shared scope."""
+class UnsealedArchivedInput(Query[UnsealedArchivedInputRow], name="unsealed_archived_input", repeatable=True):
+    """The next rows of archived_input of which something is not sealed under the newest data key."""
 
     shard_key: UUID
-    after_session: UUID
+    after_session_key: UUID
     after_seq: int
+    after_generation_id: int
     prefix: str
     limit: int
 
 
-class ResealSharedMessages(Query[SeqRow], name="reseal_shared_messages", repeatable=True):
-    """Store copies in the form that they are to have."""
+class ResealArchivedInput(Query[Never], name="reseal_archived_input", repeatable=True):
+    """Store rows of archived_input in the form that they are to have, unless they were changed."""
 
-    session_keys: list[UUID]
-    seqs: list[int]
-    versions: list[str]
-    envelopes: list[str]
+    session_key: list[UUID]
+    seq: list[int]
+    generation_id: list[int]
+    version: list[str]
+    envelope: list[str]
     metadata: list[str | None]
     shard_key: UUID
 
 
-class UnsealedCorrectionsRow(NamedTuple):
-    session_key: UUID
-    number: int
-    digest: bytes
+class UnsealedBlockStateRow(NamedTuple):
+    scope_key: UUID
+    generation_id: int
+    ordinal: int
+    state: str
+    version: str
 
 
-class UnsealedCorrections(Query[UnsealedCorrectionsRow], name="unsealed_corrections", repeatable=True):
-    """The next corrections of an owner whose digest of the content asked for is not keyed."""
+class UnsealedBlockState(Query[UnsealedBlockStateRow], name="unsealed_block_state", repeatable=True):
+    """The next rows of block_state of which something is not sealed under the newest data key."""
 
     shard_key: UUID
-    after_session: UUID
-    after_number: int
+    after_scope_key: UUID
+    after_generation_id: int
+    after_ordinal: int
+    prefix: str
     limit: int
 
 
-class ResealCorrections(Query[NumberRow], name="reseal_corrections", repeatable=True):
-    """Store the keyed forms of these digests."""
+class ResealBlockState(Query[Never], name="reseal_block_state", repeatable=True):
+    """Store rows of block_state in the form that they are to have, unless they were changed."""
 
-    session_keys: list[UUID]
-    numbers: list[int]
-    digests: list[bytes]
+    scope_key: list[UUID]
+    generation_id: list[int]
+    ordinal: list[int]
+    version: list[str]
+    state: list[str]
     shard_key: UUID
 
 
-class UnsealedChunksRow(NamedTuple):
+class UnsealedChunkRow(NamedTuple):
     generation_id: int
     session_key: UUID
     from_seq: int
     piece: int
-    version: str
     lexemes: str
     speaker: list[str]
+    version: str
 
 
-class UnsealedChunks(Query[UnsealedChunksRow], name="unsealed_chunks", repeatable=True):
-    """The next pieces of an owner's messages, of any generation, with words that are not keyed. With vectors
-    off, those that still have one as well.
-    """
+class UnsealedChunk(Query[UnsealedChunkRow], name="unsealed_chunk", repeatable=True):
+    """The next rows of chunk of which something is not sealed under the newest data key."""
 
     shard_key: UUID
-    after_generation: int
-    after_session: UUID
-    after_seq: int
+    after_generation_id: int
+    after_session_key: UUID
+    after_from_seq: int
     after_piece: int
     has_vectors: bool
     limit: int
 
 
-class ResealChunks(Query[PieceRow], name="reseal_chunks", repeatable=True):
-    """Store pieces with keyed words."""
-
-    shard_key: UUID
-    has_vectors: bool
-    generation_ids: list[int]
-    session_keys: list[UUID]
-    from_seqs: list[int]
-    pieces: list[int]
-    versions: list[str]
-    lexemes: list[str]
-    speakers: list[str]
-
-
-class UnsealedStatesRow(NamedTuple):
-    batch_id: UUID
+class UnsealedCorrectionRow(NamedTuple):
+    session_key: UUID
+    number: int
+    digest: bytes | None
     version: str
-    state: str
 
 
-class UnsealedStates(Query[UnsealedStatesRow], name="unsealed_states", repeatable=True):
-    """The next states of an owner's lanes that are not sealed under the newest data key."""
+class UnsealedCorrection(Query[UnsealedCorrectionRow], name="unsealed_correction", repeatable=True):
+    """The next rows of correction of which something is not sealed under the newest data key."""
 
     shard_key: UUID
-    after_batch: UUID
-    prefix: str
+    after_session_key: UUID
+    after_number: int
     limit: int
 
 
-class ResealStates(Query[BatchIdRow], name="reseal_states", repeatable=True):
-    """Store states in the form that they are to have."""
+class ResealCorrection(Query[Never], name="reseal_correction", repeatable=True):
+    """Store rows of correction in the form that they are to have, unless they were changed."""
 
-    batch_ids: list[UUID]
-    versions: list[str]
-    states: list[str]
+    session_key: list[UUID]
+    number: list[int]
+    version: list[str]
+    digest: list[bytes | None]
     shard_key: UUID
 
 
-class UnsealedAnswersRow(NamedTuple):
-    batch_id: UUID
-    step: str
-    version: str
-    body: bytes
-
-
-class UnsealedAnswers(Query[UnsealedAnswersRow], name="unsealed_answers", repeatable=True):
-    """The next stored answers of models that are not sealed under the newest data key."""
-
-    shard_key: UUID
-    after_batch: UUID
-    after_step: str
-    prefix: bytes
-    limit: int
-
-
-class ResealAnswers(Query[StepRow], name="reseal_answers", repeatable=True):
-    """Store answers in the form that they are to have."""
-
-    batch_ids: list[UUID]
-    steps: list[str]
-    versions: list[str]
-    bodies: list[bytes]
-    shard_key: UUID
-
-
-class UnsealedFactsRow(NamedTuple):
+class UnsealedFactRow(NamedTuple):
     generation_id: int
     fact_id: UUID
-    version: str
     text: str
     fingerprint: bytes
     lexemes: list[str]
@@ -216,100 +156,64 @@ class UnsealedFactsRow(NamedTuple):
     said_by: str | None
     input: str | None
     feedback: str | None
-
-
-class UnsealedFacts(Query[UnsealedFactsRow], name="unsealed_facts", repeatable=True):
-    """The next facts of an owner, of any generation, of which something is not sealed under the newest data
-    key.
-    """
-
-    shard_key: UUID
-    after_generation: int
-    after_fact: UUID
-    prefix: str
-    limit: int
-
-
-class ResealFacts(Query[FactIdRow], name="reseal_facts", repeatable=True):
-    """Store facts in the form that they are to have. One whose words another live fact has got in its keyed
-    form in between ends in favour of that one.
-    """
-
-    facts: str
-    shard_key: UUID
-
-
-class UnsealedRevisionsRow(NamedTuple):
-    generation_id: int
-    fact_id: UUID
-    revision: int
     version: str
-    text: str
-    fingerprint: bytes
-    lexemes: list[str]
-    own_text: str | None
-    own_fingerprint: bytes | None
-    own_lexemes: list[str] | None
 
 
-class UnsealedRevisions(Query[UnsealedRevisionsRow], name="unsealed_revisions", repeatable=True):
-    """The next revisions of an owner's facts of which something is not sealed under the newest data key."""
+class UnsealedFact(Query[UnsealedFactRow], name="unsealed_fact", repeatable=True):
+    """The next rows of fact of which something is not sealed under the newest data key."""
 
     shard_key: UUID
-    after_generation: int
-    after_fact: UUID
-    after_revision: int
+    after_generation_id: int
+    after_fact_id: UUID
     prefix: str
     limit: int
 
 
-class ResealRevisions(Query[FactIdRow], name="reseal_revisions", repeatable=True):
-    """Store revisions in the form that they are to have."""
-
-    revisions: str
-    shard_key: UUID
-
-
-class UnsealedCandidatesRow(NamedTuple):
+class UnsealedFactCandidateRow(NamedTuple):
     generation_id: int
     event_id: UUID
     ordinal: int
-    version: str
     text: str
     fingerprint: bytes
     topics: list[str]
     said_by: str | None
+    version: str
 
 
-class UnsealedCandidates(Query[UnsealedCandidatesRow], name="unsealed_candidates", repeatable=True):
-    """The next candidates of an owner of which something is not sealed under the newest data key."""
+class UnsealedFactCandidate(Query[UnsealedFactCandidateRow], name="unsealed_fact_candidate", repeatable=True):
+    """The next rows of fact_candidate of which something is not sealed under the newest data key."""
 
     shard_key: UUID
-    after_generation: int
-    after_event: UUID
+    after_generation_id: int
+    after_event_id: UUID
     after_ordinal: int
     prefix: str
     limit: int
 
 
-class ResealCandidates(Query[EventIdRow], name="reseal_candidates", repeatable=True):
-    """Store candidates in the form that they are to have."""
+class ResealFactCandidate(Query[Never], name="reseal_fact_candidate", repeatable=True):
+    """Store rows of fact_candidate in the form that they are to have, unless they were changed."""
 
-    candidates: str
+    generation_id: list[int]
+    event_id: list[UUID]
+    ordinal: list[int]
+    version: list[str]
+    text: list[str]
+    fingerprint: list[bytes]
+    topics: list[str]
+    said_by: list[str | None]
     shard_key: UUID
 
 
-class UnsealedFactEventsRow(NamedTuple):
+class UnsealedFactEventRow(NamedTuple):
     number: int
-    version: str
     payload: str | None
     traces: str
+    version: str
 
 
-class UnsealedFactEvents(Query[UnsealedFactEventsRow], name="unsealed_fact_events", repeatable=True):
-    """The next of people's events about an owner's facts of which something is not sealed under the newest
-    data key.
-    """
+class UnsealedFactEvent(Query[UnsealedFactEventRow], name="unsealed_fact_event", repeatable=True):
+    """The next rows of fact_event of which something is not sealed under the newest data key."""
 
     shard_key: UUID
     after_number: int
@@ -317,25 +221,183 @@ class UnsealedFactEvents(Query[UnsealedFactEventsRow], name="unsealed_fact_event
     limit: int
 
 
-class ResealFactEvents(Query[NumberRow], name="reseal_fact_events", repeatable=True):
-    """Store these events in the form that they are to have."""
+class ResealFactEvent(Query[Never], name="reseal_fact_event", repeatable=True):
+    """Store rows of fact_event in the form that they are to have, unless they were changed."""
 
-    numbers: list[int]
-    versions: list[str]
-    payloads: list[str | None]
+    number: list[int]
+    version: list[str]
+    payload: list[str | None]
     traces: list[str]
     shard_key: UUID
 
 
-class UnsealedItemsRow(NamedTuple):
+class UnsealedFactRevisionRow(NamedTuple):
+    generation_id: int
+    fact_id: UUID
+    revision: int
+    text: str
+    fingerprint: bytes
+    lexemes: list[str]
+    own_text: str | None
+    own_fingerprint: bytes | None
+    own_lexemes: list[str] | None
+    version: str
+
+
+class UnsealedFactRevision(Query[UnsealedFactRevisionRow], name="unsealed_fact_revision", repeatable=True):
+    """The next rows of fact_revision of which something is not sealed under the newest data key."""
+
+    shard_key: UUID
+    after_generation_id: int
+    after_fact_id: UUID
+    after_revision: int
+    prefix: str
+    limit: int
+
+
+class ResealFactRevision(Query[Never], name="reseal_fact_revision", repeatable=True):
+    """Store rows of fact_revision in the form that they are to have, unless they were changed."""
+
+    generation_id: list[int]
+    fact_id: list[UUID]
+    revision: list[int]
+    version: list[str]
+    text: list[str]
+    fingerprint: list[bytes]
+    lexemes: list[str]
+    own_text: list[str | None]
+    own_fingerprint: list[bytes | None]
+    own_lexemes: list[str | None]
+    shard_key: UUID
+
+
+class UnsealedKeptResponseRow(NamedTuple):
+    request_key: UUID
+    body: str | None
+    version: str
+
+
+class UnsealedKeptResponse(Query[UnsealedKeptResponseRow], name="unsealed_kept_response", repeatable=True):
+    """The next rows of kept_response of which something is not sealed under the newest data key."""
+
+    shard_key: UUID
+    after_request_key: UUID
+    prefix: str
+    limit: int
+
+
+class ResealKeptResponse(Query[Never], name="reseal_kept_response", repeatable=True):
+    """Store rows of kept_response in the form that they are to have, unless they were changed."""
+
+    request_key: list[UUID]
+    version: list[str]
+    body: list[str | None]
+    shard_key: UUID
+
+
+class UnsealedMessageRow(NamedTuple):
+    session_key: UUID
+    seq: int
+    id: str
+    digest: bytes
+    envelope: str
+    metadata: str | None
+    calls: str | None
+    answers: str | None
+    labels: list[int] | None
+    version: str
+
+
+class UnsealedMessage(Query[UnsealedMessageRow], name="unsealed_message", repeatable=True):
+    """The next rows of message of which something is not sealed under the newest data key."""
+
+    shard_key: UUID
+    after_session_key: UUID
+    after_seq: int
+    prefix: str
+    limit: int
+
+
+class ResealMessage(Query[Never], name="reseal_message", repeatable=True):
+    """Store rows of message in the form that they are to have, unless they were changed."""
+
+    session_key: list[UUID]
+    seq: list[int]
+    version: list[str]
+    digest: list[bytes]
+    envelope: list[str]
+    metadata: list[str | None]
+    calls: list[str | None]
+    answers: list[str | None]
+    labels: list[str | None]
+    shard_key: UUID
+
+
+class UnsealedSessionRunRow(NamedTuple):
+    session_key: UUID
+    run_id: str
+    digests: list[bytes]
+    version: str
+
+
+class UnsealedSessionRun(Query[UnsealedSessionRunRow], name="unsealed_session_run", repeatable=True):
+    """The next rows of session_run of which something is not sealed under the newest data key."""
+
+    shard_key: UUID
+    after_session_key: UUID
+    after_run_id: str
+    limit: int
+
+
+class ResealSessionRun(Query[Never], name="reseal_session_run", repeatable=True):
+    """Store rows of session_run in the form that they are to have, unless they were changed."""
+
+    session_key: list[UUID]
+    run_id: list[str]
+    version: list[str]
+    digests: list[str]
+    shard_key: UUID
+
+
+class UnsealedSharedMessageRow(NamedTuple):
+    session_key: UUID
+    seq: int
+    id: str
+    envelope: str
+    metadata: str | None
+    version: str
+
+
+class UnsealedSharedMessage(Query[UnsealedSharedMessageRow], name="unsealed_shared_message", repeatable=True):
+    """The next rows of shared_message of which something is not sealed under the newest data key."""
+
+    shard_key: UUID
+    after_session_key: UUID
+    after_seq: int
+    prefix: str
+    limit: int
+
+
+class ResealSharedMessage(Query[Never], name="reseal_shared_message", repeatable=True):
+    """Store rows of shared_message in the form that they are to have, unless they were changed."""
+
+    session_key: list[UUID]
+    seq: list[int]
+    version: list[str]
+    envelope: list[str]
+    metadata: list[str | None]
+    shard_key: UUID
+
+
+class UnsealedStoreItemRow(NamedTuple):
     path: str
     key: str
-    version: str
     value: str
+    version: str
 
 
-class UnsealedItems(Query[UnsealedItemsRow], name="unsealed_items", repeatable=True):
-    """The next items of a store that are not sealed under the newest data key."""
+class UnsealedStoreItem(Query[UnsealedStoreItemRow], name="unsealed_store_item", repeatable=True):
+    """The next rows of store_item of which something is not sealed under the newest data key."""
 
     shard_key: UUID
     after_path: str
@@ -344,99 +406,11 @@ class UnsealedItems(Query[UnsealedItemsRow], name="unsealed_items", repeatable=T
     limit: int
 
 
-class ResealItems(Query[KeyRow], name="reseal_items", repeatable=True):
-    """Store items in the form that they are to have."""
+class ResealStoreItem(Query[Never], name="reseal_store_item", repeatable=True):
+    """Store rows of store_item in the form that they are to have, unless they were changed."""
 
-    paths: list[str]
-    keys: list[str]
-    versions: list[str]
-    texts: list[str]
+    path: list[str]
+    key: list[str]
+    version: list[str]
+    value: list[str]
     shard_key: UUID
-
-
-class UnsealedArchivedInputsRow(NamedTuple):
-    session_key: UUID
-    seq: int
-    generation_id: int
-    version: str
-    id: str
-    envelope: str
-    metadata: str | None
-
-
-class UnsealedArchivedInputs(
-    Query[UnsealedArchivedInputsRow], name="unsealed_archived_inputs", repeatable=True
-):
-    """The next messages from the archive, kept for a new derivation, that are not sealed under the newest
-    data key.
-    """
-
-    shard_key: UUID
-    after_session: UUID
-    after_seq: int
-    after_generation: int
-    prefix: str
-    limit: int
-
-
-class ResealArchivedInputs(Query[SeqRow], name="reseal_archived_inputs", repeatable=True):
-    """Store them in the form that they are to have."""
-
-    session_keys: list[UUID]
-    seqs: list[int]
-    generation_ids: list[int]
-    versions: list[str]
-    envelopes: list[str]
-    metadata: list[str | None]
-    shard_key: UUID
-
-
-class UnsealedResponsesRow(NamedTuple):
-    request_key: UUID
-    version: str
-    body: str
-
-
-class UnsealedResponses(Query[UnsealedResponsesRow], name="unsealed_responses", repeatable=True):
-    """The next responses that the HTTP service keeps for a day and that are not sealed under the newest data
-    key.
-    """
-
-    shard_key: UUID
-    after_request: UUID
-    prefix: str
-    limit: int
-
-
-class ResealResponses(Query[RequestKeyRow], name="reseal_responses", repeatable=True):
-    """Store these responses in the form that they are to have."""
-
-    request_keys: list[UUID]
-    versions: list[str]
-    bodies: list[str]
-    shard_key: UUID
-
-
-class UnsealedRunsRow(NamedTuple):
-    session_key: UUID
-    run_id: str
-    digests: list[bytes]
-
-
-class UnsealedRuns(Query[UnsealedRunsRow], name="unsealed_runs", repeatable=True):
-    """The next runs of an owner of whose messages, as they were given, not all digests are keyed."""
-
-    shard_key: UUID
-    after_session: UUID
-    after_run: str
-    limit: int
-
-
-class ResealRun(Query[SessionKeyRow], name="reseal_run", repeatable=True):
-    """Store the keyed forms of a run's digests, unless the run was changed meanwhile."""
-
-    digests: list[bytes]
-    shard_key: UUID
-    session_key: UUID
-    run_id: str
-    known: list[bytes]

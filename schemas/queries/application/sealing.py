@@ -233,3 +233,35 @@ class KekSamples(Query[KekSamplesRow], name="kek_samples", repeatable=True):
 
     namespace: str
     kek_id: str
+
+
+class ResealFact(Query[Never], name="reseal_fact", repeatable=True):
+    """Store facts in the form that they are to have. One whose words another live fact has got in its keyed
+    form in between ends in favour of that one.
+    """
+
+    generation_id: list[int]
+    fact_id: list[UUID]
+    version: list[str]
+    text: list[str]
+    fingerprint: list[bytes]
+    lexemes: list[str]
+    topics: list[str]
+    said_by: list[str | None]
+    input: list[str | None]
+    feedback: list[str | None]
+    shard_key: UUID
+
+
+class ResealChunk(Query[Never], name="reseal_chunk", repeatable=True):
+    """Store pieces with keyed words; with vectors off, without their vectors."""
+
+    shard_key: UUID
+    has_vectors: bool
+    generation_id: list[int]
+    session_key: list[UUID]
+    from_seq: list[int]
+    piece: list[int]
+    version: list[str]
+    lexemes: list[str]
+    speaker: list[str]

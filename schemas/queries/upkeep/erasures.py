@@ -247,7 +247,7 @@ class OwnerDirectory(Query[OwnerDirectoryRow], name="owner_directory", repeatabl
 
     namespace: str
     user_id: str
-    after_session: str
+    after_session_id: str
     limit: int
 
 

@@ -33,7 +33,7 @@ class ExportSessions(Query[ExportSessionsRow], name="export_sessions"):
 
     shard_key: UUID
     session_key: UUID | None
-    after_session: UUID
+    after_session_key: UUID
     limit: int
 
 
@@ -49,7 +49,7 @@ class ExportMessages(Query[MessageOfSessionRow], name="export_messages"):
     )
     shard_key: UUID
     session_key: UUID | None
-    after_session: UUID
+    after_session_key: UUID
     after_seq: int
     limit: int
     page_bytes: int
@@ -70,7 +70,7 @@ class ExportCorrections(Query[ExportCorrectionsRow], name="export_corrections"):
 
     shard_key: UUID
     session_key: UUID | None
-    after_session: UUID
+    after_session_key: UUID
     after_number: int
     limit: int
 
@@ -89,7 +89,7 @@ class ExportPolicyChanges(Query[ExportPolicyChangesRow], name="export_policy_cha
 
     shard_key: UUID
     session_key: UUID | None
-    after_session: UUID
+    after_session_key: UUID
     after_number: int
     limit: int
 
@@ -111,8 +111,8 @@ class ExportRuns(Query[ExportRunsRow], name="export_runs"):
 
     shard_key: UUID
     session_key: UUID | None
-    after_session: UUID
-    after_run: str
+    after_session_key: UUID
+    after_run_id: str
     limit: int
 
 
@@ -133,8 +133,8 @@ class ExportFlushes(Query[ExportFlushesRow], name="export_flushes"):
 
     shard_key: UUID
     session_key: UUID | None
-    after_session: UUID
-    after_seq: int
+    after_session_key: UUID
+    after_from_seq: int
     limit: int
 
 
@@ -174,8 +174,8 @@ class ExportFacts(Query[ExportFactsRow], name="export_facts"):
         ),
     )
     shard_key: UUID
-    after_generation: int
-    after_fact: UUID
+    after_generation_id: int
+    after_fact_id: UUID
     session_key: UUID | None
     limit: int
 
@@ -211,8 +211,8 @@ class ExportRevisions(Query[ExportRevisionsRow], name="export_revisions"):
     )
     shard_key: UUID
     session_key: UUID | None
-    after_generation: int
-    after_fact: UUID
+    after_generation_id: int
+    after_fact_id: UUID
     after_revision: int
     limit: int
 
@@ -272,8 +272,8 @@ class ExportCandidates(Query[ExportCandidatesRow], name="export_candidates"):
     )
     shard_key: UUID
     session_key: UUID | None
-    after_generation: int
-    after_event: UUID
+    after_generation_id: int
+    after_event_id: UUID
     after_ordinal: int
     limit: int
 
@@ -295,8 +295,8 @@ class ExportStates(Query[ExportStatesRow], name="export_states"):
     marks = Marks(owner=0, opens=(Mark(5, "json", "state"),))
     shard_key: UUID
     scope_key: UUID | None
-    after_scope: UUID
-    after_generation: int
+    after_scope_key: UUID
+    after_generation_id: int
     after_ordinal: int
     limit: int
     page_bytes: int
@@ -320,7 +320,7 @@ class ExportAnswers(Query[ExportAnswersRow], name="export_answers"):
     marks = Marks(owner=0, opens=(Mark(6, "bytes", "answer"),))
     shard_key: UUID
     scope_key: UUID | None
-    after_batch: UUID
+    after_batch_id: UUID
     after_step: str
     limit: int
     page_bytes: int
@@ -343,10 +343,10 @@ class ExportDeadLetters(Query[ExportDeadLettersRow], name="export_dead_letters")
 
     shard_key: UUID
     session_key: UUID | None
-    after_session: UUID
-    after_generation: int
+    after_session_key: UUID
+    after_generation_id: int
     after_stage: str
-    after_seq: int
+    after_from_seq: int
     limit: int
 
 
@@ -369,7 +369,7 @@ class ExportCalls(Query[ExportCallsRow], name="export_calls"):
     """The ledger of model calls; of a session, those of its batches."""
 
     shard_key: UUID
-    after_call: UUID
+    after_call_id: UUID
     scope_key: UUID | None
     limit: int
 
@@ -405,8 +405,8 @@ class ExportArchived(Query[ExportArchivedRow], name="export_archived", repeatabl
 
     shard_key: UUID
     session_key: UUID | None
-    after_session: UUID
-    after_seq: int
+    after_session_key: UUID
+    after_from_seq: int
     limit: int
 
 
@@ -427,7 +427,7 @@ class ExportRetentionActs(Query[ExportRetentionActsRow], name="export_retention_
 
     shard_key: UUID
     session_key: UUID | None
-    after_session: UUID
+    after_session_key: UUID
     after_number: int
     limit: int
 
@@ -453,5 +453,5 @@ class ExportServiceKeys(Query[ExportServiceKeysRow], name="export_service_keys",
 
     namespace: str
     user_id: str
-    after_key: str
+    after_key_id: str
     limit: int

@@ -246,8 +246,8 @@ def test_every_statement_that_changes_facts_is_under_a_note() -> None:
         "set_feedback",
         "remove_facts_v1",
         "uncondense_v1",
-        "reseal_facts",
-        "reseal_revisions",
+        "reseal_fact",
+        "reseal_fact_revision",
     }
     by_forgetting = {
         "take_apart_v1",
