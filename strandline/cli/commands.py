@@ -74,7 +74,7 @@ def load_command(name: str) -> click.Command:
         case "get":
             from strandline.cli.get import command
         case "ask":
-            from strandline.cli.ask.command import command
+            from strandline.cli.ask import command
         case "search":
             from strandline.cli.search import command
         case "sessions":

@@ -16,7 +16,7 @@ import pytest
 from pydantic import BaseModel
 
 from strandline import Memory
-from strandline.cli.ask.reports import AskReport
+from strandline.cli.ask import AskReport
 from strandline.cli.entry import run
 from strandline.cli.reports.memory import FactHistoryReport, FactsReport, ReadReport, SearchReport
 from strandline.pipelines.inspect.sessions import SessionPage, SessionPicture, list_sessions

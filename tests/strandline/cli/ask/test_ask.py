@@ -16,8 +16,14 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from strandline import Memory
-from strandline.cli.ask.reports import AskReport, GivenMessageReport, TokenUseReport
-from strandline.cli.ask.view import budget_parts, divide_cells, show_answer
+from strandline.cli.ask import (
+    AskReport,
+    GivenMessageReport,
+    TokenUseReport,
+    budget_parts,
+    divide_cells,
+    show_answer,
+)
 from strandline.cli.entry import run
 from tests.conftest import MakeMemory
 from tests.schemas.display.test_shown_text import HOSTILE, HOSTILE_NAME, hidden_in

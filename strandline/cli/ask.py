@@ -1,4 +1,4 @@
-"""Shows what a read gave: in colours on a terminal, in plain lines elsewhere."""
+"""``strandline ask``: what memory gives for a question, where it is from, and what was left out."""
 
 from __future__ import annotations
 
@@ -6,16 +6,135 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate, pairwise
+from typing import Literal
 
+import click
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from strandline.cli.ask.reports import AskReport, RangeReport
-from strandline.cli.servers.memories import coverage_lines, omission_lines
-from strandline.cli.terminal.output import say, styled_text
+from strandline.cli.command import Output, cli_command
+from strandline.cli.reports.memory import ReadState
+from strandline.cli.servers.memories import (
+    OpenedSession,
+    coverage_lines,
+    omission_lines,
+    opened_session,
+    read,
+    token_limit_option,
+)
+from strandline.cli.servers.options import namespace_option, user_option
+from strandline.cli.terminal.output import console, say, styled_text
 from strandline.pipelines.inspect.rows import excerpt
+from strandline.pipelines.transcript import speaker
+from strandline.producers.reading.context import MemoryContext
+from strandline.producers.reading.given import GivenMessage
 from strandline.schemas.display.shown_text import quantity, shown_lines
+from strandline.schemas.values.message import Message
+from strandline.schemas.wire.contexts import GivenFactOut, GivenSummaryOut, SourceOut
+from strandline.schemas.wire.report import Report
+
+
+class GivenMessageReport(Report):
+    """A message in the prompt that the search found; one with ``is_beside`` stands beside a message that
+    matches, and has the score of that one."""
+
+    id: str
+    session_id: str
+    seq: int
+    created_at: datetime | None
+    said_by: str
+    text: str
+    score: float
+    similarity: float
+    tokens: int
+    is_beside: bool
+
+
+class CitationReport(Report, from_attributes=True):
+    """A piece of memory in the prompt; ``id`` and ``sources`` are empty for a summary."""
+
+    number: int
+    kind: Literal["fact", "message", "summary"]
+    text: str
+    id: str
+    sources: list[SourceOut]
+    at: datetime | None
+    score: float
+
+
+class TokenUseReport(Report):
+    """The tokens of the read by what they are used for; with ``free`` they are the limit, or more if the read
+    is over it."""
+
+    head: int
+    window: int
+    tail: int
+    facts: int
+    summary: int
+    messages: int
+    other: int
+    free: int
+
+
+class RangeReport(Report):
+    """Messages of the session that are shown as they were put."""
+
+    messages: int
+    from_seq: int
+    through_seq: int
+
+
+class AskReport(ReadState):
+    """``strandline ask``: what a read with the question gave, and where it is from."""
+
+    question: str
+    token_use: TokenUseReport
+    head: RangeReport | None
+    window: RangeReport | None
+    tail: RangeReport | None
+    facts: list[GivenFactOut]
+    summary: GivenSummaryOut | None
+    hits: list[GivenMessageReport]
+    citations: list[CitationReport]
+
+
+def report_answer(question: str, context: MemoryContext, state: ReadState) -> AskReport:
+    """What the read gave, as a report."""
+    summary = context.summary
+    return AskReport(
+        **dict(state),
+        question=question,
+        token_use=TokenUseReport.of(context.token_use()),
+        head=_range(context.head),
+        window=_range(context.window),
+        tail=_range(context.tail),
+        facts=[GivenFactOut.model_validate(fact) for fact in context.facts],
+        summary=None if summary is None else GivenSummaryOut.model_validate(summary),
+        hits=[_message(hit) for hit in context.hits],
+        citations=[CitationReport.model_validate(citation) for citation in context.citations()],
+    )
+
+
+def _range(messages: Sequence[Message]) -> RangeReport | None:
+    if not messages:
+        return None
+    return RangeReport(
+        messages=len(messages), from_seq=messages[0].seq or 0, through_seq=messages[-1].seq or 0
+    )
+
+
+def _message(hit: GivenMessage) -> GivenMessageReport:
+    message = hit.message
+    return GivenMessageReport.of(
+        hit,
+        id=message.id or "",
+        seq=message.seq or 0,
+        created_at=message.created_at,
+        said_by=speaker(message),
+        text=message.text,
+    )
+
 
 MAX_BAR_CELLS = 64
 FULL_CELL = "█"
@@ -60,9 +179,9 @@ def budget_parts(report: AskReport) -> list[Part]:
         messages += f", {beside:,} of them beside one that matches"
     through = "" if report.summary is None else f"through seq {report.summary.through_seq}"
     parts = [
-        Part("head", "h", "blue", use.head, _range(report.head)),
-        Part("window", "w", "cyan", use.window, _range(report.window)),
-        Part("tail", "t", "magenta", use.tail, _range(report.tail)),
+        Part("head", "h", "blue", use.head, _range_text(report.head)),
+        Part("window", "w", "cyan", use.window, _range_text(report.window)),
+        Part("tail", "t", "magenta", use.tail, _range_text(report.tail)),
         Part("facts", "f", "green", use.facts, quantity(len(report.facts), "fact")),
         Part("summary", "s", "yellow", use.summary, through),
         Part("messages", "m", "bright_green", use.messages, messages),
@@ -91,7 +210,7 @@ def _title_lines(report: AskReport) -> Iterator[Line]:
     yield Line()
 
 
-def _range(messages: RangeReport | None) -> str:
+def _range_text(messages: RangeReport | None) -> str:
     if messages is None:
         return ""
     count = quantity(messages.messages, "message")
@@ -188,3 +307,24 @@ class _Paper:
         for part, text in zip(parts, texts, strict=True):
             mark = styled_text(FULL_CELL, part.style)
             self._console.print(Text.assemble(mark, styled_text(text), overflow="fold"))
+
+
+@cli_command("ask", opened_session, AskReport)
+@click.argument("session")
+@click.argument("question")
+@namespace_option
+@user_option
+@token_limit_option
+def command(opened: OpenedSession, question: str, as_json: bool) -> Output | None:
+    """Show what a session's memory gives for a question: pieces with their sources, and all omissions.
+
+    The read is `Memory.get` with the default blocks of the session's pipelines; `strandline get` shows its
+    messages. No model answers the question: the only model call is its embedding. The application's own
+    tokenizer is not available here, so the default one counts memory.
+    """
+    context, state = read(opened, question)
+    report = report_answer(question, context, state)
+    if as_json:
+        return Output(report, [])
+    show_answer(console(), report)
+    return None

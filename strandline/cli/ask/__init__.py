@@ -1,1 +1,0 @@
-"""``strandline ask``, and its parts."""
