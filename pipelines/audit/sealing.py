@@ -225,11 +225,3 @@ def _anchor(seal: _Seal) -> Anchor:
 
 def _bytea(value: bytes) -> str:
     return f"\\x{value.hex()}"
-
-
-def seal_all(keys: SealKeys) -> Operation[Sequence[Anchor]]:
-    """Seal pass after pass until one finds nothing to do; returns the newest end of each chain."""
-    newest: dict[str, Anchor] = {}
-    while (done := (yield from seal_once(keys))).entries:
-        newest.update({anchor.namespace: anchor for anchor in done.anchors})
-    return tuple(newest.values())

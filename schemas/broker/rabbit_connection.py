@@ -20,7 +20,6 @@ Frame = tuple[int, int, bytes]
 
 _HEADER, _BODY = 2, 3
 # Class, weight and size of the body; behind them stand the properties.
-_HEADER_BYTES = 12
 _NO_PROPERTIES = pack(">H", 0)
 
 

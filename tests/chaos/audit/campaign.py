@@ -23,13 +23,13 @@ import psycopg
 
 from strandline import Audit, Memory, acting
 from strandline.pipelines.audit.anchors import read_anchors
-from strandline.pipelines.audit.sealing import seal_all
 from strandline.pipelines.audit.verifying import verify_trail
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from tests.chaos.audit.sealer import KEYS
 from tests.support.processes import forking
+from tests.support.sealed_trail import seal_all
 
 NAMESPACES = ("acme", "beta", "all")
 SEALED = """

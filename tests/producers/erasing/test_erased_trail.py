@@ -14,13 +14,14 @@ from strandline.erasure import Erasures
 from strandline.pipelines.audit import sealing
 from strandline.pipelines.audit.appending import Act, append_act
 from strandline.pipelines.audit.keys import NO_KEYS
-from strandline.pipelines.audit.sealing import seal_all, seal_once
+from strandline.pipelines.audit.sealing import seal_once
 from strandline.pipelines.audit.verifying import verify_trail
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.upkeep.erasures import EraseSession, FenceOwner
 from strandline.schemas.values.identity import audit_chain_key, identify_session, identify_user
 from tests.conftest import lock_is_awaited, rows_of, wait_until
+from tests.support.sealed_trail import seal_all
 
 STORED = (
     "SELECT t::text FROM strandline.audit_sealed t UNION ALL SELECT t::text FROM strandline.audit_entry t"

@@ -19,7 +19,7 @@ from strandline.producers.tokens import count_default
 from strandline.schemas.postgres.async_database import AsyncDatabase
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.query import Query
-from strandline.schemas.postgres.statements import FUNCTIONS, function_source, statements
+from strandline.schemas.postgres.statements import function_names, function_source, statements
 from strandline.schemas.settings import load_settings
 from strandline.wiring.process_resources import ProcessResources
 from tests.conftest import MakeMemory
@@ -227,7 +227,9 @@ def test_what_is_kept_is_counted_and_bounded(talked: Memory) -> None:
 def test_every_statement_that_changes_facts_is_under_a_note() -> None:
     """A statement or function notes it itself, or is run only in a transaction that has."""
     changes = re.compile(r"(INSERT INTO|DELETE FROM|UPDATE) strandline\.fact(_revision)?\b")
-    texts = dict(statements("strandline")) | {name: function_source(name, "strandline") for name in FUNCTIONS}
+    texts = dict(statements("strandline")) | {
+        name: function_source(name, "strandline") for name in function_names()
+    }
     writing = {name for name, text in texts.items() if changes.search(str(text))}
     by_merge = {
         "add_fact",

@@ -22,7 +22,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import current_revision, head_revision, migrate
 from strandline.schemas.postgres.options import psycopg_url
 from strandline.schemas.postgres.revision import HEAD_REVISION, major_version
-from strandline.schemas.postgres.statements import FUNCTIONS, function_source
+from strandline.schemas.postgres.statements import function_names, function_source
 from strandline.schemas.tables import SCHEMA, metadata
 from tests.conftest import rows_of, wait_until
 from tests.support.processes import forking
@@ -214,7 +214,7 @@ def test_tables_live_in_the_schema_that_is_asked_for(
         "SELECT p.proname::text FROM pg_proc p WHERE p.pronamespace = 'tenant_7'::regnamespace ORDER BY 1",
     )
     assert schemas == [("tenant_7",)]
-    assert [name for (name,) in functions] == sorted(FUNCTIONS)
+    assert [name for (name,) in functions] == function_names()
     memory = make_memory(
         "s", database_url=empty_database_url, schema="tenant_7", memory_blocks=[], token_limit=50
     )

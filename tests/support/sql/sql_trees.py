@@ -9,7 +9,7 @@ from typing import Any
 
 import pglast
 
-from strandline.schemas.postgres.statements import FUNCTIONS, compile_statements, function_source
+from strandline.schemas.postgres.statements import compile_statements, function_names, function_source
 
 SCHEMA = "strandline"
 Tree = dict[str, Any]
@@ -36,7 +36,7 @@ def file_statements() -> list[ParsedStatement]:
 
 def function_statements() -> list[ParsedStatement]:
     """The contents of the stored functions' bodies: statements, conditions and assigned expressions."""
-    return [statement for name in FUNCTIONS for statement in _body(function_source(name, SCHEMA))]
+    return [statement for name in function_names() for statement in _body(function_source(name, SCHEMA))]
 
 
 def parsed(sql: str) -> list[ParsedStatement]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from uuid import uuid4
 
 from strandline.pipelines.audit.keys import keys_of
-from strandline.pipelines.audit.sealing import seal_all
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from strandline.schemas.wire.keys import SCOPES
 from tests.conftest import rows_of
+from tests.support.sealed_trail import seal_all
 from tests.support.servers.service_server import RunningService
 
 TAMPER = """UPDATE strandline.audit_sealed SET actor = 'eve' WHERE shard_key IN (

@@ -16,11 +16,11 @@ import pytest
 from strandline import Memory, acting
 from strandline.cli.entry import run
 from strandline.pipelines.audit.keys import keys_of
-from strandline.pipelines.audit.sealing import seal_all
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from tests.conftest import rows_of, wait_until
+from tests.support.sealed_trail import seal_all
 from tests.support.servers.databases import temporary_database
 
 Capture = pytest.CaptureFixture[str]

@@ -13,13 +13,13 @@ import pytest
 from strandline.cli.entry import run
 from strandline.pipelines.audit.appending import Act, append_act
 from strandline.pipelines.audit.keys import one_key
-from strandline.pipelines.audit.sealing import seal_all
 from strandline.pipelines.audit.verifying import verify_trail
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import audit_chain_key
 from tests.conftest import rows_of
+from tests.support.sealed_trail import seal_all
 from tests.support.servers.databases import temporary_database
 
 Capture = pytest.CaptureFixture[str]

@@ -21,7 +21,7 @@ from strandline.pipelines.sealing.resealing import Pace, Progress, reseal_namesp
 from strandline.pipelines.sealing.rotating import renew_data_keys, rewrap_keys
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
-from strandline.schemas.postgres.statements import FUNCTIONS, function_source, statements
+from strandline.schemas.postgres.statements import function_names, function_source, statements
 from strandline.schemas.queries.application.sealing import RewrapDataKey
 from strandline.schemas.sealed.content import SealedContent
 from strandline.schemas.sealed.opening import sealed_content
@@ -181,7 +181,7 @@ def test_a_data_key_that_an_open_transaction_sealed_with_stays(
 
 def test_data_keys_are_written_under_the_lock_of_their_namespace() -> None:
     """Each statement and function that stores a wrapped key locks the row that says by which key."""
-    texts = [function_source(name, "strandline") for name in FUNCTIONS]
+    texts = [function_source(name, "strandline") for name in function_names()]
     texts += map(str, statements("strandline").values())
     writes = ("INTO strandline.data_key", "UPDATE strandline.data_key k SET kek_id")
     writing = [text for text in texts if any(write in text for write in writes)]
