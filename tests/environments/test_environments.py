@@ -93,7 +93,9 @@ def test_a_scenario_goes_on_in_each_environment(
 
 
 def test_the_table_in_the_docs_has_a_row_for_each_and_a_test_for_each_row() -> None:
-    section = OPERATIONS.read_text().partition("## What the host may set")[2].partition("\n## ")[0]
+    section = (
+        OPERATIONS.read_text().partition("## Environment variables of the host")[2].partition("\n## ")[0]
+    )
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][1:]
     assert ENVIRONMENTS.keys() <= {row[0] for row in rows}
     for row in rows:
