@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import click
@@ -16,7 +16,7 @@ from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.options import settings_alone
 from strandline.cli.servers.targets import Running, opened_servers
 from strandline.cli.terminal.interrupts import stops_at_signals
-from strandline.cli.terminal.numbers import FiniteRange
+from strandline.cli.terminal.numbers import FiniteRange, UtcTime
 from strandline.cli.terminal.output import say
 from strandline.pipelines.generations.definitions import recipe_for
 from strandline.pipelines.generations.registry import serving_generations, settings_differing
@@ -59,13 +59,11 @@ SAY_SECONDS = 5.0
 @click.option("--user", metavar="ID", help="Only the sessions of this user.")
 @click.option(
     "--since",
-    type=click.DateTime(),
+    type=UtcTime(),
     metavar="TIME",
     help="Only events flushed at or after this time (UTC), such as 2026-01-31 or 2026-01-31T09:30:00.",
 )
-@click.option(
-    "--until", type=click.DateTime(), metavar="TIME", help="Only events flushed before this time (UTC)."
-)
+@click.option("--until", type=UtcTime(), metavar="TIME", help="Only events flushed before this time (UTC).")
 @click.option("--dead-letters", "only_dead", is_flag=True, help="Only dead letters; they are retried.")
 @click.option("--resume", type=int, metavar="REPLAY", help="Resume a replay that was stopped.")
 @click.option("--dry-run", is_flag=True, help="Print how much work it is and what it costs; do nothing.")
@@ -149,11 +147,7 @@ def _selection(
 ) -> Selection:
     if namespace is None and (session is not None or user is not None):
         namespace = DEFAULT_NAMESPACE
-    return Selection(namespace, session, user, _utc(since), _utc(until), only_dead)
-
-
-def _utc(moment: datetime | None) -> datetime | None:
-    return None if moment is None else moment.replace(tzinfo=UTC)
+    return Selection(namespace, session, user, since, until, only_dead)
 
 
 def check_pipelines(database: Database, settings: Settings, pipelines: tuple[str, ...]) -> None:

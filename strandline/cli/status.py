@@ -96,13 +96,7 @@ def read_status(database: Database, settings: Settings) -> StatusReport:
 
 def _waiting_for_keys(database: Database) -> list[KeyWaitReport]:
     return [
-        KeyWaitReport(
-            namespace=row.namespace,
-            key_ids=row.kek_ids,
-            lanes=row.lanes,
-            events=row.events,
-            reason=row.reason,
-        )
+        KeyWaitReport.of(row, key_ids=row.kek_ids)
         for row in database.fetch(StatusKeys())
         if row.reason.startswith(names_encrypted(row.namespace))
     ]

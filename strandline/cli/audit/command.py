@@ -26,6 +26,7 @@ from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.names import ANYWAY, check_to_be_read, even_if_unknown_option
 from strandline.cli.servers.options import namespace_option, settings_alone
 from strandline.cli.servers.targets import opened_database
+from strandline.cli.terminal.numbers import UtcTime
 from strandline.cli.terminal.output import print_json_line, say
 from strandline.pipelines.audit.anchors import Anchor, read_anchors
 from strandline.pipelines.audit.findings import TrailVerification
@@ -134,7 +135,7 @@ def anchors_command(database: Database, namespace: str | None, as_json: bool) ->
 @namespace_option
 @click.option(
     "--before",
-    type=click.DateTime(),
+    type=UtcTime(),
     required=True,
     metavar="TIME",
     help=f"Entries that were sealed before. {TIME_FORMATS}",
@@ -146,13 +147,12 @@ def prune_command(settings: Settings, namespace: str, before: datetime, yes: boo
     The rest can still be verified: the last pruned seal stays, without its entries. The pruning is itself an
     act in the trail.
     """
-    moment = before.replace(tzinfo=UTC)
-    if moment > datetime.now(UTC):
+    if before > datetime.now(UTC):
         raise ConfigurationError(
-            f"--before {moment:%Y-%m-%d %H:%M:%S} (UTC) is yet to come; name a time that is past."
+            f"--before {before:%Y-%m-%d %H:%M:%S} (UTC) is yet to come; name a time that is past."
         )
     with opened_audit(settings, namespace) as audit:
-        done = audit.prune(moment) if yes else audit.plan_pruning(moment)
+        done = audit.prune(before) if yes else audit.plan_pruning(before)
     report = PruningReport(
         namespace=namespace, entries=done.entries, through_seal=done.through_seal, dry_run=not yes
     )
@@ -162,7 +162,7 @@ def prune_command(settings: Settings, namespace: str, before: datetime, yes: boo
     elif done.entries:
         line = f"{namespace}: would delete {entries}, up to seal {done.through_seal}; add --yes to do it"
     else:
-        line = f"{namespace}: nothing that can be pruned was sealed before {moment:%Y-%m-%d %H:%M:%S} UTC"
+        line = f"{namespace}: nothing that can be pruned was sealed before {before:%Y-%m-%d %H:%M:%S} UTC"
     return Output(report, [line])
 
 

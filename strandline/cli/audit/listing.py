@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 
 import click
 
@@ -13,6 +13,7 @@ from strandline.cli.audit.reports import ActReport, ActsReport
 from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.options import limit_option, namespace_option
 from strandline.cli.servers.targets import opened_servers
+from strandline.cli.terminal.numbers import UtcTime
 from strandline.cli.terminal.output import print_json_line
 from strandline.pipelines.audit.listing import ActPage, AuditedAct
 from strandline.pipelines.inspect.known_names import check_namespace
@@ -23,10 +24,10 @@ from strandline.schemas.values.acts.kinds import ACTS
 
 TIME_FORMATS = "In UTC: 2026-11-25, 2026-11-25T10:00:00 or '2026-11-25 10:00:00'."
 _since_option = click.option(
-    "--since", type=click.DateTime(), metavar="TIME", help=f"Only acts from this time on. {TIME_FORMATS}"
+    "--since", type=UtcTime(), metavar="TIME", help=f"Only acts from this time on. {TIME_FORMATS}"
 )
 _until_option = click.option(
-    "--until", type=click.DateTime(), metavar="TIME", help=f"Only acts up to this time. {TIME_FORMATS}"
+    "--until", type=UtcTime(), metavar="TIME", help=f"Only acts up to this time. {TIME_FORMATS}"
 )
 
 
@@ -45,11 +46,6 @@ def opened_audit(
             check_namespace(running.database, namespace, otherwise=otherwise)
         with closing(Audit.of_namespace(namespace, **running.urls)) as audit:
             yield audit
-
-
-def in_utc(moment: datetime | None) -> datetime | None:
-    """A time of an option, which is given in UTC."""
-    return None if moment is None else moment.replace(tzinfo=UTC)
 
 
 @cli_command("list", opened_audit, ActsReport, short_help="List acts, newest first.")
@@ -80,8 +76,8 @@ def list_command(
     well, and recorded.
     """
     page = audit.acts(
-        since=in_utc(since),
-        until=in_utc(until),
+        since=since,
+        until=until,
         kind=kind,
         actor=actor,
         user_id=user,
@@ -111,7 +107,7 @@ def show_command(audit: Audit, entry_id: str, namespace: str) -> Output:
 @_until_option
 def export_command(audit: Audit, since: datetime | None, until: datetime | None) -> None:
     """Print the acts of a namespace, newest first, a line of JSON each, as `list --json` has them."""
-    for act in audit.each(since=in_utc(since), until=in_utc(until)):
+    for act in audit.each(since=since, until=until):
         print_json_line(ActReport.of(act).model_dump_json())
 
 

@@ -32,13 +32,7 @@ def read_encryption(
     """Every encrypted namespace, or one, with the keys that wrap its data keys."""
     keks: dict[str, list[KekReport]] = {}
     for one in check_keks(database, content, namespace):
-        kek = KekReport(
-            key_id=one.key_id,
-            data_keys=one.data_keys,
-            is_in_keyring=one.state == "ok",
-            state=one.state,
-            problem=one.problem,
-        )
+        kek = KekReport.of(one, is_in_keyring=one.state == "ok")
         keks.setdefault(one.namespace, []).append(kek)
     return [
         EncryptedNamespaceReport.of(

@@ -1,9 +1,10 @@
-"""Numbers as the command line takes and shows them."""
+"""Numbers and times as the command line takes and shows them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -17,6 +18,14 @@ class FiniteRange(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
         return number
+
+
+class UtcTime(click.DateTime):
+    """A time, which is given in UTC."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        moment: datetime = super().convert(value, param, ctx)
+        return moment.replace(tzinfo=UTC)
 
 
 def percentile(values: Sequence[float], share: float) -> float:
