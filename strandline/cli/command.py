@@ -68,7 +68,7 @@ def cli_command(
         def run(options: dict[str, Any]) -> Result:
             settings = settings_from(**{name: options.pop(name) for name in _TARGETS})
             with opener(settings, **_choose(opener, options)) as opened:
-                return function(opened, **_choose(function, options, but=opener))
+                return function(opened, **_choose(function, options))
 
         click_command = _make_command(name, function, run, reports, short_help)
         click_command.params += [*_json_options(reports)[0 if has_json else 1 :], *TARGETS]
@@ -112,13 +112,15 @@ def _make_command(
     return click.command(name, short_help=short_help)(call)
 
 
-def _choose(function: Callable[..., Any], options: dict[str, Any], *, but: Any = None) -> dict[str, Any]:
-    """The options that a function names; one with ``**`` also gets those that ``but`` does not name."""
+def _choose(function: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
+    """The options that a function names; with ``**`` all, but ``as_json`` only by its name."""
     parameters = signature(function).parameters
-    rest: set[str] = set()
-    if any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values()):
-        rest = options.keys() - {"as_json"} - (signature(but).parameters.keys() if but else set())
-    return {name: value for name, value in options.items() if name in parameters or name in rest}
+    takes_all = any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
+    return {
+        name: value
+        for name, value in options.items()
+        if name in parameters or (takes_all and name != "as_json")
+    }
 
 
 def _json_options(reports: tuple[type[BaseModel], ...]) -> list[click.Option]:
