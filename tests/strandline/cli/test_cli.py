@@ -142,6 +142,18 @@ def url_options(command: click.Command, name: str) -> Iterator[tuple[str, click.
             yield name, option
 
 
+def test_each_json_output_has_a_schema() -> None:
+    def options_of(command: click.Command) -> Iterator[set[str]]:
+        if isinstance(command, click.Group):
+            for inner in command.commands.values():
+                yield from options_of(inner)
+        yield {name for option in command.params for name in option.opts}
+
+    for name in COMMANDS:
+        for options in options_of(load_command(name)):
+            assert name == "demo" or "--json" not in options or "--json-schema" in options, name
+
+
 def test_the_help_of_every_url_says_that_arguments_show_in_ps() -> None:
     found = list(url_options(cli, ""))
     assert len({name for name, _ in found}) > 10
