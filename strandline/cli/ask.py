@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from strandline.cli.command import Output, cli_command
-from strandline.cli.reports.memory import ReadState
+from strandline.cli.reports import ReadState
 from strandline.cli.servers.memories import (
     OpenedSession,
     coverage_lines,

@@ -94,7 +94,7 @@ def load_command(name: str) -> click.Command:
         case "limits":
             from strandline.cli.limits import command
         case "keys":
-            from strandline.cli.keys.command import command
+            from strandline.cli.keys import command
         case "verify":
             from strandline.cli.verify import command
         case "replay":

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from strandline.cli.command import Output, cli_command
-from strandline.cli.reports.memory import ReadMessage, ReadReport, ReadState
+from strandline.cli.reports import ReadMessage, ReadReport, ReadState
 from strandline.cli.servers.memories import (
     OpenedSession,
     coverage_lines,

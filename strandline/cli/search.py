@@ -9,7 +9,7 @@ from typing import Literal
 import click
 
 from strandline.cli.command import Output, cli_command
-from strandline.cli.reports.memory import HitReport, SearchReport
+from strandline.cli.reports import HitReport, SearchReport
 from strandline.cli.servers.memories import opened_session, opened_user
 from strandline.cli.servers.options import limit_option, namespace_option
 from strandline.cli.terminal.output import table

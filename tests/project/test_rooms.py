@@ -39,7 +39,7 @@ ROOMS = {
     " adapters/llamaindex adapters/pydantic_ai"
     " chat_import chat_import/exports chat_import/tables"
     " client client/upkeep cli cli/audit cli/demo cli/doctor cli/encryption cli/erasures"
-    " cli/evaluation cli/facts cli/generations cli/imports cli/keys cli/mcp cli/reports cli/retention"
+    " cli/evaluation cli/facts cli/generations cli/imports cli/mcp cli/retention"
     " cli/serve cli/servers cli/sessions cli/terminal wiring",
 }
 SIDE_BY_SIDE = 20

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from strandline.cli.command import Output, cli_command
-from strandline.cli.reports.memory import CaptureActReport, CaptureReport
+from strandline.cli.reports import CaptureActReport, CaptureReport
 from strandline.cli.servers.memories import opened_facts
 from strandline.cli.servers.options import Command, actor_option, namespace_option, settings_alone
 from strandline.cli.servers.targets import opened_servers

@@ -8,7 +8,7 @@ from datetime import datetime
 import click
 
 from strandline.cli.command import Output, cli_command
-from strandline.cli.reports.memory import OwnerFiguresReport, UsersReport
+from strandline.cli.reports import OwnerFiguresReport, UsersReport
 from strandline.cli.servers.memories import opened_facts, opened_namespace
 from strandline.cli.servers.options import limit_option, namespace_option, owner_options
 from strandline.cli.terminal.output import Row, table

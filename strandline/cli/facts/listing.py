@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from strandline.cli.command import Output, cli_command
-from strandline.cli.reports.memory import FactHistoryReport, FactReport, FactsReport, FactStep
+from strandline.cli.reports import FactHistoryReport, FactReport, FactsReport, FactStep
 from strandline.cli.servers.memories import opened_facts
 from strandline.cli.servers.options import limit_option, owner_options
 from strandline.cli.servers.targets import opened_database

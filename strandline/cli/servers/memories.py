@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 
 import click
 
-from strandline.cli.reports.memory import ReadState
+from strandline.cli.reports import ReadState
 from strandline.cli.servers.targets import opened_servers
 from strandline.facts import Facts
 from strandline.memory import Memory

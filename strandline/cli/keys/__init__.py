@@ -1,1 +1,0 @@
-"""``strandline keys``, and its parts."""

@@ -1,1 +1,0 @@
-"""The output of commands under ``--json``: typed, each with a JSON Schema."""
