@@ -26,8 +26,13 @@ from strandline.producers.facts.capturing import CaptureAct
 from strandline.producers.facts.figures import OwnerFigures, TopicCount
 from strandline.producers.facts.listing import Fact
 from strandline.producers.facts.optimizing import Optimization
-from strandline.producers.reading.context import MemoryContext
-from strandline.producers.reading.given import Citation, GivenFact, GivenMessage, GivenSummary
+from strandline.producers.reading.context import (
+    Citation,
+    GivenFact,
+    GivenMessage,
+    GivenSummary,
+    MemoryContext,
+)
 from strandline.producers.reading.summary import Summary
 from strandline.producers.runs.latest_summary import LatestSummary
 from strandline.producers.runs.run import SessionRun

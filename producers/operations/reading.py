@@ -17,9 +17,13 @@ from strandline.producers.arguments import (
 from strandline.producers.blocks.custom import check_block_arguments
 from strandline.producers.operations.session import Session
 from strandline.producers.reading.context import MemoryContext
-from strandline.producers.reading.history.context_window import DEFAULT_CONTEXT_TOKENS, newest_that_fit
-from strandline.producers.reading.history.filters import HistoryFilter
-from strandline.producers.reading.history.newest import HistoryRequest, newest_history
+from strandline.producers.reading.history import (
+    DEFAULT_CONTEXT_TOKENS,
+    HistoryFilter,
+    HistoryRequest,
+    newest_history,
+    newest_that_fit,
+)
 from strandline.producers.reading.read import read
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.search.hits import MESSAGES_ALONE, HitKind, SearchScope, checked_kinds

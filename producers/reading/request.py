@@ -10,7 +10,7 @@ from uuid import UUID
 from strandline.pipelines.vectors.chunks import MAX_INDEXED_CHARACTERS
 from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
 from strandline.producers.blocks.render import Renderer, render_memory
-from strandline.producers.reading.budget.contributions import Measure
+from strandline.producers.reading.contributions import Measure
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.search.query import EmbedQuery

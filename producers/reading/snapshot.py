@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from strandline.producers.reading.budget.fitting import Tail
-from strandline.producers.reading.context import Omission
-from strandline.producers.reading.history.call_pairs import REASONS, Settled, is_settled
-from strandline.producers.reading.insertion import insert_in_order
+from strandline.producers.reading.call_pairs import REASONS, Settled, is_settled
+from strandline.producers.reading.context import Omission, sum_tokens
 from strandline.producers.reading.window_cache import (
     NOTHING_KNOWN,
     UNKNOWN,
@@ -26,6 +24,19 @@ from strandline.schemas.queries.conversation.read import ReadRow
 from strandline.schemas.values.message import HEAD_ROLES, Message, read_rows
 
 _WINDOW_PART = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Flushed messages that some block does not cover yet.
+
+    Attributes:
+        messages: the newest of them, in order, each result behind its call; there may be more than were read.
+        ranges: first and last ``seq`` of each event that holds such messages, in order.
+    """
+
+    messages: Sequence[Message] = ()
+    ranges: Sequence[tuple[int, int]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +181,34 @@ def read_snapshot(rows: Sequence[ReadRow], known: KnownSession = UNKNOWN, most_f
         note=note,
         prompt=prompt,
         tail=Tail(before, _gaps(pending, window_from)),
-        fixed_tokens=_tokens(pinned) + (window.tokens if shown is whole else _tokens(shown)),
+        fixed_tokens=sum_tokens(pinned) + (window.tokens if shown is whole else sum_tokens(shown)),
         omitted=omitted,
         question=question,
     )
+
+
+def insert_in_order(message: Message, tail: Sequence[Message]) -> Sequence[Message]:
+    """The tail with a message in its place, which is never between a call and its results."""
+    behind = (at for at, one in enumerate(tail) if (one.seq or 0) > (message.seq or 0) and not one.answers)
+    at = next(behind, len(tail))
+    return (*tail[:at], message, *tail[at:])
+
+
+def newest_that_fit(tail: Tail, room: int) -> tuple[Message, ...]:
+    """The newest messages of the tail, within ``room`` tokens, from a place where a conversation can be cut.
+
+    Such a place is before a user message, or at the beginning of an event, and never before a tool's result.
+    """
+    starts = {first for first, _ in tail.ranges}
+    used, begin = 0, len(tail.messages)
+    for index in range(len(tail.messages) - 1, -1, -1):
+        message = tail.messages[index]
+        used += message.tokens or 0
+        if used > room:
+            break
+        if (message.seq in starts or message.role == "user") and not message.answers:
+            begin = index
+    return tuple(tail.messages[begin:])
 
 
 def _begins_turn(window: Sequence[Message]) -> bool:
@@ -194,10 +229,6 @@ def _settle_calls(
         Omission(one.kind, one.call_id, REASONS[one.kind], one.seq, one.seq) for one in settled.changes
     ]
     return before, settled.messages[len(before) :], tuple(omitted)
-
-
-def _tokens(messages: Sequence[Message]) -> int:
-    return sum([message.tokens or 0 for message in messages])
 
 
 def _gaps(pending: Sequence[tuple[str, int, int]], window_from: int) -> list[tuple[int, int]]:

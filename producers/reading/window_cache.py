@@ -22,7 +22,7 @@ from sys import getsizeof
 from typing import Any
 from uuid import UUID
 
-from strandline.producers.reading.history.call_pairs import is_settled
+from strandline.producers.reading.call_pairs import is_settled
 from strandline.producers.search.hits import HitFact, Place
 from strandline.schemas.values.message import NOTHING, Message, StoredMessage, is_unchangeable, read_rows
 

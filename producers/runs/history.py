@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from strandline.pipelines.flush.plan import UNBOUNDED
-from strandline.producers.reading.history.newest import check_bytes
+from strandline.producers.reading.history import check_bytes
 from strandline.producers.sessions import check_unowned
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.runs import MessagesOfRuns, SeqsOfRuns

@@ -15,8 +15,7 @@ from strandline.pipelines.models.contract import ModelAnswer, SummaryTask, Trans
 from strandline.pipelines.transcript import MAX_LINE_CHARACTERS, cut_pieces, full_text, shown_name
 from strandline.producers.facts.capturing import CaptureLevel, read_capture
 from strandline.producers.model_calls import PaidCall, Payer, ask_model
-from strandline.producers.reading.history.filters import HistoryFilter
-from strandline.producers.reading.history.newest import HistoryRequest, newest_seqs
+from strandline.producers.reading.history import HistoryFilter, HistoryRequest, newest_seqs
 from strandline.producers.runs.history import RunHistoryRequest, run_seqs
 from strandline.producers.runs.run import UNFINISHED
 from strandline.schemas.postgres.operations import Operation, fetch

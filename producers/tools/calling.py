@@ -18,7 +18,7 @@ from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.facts.edit_operations import Wording
 from strandline.producers.facts.edits import FactEdits
 from strandline.producers.facts.listing import Fact, as_fact_id
-from strandline.producers.reading.given import Source, sources_of_places
+from strandline.producers.reading.context import Source, sources_of_places
 from strandline.producers.reading.read import read
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.search.facts import FoundFact

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from strandline.producers.reading.context import MemoryContext
-from strandline.producers.reading.given import GivenFact, Source
+from strandline.producers.reading.context import GivenFact, MemoryContext, Source
 from strandline.producers.tools.results import CitationResult, ContextResult, source_results
 from strandline.schemas.display.local_time import in_zone
 from strandline.schemas.display.shown_text import seen

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from strandline.producers.facts.listing import Fact
-from strandline.producers.reading.given import Source
+from strandline.producers.reading.context import Source
 from strandline.producers.search.search import FoundMessage
 from strandline.producers.tools.definitions import ADD, CONTEXT, DELETE, SEARCH, UPDATE
 from strandline.schemas.values.message import speaker_name

@@ -27,8 +27,7 @@ from strandline.cli.servers.options import namespace_option, user_option
 from strandline.cli.terminal.output import console, say, styled_text
 from strandline.pipelines.inspect.rows import excerpt
 from strandline.pipelines.transcript import speaker
-from strandline.producers.reading.context import MemoryContext
-from strandline.producers.reading.given import GivenMessage
+from strandline.producers.reading.context import GivenMessage, MemoryContext
 from strandline.schemas.display.shown_text import quantity, shown_lines
 from strandline.schemas.values.message import Message
 from strandline.schemas.wire.contexts import GivenFactOut, GivenSummaryOut, SourceOut

@@ -35,8 +35,7 @@ from strandline.client.values import (
 )
 from strandline.producers.arguments import check_count, check_flag, check_page_size, check_seq, check_timeout
 from strandline.producers.reading.context import MemoryContext
-from strandline.producers.reading.history.context_window import DEFAULT_CONTEXT_TOKENS
-from strandline.producers.reading.history.filters import HistoryFilter
+from strandline.producers.reading.history import DEFAULT_CONTEXT_TOKENS, HistoryFilter
 from strandline.producers.reading.summary import Summary
 from strandline.producers.runs.latest_summary import LatestSummary
 from strandline.producers.runs.run import DEFAULT_LAST_RUNS, UNFINISHED, SessionRun

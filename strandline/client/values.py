@@ -10,8 +10,15 @@ from pydantic import BaseModel
 
 from strandline.producers.arguments import listed_messages
 from strandline.producers.facts.listing import Fact, FactRevision
-from strandline.producers.reading.context import MemoryContext, Omission
-from strandline.producers.reading.given import Given, GivenFact, GivenMessage, GivenSummary, Source
+from strandline.producers.reading.context import (
+    Given,
+    GivenFact,
+    GivenMessage,
+    GivenSummary,
+    MemoryContext,
+    Omission,
+    Source,
+)
 from strandline.producers.reading.summary import Summary
 from strandline.producers.runs.latest_summary import LatestSummary
 from strandline.producers.runs.run import SessionRun

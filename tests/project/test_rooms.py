@@ -30,7 +30,7 @@ ROOMS = {
     " models/openai models/prompts models/provided overflow own_code redaction replay sealing text"
     " upkeep upkeep/erasure vectors",
     "producers": "audit blocks doorbell erasing evaluation exports facts items operations"
-    " reading reading/budget reading/history reading/searching runs search search/index service service/gate"
+    " reading runs search search/index service service/gate"
     " service/routes service/upkeep tools writing writing/correcting",
     "workers": "celery_app upkeep",
     "deploy": "embedded",

@@ -38,7 +38,7 @@ WORKS = {
     "stem": ("from strandline.pipelines.text.lexemes import lexemes", "work = lexemes"),
     "tokenize": ("from strandline.producers.tokens import count_default", "work = count_default"),
     "count what was counted lately": (
-        "from strandline.producers.reading.budget.recent_counts import recent_counts",
+        "from strandline.producers.reading.contributions import recent_counts",
         "work = lambda text: recent_counts.count(len, text)",
     ),
 }
@@ -74,7 +74,8 @@ FORKING_DURING_AN_IMPORT = """
 
 HANGING_CALLS = """
     import os, threading
-    from strandline.producers.reading.foreign_code import NoPlaceError, call_within
+    from strandline.pipelines.own_code.bounded_calls import NoPlaceError
+    from strandline.producers.reading.contributions import call_within
 
     def hang():
         call_within(600, threading.Event().wait)

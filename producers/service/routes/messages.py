@@ -12,10 +12,8 @@ from strandline.pipelines.audit.appending import Act
 from strandline.producers.audit.carrying_out import Recorder, count_results
 from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.blocks.resolve import max_facts_of, pipelines_of
-from strandline.producers.reading.history.context_window import newest_that_fit
-from strandline.producers.reading.history.filters import HistoryFilter
-from strandline.producers.reading.history.newest import HistoryRequest as NewestRequest
-from strandline.producers.reading.history.newest import newest_history
+from strandline.producers.reading.history import HistoryFilter, newest_history, newest_that_fit
+from strandline.producers.reading.history import HistoryRequest as NewestRequest
 from strandline.producers.runs.history import RunHistoryRequest as RunHistory
 from strandline.producers.runs.history import run_history as messages_of_runs
 from strandline.producers.service.access import Access

@@ -25,7 +25,7 @@ from strandline.producers.blocks.base import (
 )
 from strandline.producers.blocks.render import Section, escaped, fact_line, message_line, render_memory
 from strandline.producers.blocks.template import compile_memory_template
-from strandline.producers.reading.insertion import assemble_messages
+from strandline.producers.reading.assembly import assemble_messages
 from strandline.schemas.display.shown_text import is_hidden, seen
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.message import Message, speaker_name

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from strandline import Memory, MemoryContext, StaticMemoryBlock, VectorMemoryBlock
-from strandline.producers.reading.given import GivenSection
-from strandline.producers.reading.token_use import count_sections
+from strandline.producers.reading.context import GivenSection, count_sections
 from strandline.producers.tokens import count_default
 from tests.conftest import MakeMemory
 

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from strandline.producers.blocks.base import BaseMemoryBlock, CountText, FactExtractionMemoryBlock, Material
 from strandline.producers.blocks.render import render_memory
 from strandline.producers.blocks.template import compile_memory_template
-from strandline.producers.reading.budget.contributions import Contribution, Measure
-from strandline.producers.reading.budget.fitting import Fitted, Tail, fit, newest_that_fit, reserved_tail
-from strandline.producers.reading.foreign_code import attempt
-from strandline.producers.reading.history.call_pairs import Settled, is_settled, settled
+from strandline.producers.reading.call_pairs import Settled, is_settled, settled
+from strandline.producers.reading.candidates import reserved_tail
+from strandline.producers.reading.choice import Choice, choose_within
+from strandline.producers.reading.contributions import Contribution, Measure, attempt
+from strandline.producers.reading.snapshot import Tail, newest_that_fit
 from strandline.schemas.values.message import Message
 
 
@@ -76,8 +77,8 @@ def result(seq: int, call: str, tokens: int = 1) -> Message:
 
 def fitted(
     limit: int, contributions: Sequence[Contribution] = (), tail: Tail | None = None, fixed: int = 0
-) -> Fitted:
-    return fit(
+) -> Choice:
+    return choose_within(
         token_limit=limit,
         fixed_tokens=fixed,
         contributions=contributions,
@@ -86,11 +87,11 @@ def fitted(
     )
 
 
-def sections(fit: Fitted) -> list[str]:
+def sections(fit: Choice) -> list[str]:
     return [line[2:-1] for line in fit.memory.splitlines() if line.startswith("</")][:-1]
 
 
-def kinds(fit: Fitted) -> list[tuple[str, str]]:
+def kinds(fit: Choice) -> list[tuple[str, str]]:
     return [(omission.kind, omission.name) for omission in fit.omitted]
 
 
@@ -139,7 +140,7 @@ def test_a_block_that_the_template_does_not_show_is_an_omission(
     source: str, missing: list[str], limit: int
 ) -> None:
     blocks = [says("always", 3, priority=0), says("b", 2, priority=1), says("c", 2, priority=2)]
-    found = fit(
+    found = choose_within(
         token_limit=limit,
         fixed_tokens=0,
         contributions=blocks,
@@ -152,7 +153,7 @@ def test_a_block_that_the_template_does_not_show_is_an_omission(
 
 def test_only_what_a_template_shows_is_cut_for_the_limit() -> None:
     source = "{% for s in sections if s.name == 'b' %}{{ s.text }}{% endfor %}"
-    found = fit(
+    found = choose_within(
         token_limit=10,
         fixed_tokens=0,
         contributions=[says("b", 50, priority=1), says("c", 50, priority=2)],
@@ -318,7 +319,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(draw(st.integers(1, 120)), draw(st.integers(0, 60)), blocks, draw(tails()))
 
 
-def fitted_case(case: Case) -> Fitted:
+def fitted_case(case: Case) -> Choice:
     return fitted(case.limit, case.contributions, case.tail, case.fixed)
 
 

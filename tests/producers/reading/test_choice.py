@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from uuid import UUID
 
 from hypothesis import given
@@ -11,11 +13,17 @@ from hypothesis import strategies as st
 
 from strandline.producers.blocks.render import render_memory
 from strandline.producers.blocks.vector import VectorMemoryBlock
-from strandline.producers.reading.budget.choice import choose_pieces, in_order
-from strandline.producers.reading.budget.contributions import Measure
-from strandline.producers.reading.budget.filling import Filling
-from strandline.producers.reading.budget.pieces import Candidates, Chosen, FactPiece, MessagePiece
-from strandline.producers.search.hits import Utterance
+from strandline.producers.reading.choice import fill
+from strandline.producers.reading.contributions import Measure
+from strandline.producers.reading.pieces import (
+    Candidates,
+    Chosen,
+    FactPiece,
+    MessagePiece,
+    choose_pieces,
+    in_order,
+)
+from strandline.producers.search.hits import Place, Utterance
 from strandline.schemas.values.message import Message
 
 HERE, ELSEWHERE = UUID(int=1), UUID(int=2)
@@ -34,10 +42,13 @@ def fact(number: int, *sources: int, score: float = 0.5, tokens: int = 10) -> Fa
 
 
 def candidates(
-    *messages: MessagePiece, facts: tuple[FactPiece, ...] = (), newest: tuple[FactPiece, ...] = ()
+    *messages: MessagePiece,
+    facts: tuple[FactPiece, ...] = (),
+    newest: tuple[FactPiece, ...] = (),
+    shown: Mapping[Place, Message] = MappingProxyType({}),
 ) -> Candidates:
     ranked = sorted(messages, key=lambda piece: -piece.score)
-    return Candidates(newest_facts=newest, facts=facts, messages={"vector_memory": ranked})
+    return Candidates(newest_facts=newest, facts=facts, messages={"vector_memory": ranked}, shown=shown)
 
 
 def seqs(chosen: Chosen) -> list[int | None]:
@@ -68,17 +79,20 @@ def test_the_order_is_that_of_ranks_and_a_text_is_given_once() -> None:
 
 def test_what_is_shown_anyway_is_not_chosen() -> None:
     chosen = choose_pieces(
-        candidates(message(1, 0.9), message(2, 0.8)), 100, {(HERE.int, 1): message(1).message}
+        candidates(message(1, 0.9), message(2, 0.8), shown={(HERE.int, 1): message(1).message}), 100
     )
     assert seqs(chosen) == [2]
     other = message(1, session=ELSEWHERE)
-    assert seqs(choose_pieces(candidates(message(1)), 100, {(ELSEWHERE.int, 1): other.message})) == [1]
-    assert seqs(choose_pieces(candidates(message(1)), 100, {(ELSEWHERE.int, 1): message(1).message})) == []
+    for there, expected in ((other, [1]), (message(1), [])):
+        shown = {(ELSEWHERE.int, 1): there.message}
+        assert seqs(choose_pieces(candidates(message(1), shown=shown), 100)) == expected
 
 
 def test_a_fact_is_left_out_where_all_its_messages_are_shown() -> None:
     facts = (fact(1, 1), fact(2, 1, 2), fact(3, 9), fact(4))
-    chosen = choose_pieces(candidates(message(1), facts=facts), 1_000, {(HERE.int, 9): message(9).message})
+    chosen = choose_pieces(
+        candidates(message(1), facts=facts, shown={(HERE.int, 9): message(9).message}), 1_000
+    )
     assert numbers(chosen) == [2, 4]
 
 
@@ -148,8 +162,8 @@ def test_pieces_fit_and_stand_once_and_nothing_is_left_out_that_has_room(
     window: set[int],
 ) -> None:
     shown = {(HERE.int, seq): message(seq).message for seq in window}
-    offered = candidates(*said, facts=facts, newest=newest)
-    chosen = choose_pieces(offered, room, shown)
+    offered = candidates(*said, facts=facts, newest=newest, shown=shown)
+    chosen = choose_pieces(offered, room)
     messages = [piece for pieces in chosen.messages.values() for piece in pieces]
     places = [piece.place for piece in messages]
     used = sum(piece.tokens for piece in messages) + sum(piece.tokens for piece in chosen.facts)
@@ -181,9 +195,8 @@ def test_pieces_that_are_larger_than_they_were_counted_leave_room_for_others() -
         for seq in range(1, 50)
     ]
     offered = candidates(*too_large, message(50, 0.01, tokens=1))
-    filling = Filling(blocks=(VectorMemoryBlock(),), candidates=offered)
-    filled = filling.fill((), 202, measure)
-    assert seqs(filled.chosen) == [50]
-    assert measure.cost(list(filled.contributions.values())) <= 202
-    (omission,) = filled.omitted
+    chosen = fill(replace(offered, blocks=(VectorMemoryBlock(),)), (), 202, measure)
+    assert seqs(chosen) == [50]
+    assert measure.cost(list(chosen.sections.values())) <= 202
+    (omission,) = chosen.omitted
     assert omission.reason == "49 of 50 messages that match had no room."

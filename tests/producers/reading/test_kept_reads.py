@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline import FactExtractionMemoryBlock, Memory, MemoryContext, Retention
-from strandline.producers.reading.budget.recent_counts import RecentCounts
+from strandline.producers.reading.contributions import RecentCounts
 from strandline.producers.tokens import count_default
 from strandline.schemas.postgres.async_database import AsyncDatabase
 from strandline.schemas.postgres.database import Database

@@ -20,7 +20,7 @@ from strandline import (
     SummaryMemoryBlock,
     VectorMemoryBlock,
 )
-from strandline.producers.reading.applicable_blocks import shorter_window
+from strandline.producers.reading.narrowing import shorter_window
 from strandline.producers.reading.snapshot import read_snapshot
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings

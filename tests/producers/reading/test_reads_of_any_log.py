@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from strandline import Memory
+from strandline.producers.reading.call_pairs import settled
 from strandline.producers.reading.context import MemoryContext
-from strandline.producers.reading.history.call_pairs import settled
 from strandline.schemas.errors import ConflictError, DeliveredError, NotFoundError
 from tests.conftest import MakeMemory
 from tests.producers.reading.history.test_call_pairs import native_problems, sent_problems

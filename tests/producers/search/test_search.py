@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from strandline import ConfigurationError, Memory, OwnerError, VectorMemoryBlock
-from strandline.producers.reading.searching import rerank as postprocessing
+from strandline.producers.reading import candidates as postprocessing
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.search import FoundMessage, SearchRequest, search_messages
 from strandline.schemas.postgres.database import Database

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.producers.reading.context import MemoryContext
-from strandline.producers.reading.history.call_pairs import (
+from strandline.producers.reading.call_pairs import (
     NOTE,
     Settled,
     begins_with_user,
@@ -20,6 +19,7 @@ from strandline.producers.reading.history.call_pairs import (
     settled,
     wants_user_first,
 )
+from strandline.producers.reading.context import MemoryContext
 from strandline.schemas.values.message import Message
 from tests.support.providers.drawn_logs import FORMS, STEPS, Step, many_logs, messages_of, openai
 from tests.support.providers.rules import (

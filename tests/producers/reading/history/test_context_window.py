@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from strandline import ConfigurationError, Memory
-from strandline.producers.reading.history import context_window, newest
-from strandline.producers.reading.history.context_window import (
+from strandline.producers.reading import history
+from strandline.producers.reading.history import (
     DEFAULT_CONTEXT_TOKENS,
+    HistoryFilter,
+    HistoryRequest,
+    newest_history,
     newest_that_fit,
 )
-from strandline.producers.reading.history.filters import HistoryFilter
-from strandline.producers.reading.history.newest import HistoryRequest, newest_history
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.message import Message
@@ -47,7 +48,7 @@ def test_the_newest_that_fit_are_given_flushed_ones_included(make_memory: MakeMe
 
 
 def test_a_long_log_is_read_page_by_page(make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(context_window, "PAGE_MESSAGES", 4)
+    monkeypatch.setattr(history, "CONTEXT_PAGE_MESSAGES", 4)
     memory = make_memory("s", memory_blocks=[])
     memory.put_messages([{"role": "user", "content": "x " * (number % 5 + 1)} for number in range(30)])
     messages = memory.get_all()
@@ -87,8 +88,8 @@ def test_a_correction_between_two_pages_shows_one_state(
     make_memory: MakeMemory, database: Database, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """What stood behind the run is put again under other numbers, which a later page would miss."""
-    for module in (context_window, newest):
-        monkeypatch.setattr(module, "PAGE_MESSAGES", 4)
+    for name in ("PAGE_MESSAGES", "CONTEXT_PAGE_MESSAGES"):
+        monkeypatch.setattr(history, name, 4)
     identity = identify_session("default", "s", None)
     memory = make_memory("s", memory_blocks=[])
     memory.put({"role": "user", "content": "first"})

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from strandline import ConfigurationError, InvalidMessageError, Memory, Message, OwnerError
 from strandline.deploy.embedded.stack import EmbeddedStack
-from strandline.producers.reading.history import newest
+from strandline.producers.reading import history
 from strandline.schemas.values.labels import Scalar
 from tests.support.servers.databases import temporary_database
 
@@ -101,7 +101,7 @@ times = st.none() | st.integers(-1, NUMBER).map(lambda minute: START + timedelta
 pairs = st.sampled_from([(key, value) for key, values in VALUES.items() for value in values])
 
 
-@pytest.mark.parametrize("looked_at", [newest.RECENT_MESSAGES, 3])
+@pytest.mark.parametrize("looked_at", [history.RECENT_MESSAGES, 3])
 def test_a_history_is_what_a_list_of_all_messages_gives(looked_at: int, long_memory: Memory) -> None:
     """Whether the newest messages are looked at, or an index leads to what matches."""
     messages = long_memory.get_all()
@@ -122,8 +122,8 @@ def test_a_history_is_what_a_list_of_all_messages_gives(looked_at: int, long_mem
         assert long_memory.history(**arguments) == expected(messages, **arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(newest, "RECENT_MESSAGES", looked_at)
-        patch.setattr(newest, "MAX_RECENT_MESSAGES", max(looked_at, 3))
+        patch.setattr(history, "RECENT_MESSAGES", looked_at)
+        patch.setattr(history, "MAX_RECENT_MESSAGES", max(looked_at, 3))
         check()
 
 
@@ -221,5 +221,5 @@ def test_messages_that_were_replaced_or_forked_are_found_by_their_metadata(make_
         assert [message.text for message in one.history(metadata=own)] == ["one", "other"]
         assert one.history(metadata={"agent": "analyst"}) == []
     with pytest.MonkeyPatch.context() as patch:  # by the index as well
-        patch.setattr(newest, "RECENT_MESSAGES", 1)
+        patch.setattr(history, "RECENT_MESSAGES", 1)
         assert [message.text for message in branch.history(1, metadata={"round": 1.0}, offset=1)] == ["one"]

@@ -1,4 +1,4 @@
-"""Omissions before a read: blocks that cannot be shown, and messages that the caller has no room for."""
+"""Narrows a read to blocks that can be shown, and to messages for which the caller left room."""
 
 from __future__ import annotations
 
@@ -9,17 +9,41 @@ from uuid import UUID
 from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.blocks.custom import CustomMemoryBlock
 from strandline.producers.blocks.vector import VectorMemoryBlock
-from strandline.producers.reading.budget.fitting import Tail, newest_that_fit
-from strandline.producers.reading.context import Omission
-from strandline.producers.reading.snapshot import Snapshot
+from strandline.producers.reading.context import Omission, sum_tokens
+from strandline.producers.reading.request import ReadRequest
+from strandline.producers.reading.snapshot import Snapshot, Tail, newest_that_fit
 from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.values.lanes import VECTORS
 from strandline.schemas.values.message import Message
 
 # So much of a question is shown whatever else there is: its beginning and its end.
 MIN_QUESTION_TOKENS = 64
 
 
-def readable_blocks(
+def narrow(request: ReadRequest, snapshot: Snapshot) -> tuple[ReadRequest, Snapshot]:
+    """The read without blocks that cannot be shown, and messages for which the caller left no room.
+
+    The snapshot names these omissions.
+    """
+    blocks, omissions = _readable_blocks(request.blocks, snapshot, request.shared_key)
+    own = request.token_limit if snapshot.token_limit is None else snapshot.token_limit
+    limit = (own if request.within_own else request.token_limit) - request.initial_token_count
+    request = replace(request, blocks=blocks, token_limit=max(0, limit), time_zone=snapshot.time_zone)
+    if (own_vectors := request.vectors) is not None and VECTORS in snapshot.serving:
+        serving = {"generation_id": own_vectors.generation_id, "config": own_vectors.config}
+        snapshot = replace(snapshot, serving={**snapshot.serving, VECTORS: serving})
+    if limit < own:
+        snapshot, cut = shorter_window(snapshot, request.token_limit)
+        omissions += cut
+    if request.latest_tokens is not None:
+        snapshot = _latest_alone(snapshot, request.latest_tokens)
+    elif snapshot.question and snapshot.fixed_tokens > request.token_limit:
+        snapshot, cut = _shorter_question(snapshot, request.token_limit)
+        omissions += cut
+    return request, replace(snapshot, omitted=(*omissions, *snapshot.omitted))
+
+
+def _readable_blocks(
     blocks: Sequence[BaseMemoryBlock], snapshot: Snapshot, shared_key: UUID | None
 ) -> tuple[tuple[BaseMemoryBlock, ...], list[Omission]]:
     """The blocks whose states this process can show; and why others, or the work for them, are missing."""
@@ -41,8 +65,8 @@ def readable_blocks(
 
 def shorter_window(snapshot: Snapshot, token_limit: int) -> tuple[Snapshot, list[Omission]]:
     """The snapshot with the newest window messages that fit beside the pinned head, or the last turn."""
-    pinned_tokens = _tokens(snapshot.pinned)
-    if pinned_tokens + _tokens(snapshot.window) <= token_limit:
+    pinned_tokens = sum_tokens(snapshot.pinned)
+    if pinned_tokens + sum_tokens(snapshot.window) <= token_limit:
         return snapshot, []
     kept = newest_that_fit(Tail(snapshot.window), token_limit - pinned_tokens)
     first = max(len(snapshot.window) - len(kept), 0)
@@ -56,13 +80,13 @@ def shorter_window(snapshot: Snapshot, token_limit: int) -> tuple[Snapshot, list
         snapshot,
         window=kept,
         window_from=kept[0].seq or snapshot.window_from,
-        fixed_tokens=pinned_tokens + _tokens(kept),
+        fixed_tokens=pinned_tokens + sum_tokens(kept),
         question=0,
     )
     return shorter, [omission]
 
 
-def shorter_question(snapshot: Snapshot, token_limit: int) -> tuple[Snapshot, list[Omission]]:
+def _shorter_question(snapshot: Snapshot, token_limit: int) -> tuple[Snapshot, list[Omission]]:
     """The snapshot with the middle of its question left out, as far as it is text, so that the rest fits."""
     question, *others = snapshot.window
     text, size = question.content, question.tokens or 1
@@ -77,7 +101,7 @@ def shorter_question(snapshot: Snapshot, token_limit: int) -> tuple[Snapshot, li
     return changed, [Omission("question_cut", "window", reason, question.seq, question.seq)]
 
 
-def latest_alone(snapshot: Snapshot, tokens: int) -> Snapshot:
+def _latest_alone(snapshot: Snapshot, tokens: int) -> Snapshot:
     """The snapshot without its pinned head, and with the newest window messages within so many tokens."""
     kept = newest_that_fit(Tail(snapshot.window), tokens)
     window_from = kept[0].seq if kept else snapshot.last_seq + 1
@@ -87,7 +111,7 @@ def latest_alone(snapshot: Snapshot, tokens: int) -> Snapshot:
         note=None,
         window=kept,
         window_from=max(snapshot.window_from, window_from or 0),
-        fixed_tokens=_tokens(kept),
+        fixed_tokens=sum_tokens(kept),
         question=0 if len(kept) < len(snapshot.window) else snapshot.question,
     )
 
@@ -130,7 +154,3 @@ def _last_turn(window: Sequence[Message]) -> int:
     """The place at which the last turn begins: the last user message, or 0 without one."""
     places = (place for place in range(len(window) - 1, -1, -1) if window[place].is_new_turn)
     return next(places, 0)
-
-
-def _tokens(messages: Sequence[Message]) -> int:
-    return sum(message.tokens or 0 for message in messages)

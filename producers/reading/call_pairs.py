@@ -5,8 +5,7 @@ have both: a process died, two runs went on at once, a result came late or twice
 directly behind the message with its call; a result without one, and a second result, are left out.  A call
 without a result is left out once the assistant has gone on, and so says itself what became of it; the newest
 one is answered by a note, as the assistant should know that it may have run.  Behind a call at the very end
-its result may still come, so it stays as it is, unless the messages are to be sent.
-"""
+its result may still come, so it stays as it is, unless the messages are to be sent."""
 
 from __future__ import annotations
 

@@ -1,0 +1,389 @@
+"""A session's history: the messages of its log by filters and number, or the newest that fit some tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from strandline.pipelines.flush.plan import UNBOUNDED
+from strandline.producers.reading.call_pairs import settled
+from strandline.producers.reading.context import sum_tokens
+from strandline.producers.sessions import check_unowned
+from strandline.schemas.display.shown_text import quote
+from strandline.schemas.errors import ConfigurationError, StrandlineError
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.conversation.messages import (
+    BytesOfMessages,
+    HeadMessages,
+    LogState,
+    MatchesByLabel,
+    MatchesByRole,
+    MessagesBySeq,
+    NewestSeqs,
+    NewestWithin,
+    RecentMatches,
+)
+from strandline.schemas.queries.rows import MeasuredMessageRow
+from strandline.schemas.values.foreign_values import (
+    plain_int,
+    plain_list,
+    plain_number,
+    plain_text,
+    unreadable,
+)
+from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.values.labels import Scalar, comparable, label_of
+from strandline.schemas.values.message import ROLES, Message, read_rows
+from strandline.schemas.values.policy import MAX_INTEGER
+from strandline.schemas.values.stored_text import check_text
+
+MAX_METADATA_FILTERS = 32
+_MAX_DIGITS = 4_000  # more than Python writes out by default are refused by a put as well
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryFilter:
+    """What a message must be to be in a history: all of it must hold.
+
+    Attributes:
+        roles: the roles that pass; None: all.
+        metadata: values that the message's metadata must have under the same keys.
+        since, until: the first and the last time that pass, both inclusive.
+    """
+
+    roles: tuple[str, ...] | None = None
+    metadata: tuple[tuple[str, Scalar], ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @classmethod
+    def check(
+        cls,
+        roles: Sequence[str] | None,
+        metadata: Mapping[str, Scalar] | None,
+        since: datetime | None,
+        until: datetime | None,
+    ) -> HistoryFilter:
+        """Check the arguments of a caller.
+
+        Raises:
+            ConfigurationError: naming the argument.
+            InvalidMessageError: a key or text of ``metadata`` is one that no message can have.
+        """
+        return cls(
+            roles=None if roles is None else _roles(roles),
+            metadata=() if metadata is None else _metadata(metadata),
+            since=None if since is None else _time("since", since),
+            until=None if until is None else _time("until", until),
+        )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether every message passes."""
+        return self.roles is None and not self.metadata and self.since is None and self.until is None
+
+    @property
+    def stored_roles(self) -> list[str]:
+        return list(ROLES if self.roles is None else self.roles)
+
+    def labels(self, session_key: UUID) -> list[int] | None:
+        """The labels that a message must have; None if its metadata does not matter."""
+        return [label_of(session_key, key, value) for key, value in self.metadata] or None
+
+    def passes(self, message: Message) -> bool:
+        """Whether the metadata itself passes: two values may, by a wide chance, have one label."""
+        absent = object()
+        return all(_is_equal(message.metadata.get(key, absent), value) for key, value in self.metadata)
+
+
+def _is_equal(stored: object, value: Scalar) -> bool:
+    if not isinstance(stored, (str, int, float, bool, type(None))):
+        return False
+    one, other = comparable(stored), comparable(value)
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _roles(roles: object) -> tuple[str, ...]:
+    if not isinstance(roles, (list, tuple)):
+        raise ConfigurationError(f"roles is {quote(roles)}; it must be a list of roles, such as ['user']")
+    for role in plain_list(roles):
+        if not isinstance(role, str) or plain_text(role) not in ROLES:
+            raise ConfigurationError(f"roles has {quote(role)}; a role is one of {', '.join(ROLES)}")
+    return tuple(dict.fromkeys(plain_text(role) for role in plain_list(roles)))
+
+
+def _metadata(metadata: object) -> tuple[tuple[str, Scalar], ...]:
+    if not isinstance(metadata, Mapping):
+        raise ConfigurationError(
+            f"metadata is {quote(metadata)}; it must be an object of keys and the values that they must have"
+        )
+    try:
+        pairs = [(key, metadata[key]) for key in metadata]
+    except (StrandlineError, MemoryError):
+        raise
+    except Exception as error:  # the edge to foreign code: the caller's classes
+        raise unreadable("metadata", error) from error
+    if len(pairs) > MAX_METADATA_FILTERS:
+        raise ConfigurationError(
+            f"metadata has {len(pairs):,} keys; a history is filtered by at most {MAX_METADATA_FILTERS}"
+        )
+    return tuple((_key(key), _scalar(key, value)) for key, value in pairs)
+
+
+def _key(key: object) -> str:
+    if not isinstance(key, str):
+        raise ConfigurationError(f"metadata has the key {quote(key)}; a key is a text")
+    check_text("metadata key", key)
+    return plain_text(key)
+
+
+def _scalar(key: str, value: Any) -> Scalar:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        check_text(f"metadata.{plain_text(key)}", value)
+        return plain_text(value)
+    if isinstance(value, int) and abs(plain_int(value)) < 10**_MAX_DIGITS:
+        return plain_int(value)
+    if isinstance(value, float) and math.isfinite(plain_number(value)):
+        return plain_number(value)
+    raise ConfigurationError(
+        f"metadata.{plain_text(key)} is {quote(value)}; a history is filtered by text, numbers, true, false"
+        " and null, not by lists and objects"
+    )
+
+
+def _time(name: str, value: object) -> datetime:
+    if not isinstance(value, datetime):
+        raise ConfigurationError(f"{name} is {quote(value)}; it must be a datetime with a time zone")
+    try:
+        if value.utcoffset() is not None:
+            return value.astimezone(UTC)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC) if value.year > 1 else datetime.min.replace(tzinfo=UTC)
+    except Exception as error:  # the edge to foreign code: a time zone of the caller's
+        raise unreadable(name, error) from error
+    raise ConfigurationError(f"{name} has no time zone; add one, such as +00:00")
+
+
+# A log that is corrected so often while it is read is shown as the last attempt found it.
+MAX_ATTEMPTS = 20
+
+
+def read_unchanged(
+    identity: SessionIdentity, read: Callable[[], Operation[list[Message]]]
+) -> Operation[list[Message]]:
+    """The messages that ``read`` finds, page by page, none of them of another state than the others.
+
+    Puts and pops change only the end of a log, so they do not count.
+    """
+    messages: list[Message] = []
+    for _attempt in range(MAX_ATTEMPTS):
+        before = yield from fetch(LogState(**identity.keys))
+        messages = yield from read()
+        if before == (yield from fetch(LogState(**identity.keys))):
+            break
+    return messages
+
+
+# So many of the newest messages are looked at before an index is asked.
+RECENT_MESSAGES = 1_000
+MAX_RECENT_MESSAGES = 10_000
+PAGE_MESSAGES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRequest:
+    """A part of a log: of what passes the filter, the newest ``limit`` (None: all) behind ``offset``.
+
+    Attributes:
+        max_bytes: of all its messages together; None for no bound.
+    """
+
+    identity: SessionIdentity
+    filters: HistoryFilter
+    limit: int | None
+    offset: int
+    max_bytes: int | None = None
+
+
+def newest_history(request: HistoryRequest) -> Operation[list[Message]]:
+    """The messages of the request, in the order of the log.
+
+    Raises:
+        ConfigurationError: they have more than ``max_bytes``.
+        OwnerError: the session belongs to another owner.
+    """
+    seqs = yield from newest_seqs(request)
+    if request.max_bytes is not None:
+        (row,) = yield from fetch(BytesOfMessages(**request.identity.keys, seqs=seqs))
+        check_bytes(row.bytes, request.max_bytes)
+    if len(seqs) > PAGE_MESSAGES:
+        return (yield from read_unchanged(request.identity, partial(_read_all, request)))
+    return (yield from _read_pages(request, seqs))
+
+
+def check_bytes(size: int, max_bytes: int) -> None:
+    """Raise ConfigurationError if messages have more than ``max_bytes`` together."""
+    if size > max_bytes:
+        problem = f"These messages have more than {max_bytes:,} bytes together; ask for fewer at once."
+        raise ConfigurationError(problem, for_clients=problem)
+
+
+def _read_all(request: HistoryRequest) -> Operation[list[Message]]:
+    return (yield from _read_pages(request, (yield from newest_seqs(request))))
+
+
+def _read_pages(request: HistoryRequest, seqs: list[int]) -> Operation[list[Message]]:
+    messages: list[Message] = []
+    for first in range(0, len(seqs), PAGE_MESSAGES):
+        page = seqs[first : first + PAGE_MESSAGES]
+        rows = yield from fetch(MessagesBySeq(**request.identity.keys, seqs=page))
+        messages += filter(request.filters.passes, read_rows(rows))
+    return messages
+
+
+def newest_seqs(request: HistoryRequest) -> Operation[list[int]]:
+    """The numbers of the messages, the smallest first; raises OwnerError as ``newest_history`` does."""
+    seqs = yield from _newest_first(request)
+    if not seqs:
+        yield from check_unowned(request.identity)
+    return seqs[::-1]
+
+
+def _newest_first(request: HistoryRequest) -> Operation[list[int]]:
+    limit = MAX_INTEGER if request.limit is None else request.limit
+    if limit == 0:
+        return []
+    if request.filters.is_open:
+        rows = yield from fetch(NewestSeqs(**request.identity.keys, limit=limit, offset=request.offset))
+        return [row.seq for row in rows]
+    recent = yield from _recent_seqs(request, limit)
+    return (yield from _matching_seqs(request, limit)) if recent is None else recent
+
+
+def _recent_seqs(request: HistoryRequest, limit: int) -> Operation[list[int] | None]:
+    """The numbers, if all of them are among the newest messages; else None."""
+    depth = request.offset if request.limit is None else request.offset + limit
+    labels = request.filters.labels(request.identity.session_key)
+    scan = min(max(RECENT_MESSAGES, 4 * depth), MAX_RECENT_MESSAGES)
+    rows = yield from fetch(
+        RecentMatches(
+            **request.identity.keys,
+            scan=scan,
+            roles=request.filters.stored_roles,
+            since=request.filters.since,
+            until=request.filters.until,
+            labels=labels,
+            clear_labels=labels,
+            limit=limit,
+            offset=request.offset,
+        )
+    )
+    seqs = [row.seq for row in rows if row.seq is not None]
+    return seqs if len(seqs) == limit or rows[0].scanned < scan else None
+
+
+def _matching_seqs(request: HistoryRequest, limit: int) -> Operation[list[int]]:
+    """The numbers as the index gives them that fits the filter."""
+    identity, filters = request.identity, request.filters
+    labels = filters.labels(identity.session_key)
+    if labels is None:
+        by_role = yield from fetch(
+            MatchesByRole(
+                **identity.keys,
+                roles=filters.stored_roles,
+                since=filters.since,
+                until=filters.until,
+                limit=limit,
+                offset=request.offset,
+            )
+        )
+        return [row.seq for row in by_role]
+    by_label = yield from fetch(
+        MatchesByLabel(
+            **identity.keys,
+            labels=labels,
+            clear_labels=labels,
+            roles=filters.stored_roles,
+            since=filters.since,
+            until=filters.until,
+            limit=limit,
+            offset=request.offset,
+        )
+    )
+    return [row.seq for row in by_label]
+
+
+DEFAULT_CONTEXT_TOKENS = 4_000
+CONTEXT_PAGE_MESSAGES = 500
+_AFTER_ALL = 2**63 - 1
+
+
+def newest_that_fit(
+    identity: SessionIdentity, max_tokens: int, max_bytes: int = UNBOUNDED
+) -> Operation[list[Message]]:
+    """The pinned head, and the newest messages that fit beside it, flushed ones included, in order.
+
+    A head that does not fit by itself is left out. Tool calls and results are in the order of a read, and
+    without results whose call does not fit. Behind the head they end with the message that fills
+    ``max_bytes``.
+
+    Raises:
+        OwnerError: the session belongs to another owner.
+    """
+    messages = yield from _one_page_that_fits(identity, max_tokens, max_bytes)
+    if messages is None:
+        messages = yield from read_unchanged(
+            identity, partial(_all_that_fit, identity, max_tokens, max_bytes)
+        )
+    if not messages:
+        yield from check_unowned(identity)
+    return messages
+
+
+def _one_page_that_fits(
+    identity: SessionIdentity, max_tokens: int, max_bytes: int
+) -> Operation[list[Message] | None]:
+    """None if there may be more than one page."""
+    head, room = yield from _head_that_fits(identity, max_tokens)
+    page = yield from _page_before(identity, _AFTER_ALL, room, max_bytes)
+    return _in_order(head, read_rows(page[::-1])) if len(page) < CONTEXT_PAGE_MESSAGES else None
+
+
+def _all_that_fit(identity: SessionIdentity, max_tokens: int, max_bytes: int) -> Operation[list[Message]]:
+    head, room = yield from _head_that_fits(identity, max_tokens)
+    newest: list[Message] = []
+    while True:
+        before_seq = (newest[-1].seq or 0) if newest else _AFTER_ALL
+        page = yield from _page_before(identity, before_seq, room, max_bytes)
+        newest += read_rows(page)
+        if len(page) < CONTEXT_PAGE_MESSAGES:
+            return _in_order(head, newest[::-1])
+        room -= sum(row.tokens for row in page)
+        max_bytes -= page[-1].bytes_taken
+
+
+def _head_that_fits(identity: SessionIdentity, max_tokens: int) -> Operation[tuple[list[Message], int]]:
+    """The pinned head, empty if it does not fit by itself, and the tokens that it leaves."""
+    head = read_rows((yield from fetch(HeadMessages(**identity.keys))))
+    room = max_tokens - sum_tokens(head)
+    return ([], max_tokens) if room < 0 else (head, room)
+
+
+def _page_before(
+    identity: SessionIdentity, before_seq: int, tokens: int, max_bytes: int
+) -> Operation[list[MeasuredMessageRow]]:
+    """The newest messages before a number that fit so many tokens, the newest first."""
+    bounds = {"page_size": CONTEXT_PAGE_MESSAGES, "tokens": tokens, "max_bytes": max_bytes}
+    return fetch(NewestWithin(**identity.keys, before_seq=before_seq, **bounds))
+
+
+def _in_order(head: Sequence[Message], newest: Sequence[Message]) -> list[Message]:
+    # Without notes: these would have no room.
+    return [*settled((*head, *newest), with_notes=False)]
