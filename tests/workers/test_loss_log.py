@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from strandline import Memory
@@ -14,7 +15,7 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from strandline.wiring.assembly import prepare_stages
 from tests.chaos.servers import PostgresServer
-from tests.conftest import PUBLIC_APIS_ONLY, needs_internals, rows_of, wait_until
+from tests.conftest import PUBLIC_APIS_ONLY, needs_internals, nothing_due, rows_of, wait_until
 from tests.support.servers.broker_proxy import BrokerProxy
 from tests.support.workers.worker_processes import WorkerProcess, launch_worker
 
@@ -74,6 +75,13 @@ def work_through(memory: Memory, url: str, number: int) -> None:
     wait_until(lambda: rows_of(url, counted) == [(number,)], timeout=60, what="the work to be done")
 
 
+def keep_on_disk(url: str) -> None:
+    """Wait for all work and write it to the disk: workers do not wait, and a crash could undo a lane."""
+    wait_until(lambda: nothing_due(url), timeout=60, what="all work")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CHECKPOINT")
+
+
 def test_a_loss_of_postgres_is_one_line_and_its_end_another(
     server: PostgresServer, start: Callable[..., WorkerProcess], broker_url: str, make_memory: MakeMemory
 ) -> None:
@@ -81,6 +89,7 @@ def test_a_loss_of_postgres_is_one_line_and_its_end_another(
     memory = make_memory("s", database_url=server.url, broker_url=broker_url)
     work_through(memory, server.url, 1)
     for loss in (1, 2):
+        keep_on_disk(server.url)
         server.crash()
         wait_until(lambda: len(said(worker)) == 2 * loss - 1, timeout=30, what="the loss")  # noqa: B023
         server.start()
