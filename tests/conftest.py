@@ -248,6 +248,19 @@ def settings(database_url: str) -> Settings:
 
 
 @pytest.fixture
+def local_settings(database_url: str) -> Settings:
+    """Without a model server: the local models of Strandline."""
+    return load_settings(database_url=database_url, text_backend="local", embedding_backend="local")
+
+
+@pytest.fixture
+def model_settings(database_url: str, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """The model server for texts, the local model for embeddings."""
+    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
+    return load_settings(database_url=database_url, embedding_backend="local")
+
+
+@pytest.fixture
 def database(database_url: str, settings: Settings) -> Iterator[Database]:
     options = ConnectionOptions.from_settings(database_url, settings)
     opened = Database.connect(options, sealed_content(settings))

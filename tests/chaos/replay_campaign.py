@@ -40,6 +40,7 @@ from tests.conftest import nothing_due, rows_of, wait_until
 from tests.support.processes import forking
 from tests.support.replay_conversations import Talk, talks
 from tests.support.servers.model_server import ModelServer, RecordedRequest, answer_to
+from tests.support.stored import flush_events
 from tests.support.workers.draining import drain_everything
 
 PROMPT = "Find what is worth keeping, in the manner of the second prompt."
@@ -312,7 +313,7 @@ class Campaign:
             drain_everything(database, fresh, settings, ("extract", "summary", "vectors"))
             rows_of(fresh, IN_ORDER)
             drain_everything(database, fresh, settings)
-        self.found.events = rows_of(fresh, "SELECT count(*) FROM strandline.flush_event")[0][0]
+        self.found.events = flush_events(fresh)
         for what, sql in COMPARED.items():
             self.found.differing[what] = len(set(rows_of(self.url, sql)) ^ set(rows_of(fresh, sql)))
 

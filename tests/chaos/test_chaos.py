@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,7 +17,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline import Memory
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from tests.chaos.campaign import Campaign, heeded_until
@@ -31,12 +29,10 @@ from tests.chaos.judging.recoveries import Recovery
 from tests.chaos.judging.report import Report, as_json, as_text
 from tests.chaos.judging.timeline import Interval, Timeline
 from tests.chaos.plan import KINDS, NATURES, DoesNotFitError, PlannedFault, Shape, make_plan
-from tests.conftest import wait_until
+from tests.conftest import MakeMemory, wait_until
 from tests.support.processes import forking
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
-
-MakeMemory = Callable[..., Memory]
 
 SHORT = Shape(faults=25, calm=1.5, span=20.0, workers=2, producers=2)
 # Puts per second, of both producers together: each fault meets some.

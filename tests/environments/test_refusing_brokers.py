@@ -12,18 +12,17 @@ from uuid import uuid4
 import pytest
 import redis
 
-from strandline import ConfigurationError, Memory
+from strandline import ConfigurationError
 from strandline.cli.doctor.servers import check_broker, judge_verification
 from strandline.cli.servers.targets import Servers
 from strandline.schemas.broker.troubles import describe_trouble
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.lanes import Lane
 from tests.chaos.servers import RedisServer
-from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
 from tests.support.servers.rabbitmq import RabbitNode, rabbitmq  # noqa: F401  # a fixture
 from tests.support.servers.service_server import RunningService
 
-MakeMemory = Callable[..., Memory]
 Trouble = Callable[[], AbstractContextManager[None]]
 
 FULL = "takes no hints: its memory is full"

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
 from uuid import uuid4
 
 import pytest
 
-from strandline import Memory
 from strandline.cli import entry
 from strandline.schemas.values.lanes import Lane
 from strandline.workers.shared_broker import IN_VAIN_SECONDS, LostRings
-from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
 from tests.support.servers.databases import temporary_database
 from tests.support.workers.worker_processes import launch_worker
-
-MakeMemory = Callable[..., Memory]
 
 DROPPED = "SELECT coalesce(sum((condition ->> 'dropped_hints')::int), 0) FROM strandline.worker"
 

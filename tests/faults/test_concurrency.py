@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import IO
 
-from strandline import Memory
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
-from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
 from tests.support.processes import forking
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.busy_workers import environment
-
-MakeMemory = Callable[..., Memory]
 
 # Is given a session and how many messages, says it is ready, puts when told to, and says which seqs it got.
 WRITER = """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, get_args
@@ -17,12 +16,11 @@ from strandline import Memory
 from strandline.pipelines.engine.engine import StopPoint
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.lanes import STAGES, Lane, queue_name
-from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer
+from tests.support.stored import flush_events, registered_workers
 from tests.support.workers.busy_workers import QUICK_TAKE_OVER, environment
 from tests.support.workers.worker_processes import WorkerProcess
-
-MakeMemory = Callable[..., Memory]
 
 LIMITS: dict[str, Any] = {"token_limit": 400, "token_flush_size": 60}
 
@@ -43,7 +41,7 @@ def stopped(worker: WorkerProcess) -> bool:
 
 def check_applied_once(url: str) -> None:
     """Each event has one receipt per stage, one effect per receipt, and no fact stands twice."""
-    events = rows_of(url, "SELECT count(*) FROM strandline.flush_event")[0][0]
+    events = flush_events(url)
     receipts = rows_of(
         url, "SELECT stage, count(*) FROM strandline.receipt WHERE outcome = 'applied' GROUP BY 1"
     )
@@ -187,9 +185,9 @@ def test_puts_that_cross_the_mark_do_not_wait_for_a_slow_model(
     memory = make_memory(broker_url=broker_url, user_id="sailor", **LIMITS)
     talk(memory, 20)
     wait_until(lambda: text_calls(model_server) >= 1, timeout=20, what="the model to be asked")
-    crossed = rows_of(database_url, "SELECT count(*) FROM strandline.flush_event")[0][0]
+    crossed = flush_events(database_url)
     talk(memory, 85, begin=20)
-    events = rows_of(database_url, "SELECT count(*) FROM strandline.flush_event")[0][0]
+    events = flush_events(database_url)
     assert events - crossed >= 20
     assert rows_of(database_url, "SELECT count(*) FROM strandline.receipt WHERE stage = 'extract'") == [(0,)]
 
@@ -222,7 +220,7 @@ def test_a_session_whose_producer_died_before_the_flush_is_flushed(
         patched.setattr("strandline.producers.writing.put.flush_at_put", die)
         with pytest.raises(SystemExit):
             talk(memory, 40)
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.flush_event") == [(0,)]
+    assert flush_events(database_url) == 0
     start_worker(**environment(model_server))
     flushed = "SELECT count(*) FROM strandline.flush_event WHERE cause = 'threshold'"
     wait_until(lambda: rows_of(database_url, flushed)[0][0] > 0, timeout=15, what="the sweep to flush")
@@ -336,7 +334,7 @@ def test_a_worker_that_is_told_to_stop_leaves_nothing_behind(
     talk(memory, 40)
     wait_until(lambda: text_calls(model_server) > 0, timeout=15, what="work to be in flight")
     assert worker.stop(timeout=150) == 0, "".join(worker.output)
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(0,)]
+    assert registered_workers(database_url) == 0
     assert rows_of(database_url, "SELECT count(*) FROM strandline.lane WHERE holder IS NOT NULL") == [(0,)]
     start_worker(**environment(model_server))
     wait_until(lambda: nothing_due(database_url), timeout=20, what="the next worker to go on")

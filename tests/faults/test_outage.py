@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from strandline import Memory
-from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer
-
-MakeMemory = Callable[..., Memory]
+from tests.support.stored import dead_letters
 
 SESSIONS = 8
 PUTS = 400
@@ -46,7 +42,7 @@ def test_an_outage_of_the_model_costs_nothing_but_its_time(
     assert rows_of(database_url, "SELECT count(*) >= %s FROM strandline.flush_event", SESSIONS) == [(True,)]
     model_server.behave()
     wait_until(lambda: nothing_due(database_url), timeout=60, what="everything to be caught up")
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.dead_letter") == [(0,)]
+    assert dead_letters(database_url) == 0
     assert rows_of(database_url, "SELECT coalesce(max(failures), 0) FROM strandline.lane") == [(0,)]
 
 

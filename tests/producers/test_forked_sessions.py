@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Thread
-from typing import Any
 
 import psycopg
 import pytest
@@ -16,34 +15,26 @@ from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Selection
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import EXTRACT_STAGE, SUMMARY, SUMMARY_STAGE, VECTORS, VECTORS_STAGE
 from tests.conftest import MakeMemory, lock_is_awaited, nothing_due, rows_of, wait_until
 from tests.support.fresh_session import derived_of
+from tests.support.messages import user
 from tests.support.servers.model_server import ModelServer
+from tests.support.stored import stored_sessions
 from tests.support.workers.draining import drain_everything
 
 Work = Callable[[], None]
 
 
 @pytest.fixture
-def settings(database_url: str, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
-    return load_settings(database_url=database_url, embedding_backend="local")
-
-
-@pytest.fixture
-def work(database: Database, database_url: str, settings: Settings) -> Work:
+def work(database: Database, database_url: str, model_settings: Settings) -> Work:
     def drained() -> None:
-        drain_everything(database, database_url, settings)
+        drain_everything(database, database_url, model_settings)
         assert nothing_due(database_url)
 
     return drained
-
-
-def user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text}
 
 
 @pytest.fixture
@@ -153,7 +144,7 @@ def test_what_cannot_be_forked_is_refused(make_memory: MakeMemory, memory: Memor
     alone.put(user("mine"))
     with pytest.raises(ConfigurationError, match="no user"):
         alone.fork()
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.session") == [(3,)]
+    assert stored_sessions(database_url) == 3
     # A name that a refused fork was to have is free for anyone.
     with pytest.raises(NotFoundError):
         memory.fork("next", through_seq=99)
@@ -306,7 +297,7 @@ def test_a_fork_keeps_what_a_replay_takes_from_its_source_meanwhile(
     memory: Memory,
     database: Database,
     database_url: str,
-    settings: Settings,
+    model_settings: Settings,
     work: Work,
     pipeline: str,
 ) -> None:
@@ -314,7 +305,7 @@ def test_a_fork_keeps_what_a_replay_takes_from_its_source_meanwhile(
     rows_of(database_url, "DELETE FROM strandline.answer RETURNING 1")
     with forking(database_url, memory, "branch", pipeline):
         replay = begin_in_place(database, pipeline, Selection())
-        assert replay_in_place(database, replay, settings).asked_again
+        assert replay_in_place(database, replay, model_settings).asked_again
     assert verify(database, deep=True).violations == ()
     work()
     assert derived_of(database_url, make_memory("branch", user_id="ana")) == before
@@ -326,7 +317,7 @@ def test_a_fork_keeps_the_facts_that_a_reset_keeps_from_its_source(
     make_memory: MakeMemory,
     database: Database,
     database_url: str,
-    settings: Settings,
+    model_settings: Settings,
     work: Work,
     *,
     is_extracted: bool,
@@ -337,7 +328,7 @@ def test_a_fork_keeps_the_facts_that_a_reset_keeps_from_its_source(
     memory.put(user("event 1"))
     memory.flush(all=True)
     if is_extracted:
-        drain_everything(database, database_url, settings, ["extract"])
+        drain_everything(database, database_url, model_settings, ["extract"])
     branch = make_memory(memory.fork().session_id, user_id="ana")
     memory.reset()
     work()
@@ -350,7 +341,7 @@ def test_a_fork_that_lost_its_first_event_to_its_source_verifies_clean(
     memory: Memory,
     database: Database,
     database_url: str,
-    settings: Settings,
+    model_settings: Settings,
     work: Work,
 ) -> None:
     """Its batch of what it took over begins later then, and still shows no context."""
@@ -376,7 +367,7 @@ def test_a_fork_has_nothing_of_its_sources_earlier_lives(
     make_memory: MakeMemory,
     database: Database,
     database_url: str,
-    settings: Settings,
+    model_settings: Settings,
     work: Work,
     *,
     is_one_batch: bool,
@@ -391,7 +382,7 @@ def test_a_fork_has_nothing_of_its_sources_earlier_lives(
             memory.reset()
     if is_one_batch:
         rows_of(database_url, "DELETE FROM strandline.answer RETURNING 1")
-        replay_in_place(database, begin_in_place(database, SUMMARY, Selection()), settings)
+        replay_in_place(database, begin_in_place(database, SUMMARY, Selection()), model_settings)
         work()
     branch = make_memory(memory.fork().session_id, user_id="ana")
     work()

@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline import InvalidMessageError, Memory
+from strandline import InvalidMessageError
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import scope_session_id
+from tests.conftest import MakeMemory
+from tests.support.messages import user
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
-
-MakeMemory = Callable[..., Memory]
 
 AGENTS = ("analyst", "writer", "critic")
 
 
 def says(agent: str, text: str) -> dict[str, Any]:
     return {"role": "assistant", "name": agent, "content": text, "metadata": {"agent": agent}}
-
-
-def user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text}
 
 
 def texts(messages: Any) -> list[str]:

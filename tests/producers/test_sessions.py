@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -21,15 +20,11 @@ from strandline import (
 )
 from strandline.schemas.tables import metadata
 from strandline.schemas.values.identity import identify_session
-from tests.conftest import nothing_due, rows_of, wait_until
-
-MakeMemory = Callable[..., Memory]
+from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
+from tests.support.messages import user
+from tests.support.stored import stored_messages, stored_sessions
 
 TIGHT: dict[str, Any] = {"token_limit": 400, "token_flush_size": 60}
-
-
-def user(text: str, **fields: Any) -> dict[str, Any]:
-    return {"role": "user", "content": text, **fields}
 
 
 def tables_with_rows(url: str) -> set[str]:
@@ -61,8 +56,8 @@ def test_a_session_cannot_be_opened_as_somebody_else(
     make_memory("s", user_id="maren", memory_blocks=[]).put(user("private"))
     other = make_memory("s", user_id=stranger, memory_blocks=[])
     check_refused(other)
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.message") == [(1,)]
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.session") == [(1,)]
+    assert stored_messages(database_url) == 1
+    assert stored_sessions(database_url) == 1
 
 
 def test_a_session_without_a_user_cannot_be_taken_over(make_memory: MakeMemory) -> None:
@@ -134,7 +129,7 @@ def test_names_that_look_like_something_else_are_names(make_memory: MakeMemory, 
         assert [(m.text, m.id, m.name, m.metadata) for m in memory.get_all()] == [
             (name, name, name, {name: name})
         ]
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.session") == [(len(names),)]
+    assert stored_sessions(database_url) == len(names)
 
 
 NO_NAMES = (" leading", "\u202egnp", "\n", "\t\r\x1b[31m")
@@ -218,7 +213,7 @@ def test_a_reset_begins_the_log_anew(make_memory: MakeMemory, database_url: str)
     assert memory.put(user("anew")) == 51
     assert [message.seq for message in memory.get_all()] == [51]
     assert [message.text for message in memory.get()] == ["anew"]
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.message") == [(51,)]
+    assert stored_messages(database_url) == 51
 
 
 def test_a_reset_head_is_pinned_again(make_memory: MakeMemory, database_url: str) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from strandline import Audit, Facts, Memory
 from strandline.producers.namespace_facts import NamespaceFacts
-
-MakeMemory = Callable[..., Memory]
+from tests.conftest import MakeMemory
 
 # Plain values, and what makes the object itself.
 NO_IO = {"from_defaults", "for_owner", "of_namespace", "get_scope", "tools"}

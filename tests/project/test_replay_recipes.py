@@ -8,18 +8,15 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from strandline import Memory
-from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
 from tests.support.processes import forking, shell
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
+from tests.support.stored import dead_letters
 from tests.support.workers.hand_worker import say
-
-MakeMemory = Callable[..., Memory]
 
 TEXT = (Path(__file__).resolve().parent.parent.parent / "docs" / "replay.md").read_text(encoding="utf-8")
 RECIPES = dict(re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```sh\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
@@ -87,7 +84,7 @@ def test_the_commands_run_as_shown(
             row[0] for row in rows_of(database_url, prompts)
         ]
     assert dimensions == [(384,) if title == "Changing the embedding model" else (256,)]
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.dead_letter") == [(0,)]
+    assert dead_letters(database_url) == 0
 
 
 def test_every_recipe_is_run() -> None:

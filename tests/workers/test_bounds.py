@@ -8,20 +8,17 @@ from __future__ import annotations
 import re
 import signal
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from strandline import Memory
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import Settings
-from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer, RecordedRequest
+from tests.support.stored import registered_workers
 from tests.support.workers.busy_workers import check_done_once, converse
-
-MakeMemory = Callable[..., Memory]
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -86,7 +83,7 @@ def test_what_hangs_in_a_living_worker_is_taken_up_at_its_deadline(
     )
     start_worker(**as_it_comes(model_server, "other"))
     wait_until(lambda: nothing_due(database_url), timeout=30, what="the other worker to finish")
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(2,)]
+    assert registered_workers(database_url) == 2
     check_done_once(database, database_url, 3)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from strandline import Memory
 from strandline.cli.doctor.servers import check_broker
 from strandline.cli.servers.targets import Servers
 from strandline.producers.doorbell import doorbell
@@ -14,7 +13,7 @@ from strandline.producers.doorbell import publisher as hint_publisher
 from strandline.producers.doorbell.doorbell import Doorbell
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.lanes import STAGES, Lane, queue_name
-from tests.conftest import PUBLIC_APIS_ONLY, StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import PUBLIC_APIS_ONLY, MakeMemory, StartWorker, nothing_due, rows_of, wait_until
 from tests.faults.test_faults import test_a_worker_that_is_told_to_stop_leaves_nothing_behind  # noqa: F401
 from tests.producers.doorbell.test_doorbell import (  # noqa: F401  # tests that run once more here
     await_hints,
@@ -40,8 +39,6 @@ from tests.workers.test_workers import (  # noqa: F401
     test_the_others_take_over_from_a_killed_worker,
     test_two_workers_share_the_work,
 )
-
-MakeMemory = Callable[..., Memory]
 
 LANES = "SELECT shard_key, scope_key, generation_id, stage FROM strandline.lane"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from uuid import uuid4
@@ -10,7 +10,6 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from strandline import Memory
 from strandline.pipelines.engine.batches import claim
 from strandline.schemas.errors import BudgetError, DatabaseTimeoutError, StrandlineError
 from strandline.schemas.postgres.database import Database
@@ -18,10 +17,8 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.work.workers import Beat
 from strandline.schemas.settings import Settings
 from strandline.workers.worker import Worker
-from tests.conftest import rows_of, wait_until
+from tests.conftest import MakeMemory, rows_of, wait_until
 from tests.support.workers.hand_worker import TERMS, counting, say, summary_lane
-
-MakeMemory = Callable[..., Memory]
 
 BEATEN = "SELECT heartbeat_at FROM strandline.worker"
 LIMIT = (

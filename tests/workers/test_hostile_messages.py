@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import pytest
 
-from strandline import Memory
 from strandline.schemas.values.lanes import STAGES, SUMMARY_STAGE, queue_name
 from strandline.workers.condition import LOG_SECONDS, Condition
-from tests.conftest import StartWorker, needs_internals, rows_of, wait_until
+from tests.conftest import MakeMemory, StartWorker, needs_internals, rows_of, wait_until
 from tests.support.raw_messages import STOLEN, RedisSender, hostile_messages, raw_sender
 from tests.support.servers.broker_queues import BrokerQueues
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.busy_workers import environment
-
-MakeMemory = Callable[..., Memory]
 
 DROPPED = "SELECT coalesce(sum((condition ->> 'dropped_hints')::int), 0) FROM strandline.worker"
 SUMMARIES = "SELECT count(*) FROM strandline.receipt WHERE stage = 'summary' AND outcome = 'applied'"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 import psycopg
 import pytest
 from kombu import Connection
 
-from strandline import Memory
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
@@ -17,13 +16,11 @@ from strandline.schemas.postgres.own_connection import OwnConnection
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import SUMMARY_STAGE
 from strandline.workers.celery_app.app import make_app
-from tests.conftest import StartWorker, rows_of, wait_until
+from tests.conftest import MakeMemory, StartWorker, rows_of, wait_until
 from tests.support.servers.broker_proxy import BrokerProxy
 from tests.support.servers.broker_queues import BrokerQueues
 from tests.support.servers.model_server import ModelServer
 from tests.support.servers.rabbitmq import RabbitNode, rabbitmq  # noqa: F401  # a fixture
-
-MakeMemory = Callable[..., Memory]
 
 SUMMARIES = "SELECT count(*) FROM strandline.receipt WHERE stage = 'summary' AND outcome = 'applied'"
 # Both as usual is what tests/workers/test_workers.py tries.

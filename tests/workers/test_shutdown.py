@@ -9,24 +9,21 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from strandline import Memory
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
-from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
 from tests.support.sample_blocks import POISON
 from tests.support.servers.broker_proxy import BrokerProxy
 from tests.support.servers.model_server import ModelServer
+from tests.support.stored import registered_workers
 from tests.support.workers.busy_workers import QUICK_TAKE_OVER, check_done_once, converse, environment
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.worker_processes import WorkerProcess
-
-MakeMemory = Callable[..., Memory]
 
 # On x86-64 and on ARM.
 FUTEX_CALLS = ("202", "98")
@@ -70,7 +67,7 @@ def check_ends_at_once(worker: WorkerProcess, number: signal.Signals) -> None:
 
 def check_nothing_is_held(url: str) -> None:
     """The worker is gone, no lane has a holder, and none counts its end as a crash."""
-    assert rows_of(url, "SELECT count(*) FROM strandline.worker") == [(0,)]
+    assert registered_workers(url) == 0
     lanes = "SELECT count(*) FILTER (WHERE holder IS NOT NULL), max(crashes) FROM strandline.lane"
     assert rows_of(url, lanes) == [(0, 0)]
 

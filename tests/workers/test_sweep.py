@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import psycopg
 import pytest
 
-from strandline import Memory
 from strandline.pipelines.engine.batches import claim
 from strandline.pipelines.engine.leases import LeaseTerms
 from strandline.schemas.postgres.database import Database
@@ -21,13 +20,11 @@ from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import STAGES, Lane
 from strandline.workers.periodic import Periodic
 from strandline.workers.sweep import Sweep
-from tests.conftest import rows_of, wait_until
+from tests.conftest import MakeMemory, rows_of, wait_until
 from tests.support.workers.draining import due_lanes
 from tests.support.workers.hand_worker import HandWorker, counting, say, summary_lane
 
 R = TypeVar("R")
-
-MakeMemory = Callable[..., Memory]
 
 
 def sweep_of(

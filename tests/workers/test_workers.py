@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Callable
 from functools import partial
 
 import pytest
 import redis
 
-from strandline import Memory
 from strandline.schemas.postgres.database import Database
-from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
 from tests.support.servers.broker_proxy import BrokerProxy
 from tests.support.servers.model_server import ModelServer, RecordedRequest
+from tests.support.stored import dead_letters, registered_workers
 from tests.support.workers.busy_workers import QUICK_TAKE_OVER, check_done_once, converse, environment
-
-MakeMemory = Callable[..., Memory]
 
 
 def test_a_worker_serves_the_queues_it_is_given(
@@ -85,7 +82,7 @@ def test_a_worker_that_is_told_to_end_while_the_model_hangs_ends_with_its_calls(
     worker.process.send_signal(number)
     # With the model's time-out: it would wait for an hour if the calls took as long.
     assert worker.process.wait(150) == 0, "".join(worker.output)
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(0,)]
+    assert registered_workers(database_url) == 0
     assert rows_of(database_url, "SELECT count(*) FROM strandline.lane WHERE holder IS NOT NULL") == [(0,)]
     assert rows_of(database_url, "SELECT max(crashes) FROM strandline.lane") == [(0,)]
 
@@ -173,7 +170,7 @@ def test_work_resumes_by_itself_once_the_model_is_back(
     model_server.behave()
     wait_until(lambda: nothing_due(database_url), timeout=25, what="the sweep to try again")
     check_done_once(database, database_url, 4)
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.dead_letter") == [(0,)]
+    assert dead_letters(database_url) == 0
 
 
 def test_a_broker_that_goes_and_comes_back_costs_seconds(

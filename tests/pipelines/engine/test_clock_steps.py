@@ -5,11 +5,8 @@ No clock is turned: what such a step leaves is rows whose times lie an hour ahea
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import psycopg
 
-from strandline import Memory
 from strandline.cli.status import read_status
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.derived.replay import TakeReplayCall
@@ -18,13 +15,11 @@ from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import STAGES, SUMMARY_STAGE, Lane
 from strandline.workers.sweep import Sweep
 from strandline.workers.worker import Worker
-from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.busy_workers import QUICK_TAKE_OVER, check_done_once, converse, environment
 from tests.support.workers.draining import due_lanes
 from tests.support.workers.hand_worker import TERMS, CountingStage, FixedStages, HandWorker
-
-MakeMemory = Callable[..., Memory]
 
 STEP = "interval '1 hour'"
 AHEAD = (

@@ -6,7 +6,6 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -20,11 +19,12 @@ from strandline.pipelines.generations.stages import GenerationStages
 from strandline.schemas.errors import PermanentModelError, TransientModelError
 from strandline.schemas.postgres.database import Database, drive
 from strandline.schemas.queries.work.lanes import ReleaseUndrainedLanes
-from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, SUMMARY_STAGE, VECTORS_STAGE, Lane
 from strandline.wiring.assembly import prepare_stages
-from tests.conftest import nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
+from tests.support.stored import dead_letters, kept_answers
 from tests.support.workers.draining import due_lanes
 from tests.support.workers.hand_worker import (
     TERMS,
@@ -38,18 +38,10 @@ from tests.support.workers.hand_worker import (
     summary_lane,
 )
 
-MakeMemory = Callable[..., Memory]
-
 SECRET = "zyzzyva-4711"
 # Only for a model that never answers: one that does may take as long as the machine takes.
 HASTY = {"model_timeout_seconds": 0.3}
 LONG = RetryPolicy(base_seconds=10.0, max_seconds=600.0, max_failures=3, max_crashes=3)
-
-
-@pytest.fixture
-def settings(database_url: str, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
-    return load_settings(database_url=database_url, embedding_backend="local")
 
 
 @pytest.fixture
@@ -59,8 +51,8 @@ def memory(make_memory: MakeMemory) -> Memory:
     return made
 
 
-def with_model(database: Database, settings: Settings, stage: str, **options: Any) -> HandWorker:
-    return HandWorker(database, prepare_stages(database, settings, [stage]), **options)
+def with_model(database: Database, model_settings: Settings, stage: str, **options: Any) -> HandWorker:
+    return HandWorker(database, prepare_stages(database, model_settings, [stage]), **options)
 
 
 def lane_row(url: str) -> dict[str, Any]:
@@ -88,13 +80,13 @@ def outage(server: ModelServer, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["500", "429", "401", "hang", "refused connection"])
 def test_an_outage_postpones_and_counts_nothing(
-    kind: str, memory: Memory, database: Database, database_url: str, settings: Settings
+    kind: str, memory: Memory, database: Database, database_url: str, model_settings: Settings
 ) -> None:
     with ModelServer() as server:
         update = {"openai_base_url": server.base_url, "provider_probe_seconds": 0.05}
         if kind == "hang":
             update |= HASTY
-        worker = with_model(database, settings.model_copy(update=update), SUMMARY_STAGE, retry=LONG)
+        worker = with_model(database, model_settings.model_copy(update=update), SUMMARY_STAGE, retry=LONG)
         lane = summary_lane(database_url, "s")
         outage(server, kind)
         for _attempt in range(6):  # more often than LONG allows failures
@@ -108,10 +100,10 @@ def test_an_outage_postpones_and_counts_nothing(
             wait_until(partial(may_ask, worker), timeout=5, what="the next probe to be due")
             assert worker.drain(lane) == "nothing_to_claim", "not before its time"
             try_again_now(database_url)
-        assert rows_of(database_url, "SELECT count(*) FROM strandline.dead_letter") == [(0,)]
+        assert dead_letters(database_url) == 0
     with ModelServer() as back:
-        settings = settings.model_copy(update={"openai_base_url": back.base_url})
-        assert with_model(database, settings, SUMMARY_STAGE).drain(lane) == "drained"
+        model_settings = model_settings.model_copy(update={"openai_base_url": back.base_url})
+        assert with_model(database, model_settings, SUMMARY_STAGE).drain(lane) == "drained"
     row = lane_row(database_url)
     assert (row["postponements"], row["last_error"]) == (0, None)
     assert nothing_due(database_url)
@@ -126,13 +118,13 @@ def test_a_model_that_is_down_is_asked_by_probes_alone(
     make_memory: MakeMemory,
     database: Database,
     database_url: str,
-    settings: Settings,
+    model_settings: Settings,
     model_server: ModelServer,
 ) -> None:
     """However many lanes have work: none of them is touched, and nothing of theirs is sent."""
     for number in range(10):
         say(make_memory(f"s{number}", memory_blocks=["summary"]), "one")
-    worker = with_model(database, settings, SUMMARY_STAGE)
+    worker = with_model(database, model_settings, SUMMARY_STAGE)
     model_server.behave(status=500)
     lanes = due_lanes(database_url, [SUMMARY_STAGE])
     assert [worker.drain(lane) for lane in lanes] == ["postponed"] * 10
@@ -143,7 +135,7 @@ def test_a_model_that_is_down_is_asked_by_probes_alone(
     wait_until(partial(may_ask, worker), timeout=5, what="the next probe to be due")
     try_again_now(database_url)
     assert [worker.drain(lane) for lane in lanes] == ["drained"] * 10
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.dead_letter") == [(0,)]
+    assert dead_letters(database_url) == 0
 
 
 def prompt_of(request: RecordedRequest) -> str:
@@ -152,7 +144,7 @@ def prompt_of(request: RecordedRequest) -> str:
 
 @pytest.mark.parametrize("kind", ["500", "hang"])
 def test_input_that_fails_alone_becomes_a_dead_letter_alone(
-    kind: str, make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
+    kind: str, make_memory: MakeMemory, database: Database, database_url: str, model_settings: Settings
 ) -> None:
     """Nothing else is asked meanwhile: that the provider is well is what the probes show."""
 
@@ -166,7 +158,7 @@ def test_input_that_fails_alone_becomes_a_dead_letter_alone(
     say(make_memory("s", memory_blocks=["summary"]), "one", "poison", "three")
     with ModelServer() as server:
         update = {"openai_base_url": server.base_url} | (HASTY if kind == "hang" else {})
-        worker = with_model(database, settings.model_copy(update=update), SUMMARY_STAGE)
+        worker = with_model(database, model_settings.model_copy(update=update), SUMMARY_STAGE)
         server.behave(responder=fail_for_poison)
         lane = summary_lane(database_url, "s")
         outcomes = []
@@ -186,16 +178,16 @@ def test_input_that_fails_alone_becomes_a_dead_letter_alone(
 
 
 def test_retry_after_is_honoured(
-    memory: Memory, database: Database, database_url: str, settings: Settings, model_server: ModelServer
+    memory: Memory, database: Database, database_url: str, model_settings: Settings, model_server: ModelServer
 ) -> None:
     model_server.behave(status=429, retry_after="120")
-    worker = with_model(database, settings, SUMMARY_STAGE, retry=LONG)
+    worker = with_model(database, model_settings, SUMMARY_STAGE, retry=LONG)
     assert worker.drain(summary_lane(database_url, "s")) == "postponed"
     assert 115 < lane_row(database_url)["wait"] <= 120
 
 
 def test_an_unusable_answer_kills_its_event_alone(
-    memory: Memory, database: Database, database_url: str, settings: Settings, model_server: ModelServer
+    memory: Memory, database: Database, database_url: str, model_settings: Settings, model_server: ModelServer
 ) -> None:
     """The batch of three splits; the one in the middle is asked for twice, in vain, and dies."""
 
@@ -204,7 +196,7 @@ def test_an_unusable_answer_kills_its_event_alone(
         return json.dumps({"wrong": SECRET}) if '"two"' in transcript else None
 
     model_server.behave(responder=respond)
-    worker = with_model(database, settings, SUMMARY_STAGE)
+    worker = with_model(database, model_settings, SUMMARY_STAGE)
     assert worker.drain(summary_lane(database_url, "s")) == "drained"
     batches = "SELECT cardinality(event_ids), state FROM strandline.batch ORDER BY created_at"
     assert rows_of(database_url, batches) == [(3, "split"), (1, "applied"), (1, "dead"), (1, "applied")]
@@ -222,10 +214,10 @@ def test_an_unusable_answer_kills_its_event_alone(
 
 
 def test_an_answer_that_is_repaired_is_used(
-    memory: Memory, database: Database, database_url: str, settings: Settings, model_server: ModelServer
+    memory: Memory, database: Database, database_url: str, model_settings: Settings, model_server: ModelServer
 ) -> None:
     model_server.behave(wrong_schema=True, times=1)
-    worker = with_model(database, settings, SUMMARY_STAGE)
+    worker = with_model(database, model_settings, SUMMARY_STAGE)
     assert worker.drain(summary_lane(database_url, "s")) == "drained"
     assert len(model_server.requests) == 2
     assert rows_of(database_url, "SELECT outcome FROM strandline.receipt") == [("applied",)] * 3
@@ -236,7 +228,7 @@ def test_refused_input_is_a_dead_letter_without_content(
     make_memory: MakeMemory,
     database: Database,
     database_url: str,
-    settings: Settings,
+    model_settings: Settings,
     model_server: ModelServer,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -246,7 +238,7 @@ def test_refused_input_is_a_dead_letter_without_content(
     model_server.behave(responder=lambda _request: refusal)
     say(make_memory("s", memory_blocks=["facts"]), f"my word is {SECRET}")
     with caplog.at_level(logging.DEBUG, logger="strandline"):
-        with_model(database, settings, EXTRACT_STAGE).drain_all(database_url)
+        with_model(database, model_settings, EXTRACT_STAGE).drain_all(database_url)
     ((reason,),) = rows_of(database_url, "SELECT reason FROM strandline.dead_letter")
     assert "400" in reason
     assert SECRET not in reason
@@ -345,7 +337,7 @@ def test_a_lane_goes_on_when_postgres_was_away(memory: Memory, database: Databas
     assert database.fetch(left_over) == [("summary",)]
     assert worker.drain(lane) == "drained"
     assert folded(database_url) == [1, 2, 3]
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.dead_letter") == [(0,)]
+    assert dead_letters(database_url) == 0
 
 
 def test_what_is_pending_at_a_reset_is_void(memory: Memory, database: Database, database_url: str) -> None:
@@ -378,7 +370,7 @@ def test_a_reset_during_the_work_voids_it(
     assert worker.drain(summary_lane(database_url, "s")) == ("lost" if derived else "drained")
     assert folded(database_url) == []
     assert nothing_due(database_url)
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.answer") == [(0,)]
+    assert kept_answers(database_url) == 0
     outcomes = rows_of(database_url, "SELECT outcome FROM strandline.receipt")
     assert outcomes == ([] if derived else [("void",)] * 3)
 
@@ -415,7 +407,7 @@ def test_a_reset_waits_for_a_writing_worker_and_puts_wait_for_neither(
 
 
 def test_a_permanent_error_at_vectors_leaves_the_other_pipelines_alone(
-    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
+    make_memory: MakeMemory, database: Database, database_url: str, model_settings: Settings
 ) -> None:
     class Refusing(CountingStage):
         def __init__(self) -> None:
@@ -437,9 +429,9 @@ def test_a_permanent_error_at_vectors_leaves_the_other_pipelines_alone(
 
 
 def test_draining_what_is_done_changes_nothing(
-    memory: Memory, database: Database, database_url: str, settings: Settings, model_server: ModelServer
+    memory: Memory, database: Database, database_url: str, model_settings: Settings, model_server: ModelServer
 ) -> None:
-    worker = with_model(database, settings, SUMMARY_STAGE)
+    worker = with_model(database, model_settings, SUMMARY_STAGE)
     lane = summary_lane(database_url, "s")
     assert worker.drain(lane) == "drained"
     before, calls = contents(database_url), len(model_server.requests)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, get_args
 
@@ -30,7 +29,7 @@ from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane
 from strandline.workers.in_process import BackgroundRunner
 from strandline.workers.worker import Worker
-from tests.conftest import lock_is_awaited, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, lock_is_awaited, nothing_due, rows_of, wait_until
 from tests.support.opened_rows import clear_only
 from tests.support.workers.hand_worker import (
     TERMS,
@@ -45,8 +44,6 @@ from tests.support.workers.hand_worker import (
 )
 
 R = TypeVar("R")
-
-MakeMemory = Callable[..., Memory]
 
 
 @pytest.fixture

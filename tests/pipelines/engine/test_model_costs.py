@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
 from contextlib import redirect_stdout
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from strandline import Memory
 from strandline.cli.entry import run
 from strandline.pipelines.inspect.explain_message import explain
 from strandline.schemas.errors import ConfigurationError
@@ -19,12 +17,10 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.prices import cost_usd
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.wire.explanations import MessageExplanation
-from tests.conftest import rows_of
+from tests.conftest import MakeMemory, rows_of
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import say
-
-MakeMemory = Callable[..., Memory]
 
 PRICES = '{"gpt-4.1-mini": {"input": 0.4, "output": 1.6}}'
 

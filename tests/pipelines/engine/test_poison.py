@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from strandline import Memory
 from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.flush.plan import EVENT_BOUND
 from strandline.pipelines.inspect.explain_message import explain
@@ -22,10 +20,8 @@ from strandline.schemas.values.lanes import STAGES, Lane
 from strandline.schemas.values.message import Message
 from strandline.schemas.wire.explanations import MessageExplanation
 from strandline.wiring.assembly import prepare_stages
-from tests.conftest import nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
 from tests.support.workers.hand_worker import CountingStage, HandWorker, counting, say, summary_lane
-
-MakeMemory = Callable[..., Memory]
 
 # Under a test's load one may rarely be met by accident; what it ends is tried again.
 SECONDS_IN_TRANSACTION = 2.0

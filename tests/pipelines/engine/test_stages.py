@@ -18,38 +18,25 @@ from strandline.pipelines.transcript import MAX_CALL_CHARACTERS, plain_text
 from strandline.pipelines.vectors.chunks import MAX_PIECE_CHARACTERS, chunks
 from strandline.pipelines.vectors.stage import pack_vectors, unpack_texts, vector_text
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, SUMMARY_STAGE, VECTORS_STAGE
 from strandline.schemas.values.message import Role
-from tests.conftest import nothing_due, rows_of
+from tests.conftest import MakeMemory, nothing_due, rows_of
+from tests.support.messages import assistant, user
 from tests.support.servers.model_server import ModelServer, RecordedRequest
+from tests.support.stored import stored_chunks
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import say
 
-MakeMemory = Callable[..., Memory]
 Drain = Callable[..., None]
 
 
 @pytest.fixture
-def settings(database_url: str, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
-    return load_settings(database_url=database_url, embedding_backend="local")
-
-
-@pytest.fixture
-def drain(database: Database, database_url: str, settings: Settings) -> Drain:
+def drain(database: Database, database_url: str, model_settings: Settings) -> Drain:
     def drain_now(*stages: str, **changed: Any) -> None:
-        drain_everything(database, database_url, settings.model_copy(update=changed), stages)
+        drain_everything(database, database_url, model_settings.model_copy(update=changed), stages)
 
     return drain_now
-
-
-def user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text}
-
-
-def assistant(text: str) -> dict[str, Any]:
-    return {"role": "assistant", "content": text}
 
 
 def tool_turn() -> list[dict[str, Any]]:
@@ -125,7 +112,7 @@ def test_messages_without_text_need_no_model(
     assert model_server.requests == []
     outcomes = rows_of(database_url, "SELECT stage, outcome FROM strandline.receipt ORDER BY 1")
     assert outcomes == [(stage, "applied") for stage in ("extract", "merge", "summary", "vectors")]
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.chunk") == [(0,)]
+    assert stored_chunks(database_url) == 0
 
 
 def test_the_summary_is_folded_in_order_and_each_state_kept(

@@ -20,15 +20,14 @@ from strandline.pipelines.own_code.bounded_calls import (
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from strandline.wiring.assembly import prepare_stages
-from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
 from tests.support import sample_blocks
 from tests.support.sample_blocks import POISON
 from tests.support.servers.model_server import ModelServer
+from tests.support.stored import registered_workers
 from tests.support.workers.busy_workers import environment
 from tests.support.workers.draining import drain_everything, due_lanes
 from tests.support.workers.hand_worker import HandWorker
-
-MakeMemory = Callable[..., Memory]
 
 BLOCKS = "tests.support.sample_blocks:Stuck"
 # Harmless code needs microseconds, and has thousands of times as long.
@@ -97,7 +96,7 @@ def test_a_worker_that_lost_its_threads_says_so_and_ends_for_its_supervisor_to_s
         what="the reason why it stops",
     )
     assert any("action=block_late" in line for line in worker.output)
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(0,)], "it took its leave"
+    assert registered_workers(database_url) == 0, "it took its leave"
     assert len(list_dead_letters(database, stage="stuck")) == 1
     start_worker("--queues", "stuck", "--concurrency", "1", **own)
     say(make_stuck("t", broker_url=broker_url), "two")

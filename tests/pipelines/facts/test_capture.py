@@ -24,14 +24,13 @@ from strandline.pipelines.models.prompts.render import instructions, render
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Selection
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE
-from tests.conftest import nothing_due, rows_of
+from tests.conftest import MakeMemory, nothing_due, rows_of
 from tests.pipelines.replay.test_replay import replay_new
 from tests.support.servers.model_server import ModelServer, RecordedRequest
 from tests.support.workers.draining import drain_everything
 
-MakeMemory = Callable[..., Memory]
 Derive = Callable[..., None]
 
 BERLIN = "Ana lives in Berlin."
@@ -40,15 +39,9 @@ TEA = "Ana drinks tea."
 
 
 @pytest.fixture
-def settings(database_url: str, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
-    return load_settings(database_url=database_url, embedding_backend="local")
-
-
-@pytest.fixture
-def derive(database: Database, database_url: str, settings: Settings) -> Derive:
+def derive(database: Database, database_url: str, model_settings: Settings) -> Derive:
     def derive_now() -> None:
-        drain_everything(database, database_url, settings, (EXTRACT_STAGE, MERGE_STAGE))
+        drain_everything(database, database_url, model_settings, (EXTRACT_STAGE, MERGE_STAGE))
         assert nothing_due(database_url)
 
     return derive_now
@@ -239,7 +232,7 @@ def test_a_batch_does_not_span_an_act_and_every_replay_goes_by_the_act_of_the_ti
     derive: Derive,
     database: Database,
     database_url: str,
-    settings: Settings,
+    model_settings: Settings,
     model_server: ModelServer,
 ) -> None:
     flush(memory, "one")
@@ -268,11 +261,11 @@ def test_a_batch_does_not_span_an_act_and_every_replay_goes_by_the_act_of_the_ti
 
     asked = len(model_server.requests)
     replay = begin_in_place(database, FACTS, Selection())
-    counts = replay_in_place(database, replay, settings)
+    counts = replay_in_place(database, replay, model_settings)
     assert (counts.batches, counts.same, counts.differing) == (4, 4, 0)
     assert len(model_server.requests) == asked, "nothing is asked again"
 
-    replay_new(database, settings, FACTS, force=True)
+    replay_new(database, model_settings, FACTS, force=True)
     newer = rows_of(
         database_url,
         "SELECT generation_id FROM strandline.generation WHERE pipeline = 'facts' AND state = 'serving'",

@@ -7,20 +7,20 @@ from collections.abc import Callable
 
 import pytest
 
-from strandline import FactExtractionMemoryBlock, Facts, Memory
+from strandline import FactExtractionMemoryBlock, Facts
 from strandline.pipelines.facts.condense import MAX_SHOWN_FACTS
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
 from strandline.wiring.assembly import prepare_stages
-from tests.conftest import nothing_due, rows_of
+from tests.conftest import MakeMemory, nothing_due, rows_of
 from tests.support.opened_rows import clear_only
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
+from tests.support.stored import dead_letters
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import HandWorker, say
 
-MakeMemory = Callable[..., Memory]
 FACTS_STAGES = (EXTRACT_STAGE, MERGE_STAGE)
 DRINKS = ("Maren likes tea", "Maren likes coffee", "Maren likes cocoa")
 LIKES = "Maren likes tea, coffee and cocoa"
@@ -145,7 +145,7 @@ def test_an_answer_that_would_lose_facts_is_refused_and_the_facts_stay(
     assert attempts(database_url) == [("refused", 5, 6)]
     ((reason,),) = rows_of(database_url, "SELECT reason FROM strandline.condensation")
     assert reason and "Maren" not in reason
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.dead_letter") == [(0,)]
+    assert dead_letters(database_url) == 0
     assert verify(database, deep=True).violations == ()
 
 

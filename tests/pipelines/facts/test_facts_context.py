@@ -22,15 +22,14 @@ from strandline.pipelines.models.prompts.render import render
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Selection
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE
 from strandline.schemas.wire.explanations import FactExplanation, MessageExplanation
-from tests.conftest import nothing_due, rows_of
+from tests.conftest import MakeMemory, nothing_due, rows_of
 from tests.pipelines.replay.test_replay import replay_new
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
 from tests.support.workers.draining import drain_everything
 
-MakeMemory = Callable[..., Memory]
 Derive = Callable[..., None]
 
 ASKED = "Did Tom accept the post in Graz?"
@@ -39,15 +38,9 @@ ALONE = "Tom accepted the post in Graz."
 
 
 @pytest.fixture
-def settings(database_url: str, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
-    return load_settings(database_url=database_url, embedding_backend="local")
-
-
-@pytest.fixture
-def derive(database: Database, database_url: str, settings: Settings) -> Derive:
+def derive(database: Database, database_url: str, model_settings: Settings) -> Derive:
     def derive_now(**changes: object) -> None:
-        chosen = settings.model_copy(update=changes)
+        chosen = model_settings.model_copy(update=changes)
         drain_everything(database, database_url, chosen, (EXTRACT_STAGE, MERGE_STAGE))
         assert nothing_due(database_url)
 
@@ -245,7 +238,7 @@ def test_a_replay_sees_the_same_lines_and_asks_nothing(
     derive: Derive,
     database: Database,
     database_url: str,
-    settings: Settings,
+    model_settings: Settings,
     model_server: ModelServer,
 ) -> None:
     model_server.behave(responder=understand)
@@ -254,7 +247,7 @@ def test_a_replay_sees_the_same_lines_and_asks_nothing(
     flush_each(memory, ANSWERED)
     derive()
     asked, facts = model_server.received, rows_of(database_url, "SELECT f::text FROM strandline.fact f")
-    counts = replay_in_place(database, begin_in_place(database, FACTS, Selection()), settings)
+    counts = replay_in_place(database, begin_in_place(database, FACTS, Selection()), model_settings)
     assert (counts.batches, counts.same) == (2, 2)
     assert model_server.received == asked
     assert rows_of(database_url, "SELECT f::text FROM strandline.fact f") == facts
@@ -376,13 +369,14 @@ def test_an_answer_that_repeats_a_deleted_fact_from_its_context_is_held_back(
 
 
 def test_a_new_generation_chooses_its_own_lines_and_verifies(
-    memory: Memory, derive: Derive, database: Database, database_url: str, settings: Settings
+    memory: Memory, derive: Derive, database: Database, database_url: str, model_settings: Settings
 ) -> None:
     flush_each(memory, "one two three four five six seven eight", "nine")
     derive()
     flush_each(memory, "ten")
     derive()
-    _replay, progress = replay_new(database, settings.model_copy(update={"facts_context_tokens": 1}), FACTS)
+    few = model_settings.model_copy(update={"facts_context_tokens": 1})
+    _replay, progress = replay_new(database, few, FACTS)
     assert progress.phase == "done"
     flush_each(memory, "eleven")
     derive()

@@ -11,38 +11,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline import Memory
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.settings import Settings
 from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
 from strandline.wiring.assembly import prepare_stages
-from tests.conftest import nothing_due, rows_of
+from tests.conftest import MakeMemory, nothing_due, rows_of
 from tests.support.servers.model_server import ModelServer, RecordedRequest
+from tests.support.stored import dead_letters
 from tests.support.workers.draining import drain_everything, due_lanes
 from tests.support.workers.hand_worker import HandWorker, say
 
-MakeMemory = Callable[..., Memory]
 Tell = Callable[..., None]
 FACTS_STAGES = (EXTRACT_STAGE, MERGE_STAGE)
 
 
 @pytest.fixture
-def settings(database_url: str, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
-    return load_settings(database_url=database_url, embedding_backend="local")
-
-
-@pytest.fixture
-def tell(make_memory: MakeMemory, database: Database, database_url: str, settings: Settings) -> Tell:
+def tell(make_memory: MakeMemory, database: Database, database_url: str, model_settings: Settings) -> Tell:
     """Say things in one event of a session of the user ``maren``, and have them extracted and merged."""
 
     def told(*texts: str, session: str = "s") -> None:
         memory = make_memory(session, user_id="maren", memory_blocks=["facts"])
         memory.put_messages([{"role": "user", "content": text} for text in texts])
         memory.flush(all=True)
-        drain_everything(database, database_url, settings, FACTS_STAGES)
+        drain_everything(database, database_url, model_settings, FACTS_STAGES)
         assert nothing_due(database_url)
 
     return told
@@ -178,7 +171,7 @@ def test_a_long_name_is_shown_to_the_model_as_far_as_an_answer_may_repeat_it(
     make_memory: MakeMemory,
     database: Database,
     database_url: str,
-    settings: Settings,
+    model_settings: Settings,
     model_server: ModelServer,
 ) -> None:
     shown: list[str] = []
@@ -197,7 +190,7 @@ def test_a_long_name_is_shown_to_the_model_as_far_as_an_answer_may_repeat_it(
         [{"role": "user", "content": f"My boat, {n}", "name": letter * 500} for n, letter in enumerate("ab")]
     )
     memory.flush(all=True)
-    drain_everything(database, database_url, settings, FACTS_STAGES)
+    drain_everything(database, database_url, model_settings, FACTS_STAGES)
     assert shown == ["a" * 119 + "…", "b" * 119 + "…"]
     assert rows_of(database_url, "SELECT said_by FROM strandline.fact") == [(shown[0],)]
 
@@ -271,7 +264,7 @@ def test_an_answer_is_not_applied_to_other_facts_than_it_was_asked_about(
     tell: Tell,
     database: Database,
     database_url: str,
-    settings: Settings,
+    model_settings: Settings,
     model_server: ModelServer,
 ) -> None:
     """Numbers in a stored answer point into a list; a reset in between must not make them mean others."""
@@ -289,7 +282,7 @@ def test_an_answer_is_not_applied_to_other_facts_than_it_was_asked_about(
 
     memory = make_memory("kept", user_id="maren", memory_blocks=["facts"])
     say(memory, "herring was good")
-    stages = prepare_stages(database, settings, FACTS_STAGES)
+    stages = prepare_stages(database, model_settings, FACTS_STAGES)
     HandWorker(database, stages).drain_all(database_url)
     first, second = (HandWorker(database, stages, reach=forget) for _ in range(2))
     assert first.drain_all(database_url) == ["lost"]
@@ -301,7 +294,7 @@ def test_an_answer_is_not_applied_to_other_facts_than_it_was_asked_about(
 
 
 def test_five_hundred_candidates_are_merged(
-    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
+    make_memory: MakeMemory, database: Database, database_url: str, model_settings: Settings
 ) -> None:
     memory = make_memory("s", user_id="maren", memory_blocks=["facts"])
     for part in range(25):
@@ -309,12 +302,12 @@ def test_five_hundred_candidates_are_merged(
             [{"role": "user", "content": f"harbour {part * 20 + n % 18} was fine"} for n in range(20)]
         )
         memory.flush(all=True)
-    drain_everything(database, database_url, settings, FACTS_STAGES)
+    drain_everything(database, database_url, model_settings, FACTS_STAGES)
     assert nothing_due(database_url)
     ((candidates,),) = rows_of(database_url, "SELECT count(*) FROM strandline.fact_candidate")
     assert candidates >= 450
     assert len(facts(database_url)) == 450
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.dead_letter") == [(0,)]
+    assert dead_letters(database_url) == 0
     ((merges,),) = rows_of(
         database_url, "SELECT count(*) FROM strandline.batch WHERE stage = 'merge' AND state = 'applied'"
     )
@@ -322,13 +315,13 @@ def test_five_hundred_candidates_are_merged(
 
 
 def test_sessions_of_one_user_never_race(
-    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
+    make_memory: MakeMemory, database: Database, database_url: str, model_settings: Settings
 ) -> None:
     """Twenty sessions that say the same, worked off by four threads: one fact each, with every source."""
     texts = ["I like herring", "I live in Bergen"]
     for number in range(20):
         say(make_memory(f"s{number}", user_id="maren", memory_blocks=["facts"]), *texts)
-    stages = prepare_stages(database, settings, FACTS_STAGES)
+    stages = prepare_stages(database, model_settings, FACTS_STAGES)
     while lanes := due_lanes(database_url, FACTS_STAGES):
         workers = [HandWorker(database, stages) for _ in range(4)]
         with ThreadPoolExecutor(4) as pool:
@@ -346,7 +339,7 @@ def test_facts_of_other_owners_are_never_shown(
     tell: Tell,
     database: Database,
     database_url: str,
-    settings: Settings,
+    model_settings: Settings,
     model_server: ModelServer,
 ) -> None:
     tell("my secret is herring")
@@ -354,7 +347,7 @@ def test_facts_of_other_owners_are_never_shown(
     other = make_memory("theirs", user_id="tove", memory_blocks=["facts"])
     other.put_messages([{"role": "user", "content": text} for text in ("herring one", "herring two")])
     other.flush(all=True)
-    drain_everything(database, database_url, settings, FACTS_STAGES)
+    drain_everything(database, database_url, model_settings, FACTS_STAGES)
     (prompt,) = prompts
     assert rows_in(prompt, "known") == []
     assert "my secret" not in prompt

@@ -11,7 +11,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from strandline import DatabaseBusyError, Facts, Memory
+from strandline import DatabaseBusyError, Facts
 from strandline.pipelines.facts import decisions
 from strandline.pipelines.facts.edits import apply_fact_events
 from strandline.pipelines.generations.registry import find
@@ -20,14 +20,13 @@ from strandline.pipelines.replay.switching import switch_owner
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
-from tests.conftest import nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
 from tests.pipelines.facts.test_facts_tombstones import OWNER, derive_again, live, the
 from tests.schemas.postgres.test_isolation import put_up
 from tests.support.servers.model_server import ModelServer, RecordedRequest, answer_to
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import say
 
-MakeMemory = Callable[..., Memory]
 Tell = Callable[..., None]
 TEA, COFFEE, BOTH = "Maren likes tea", "Maren likes coffee", "Maren likes tea and coffee"
 

@@ -35,12 +35,11 @@ from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
 from strandline.schemas.wire.explanations import MessageExplanation
 from strandline.wiring.assembly import prepare_stages
-from tests.conftest import lock_is_awaited, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, lock_is_awaited, nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer, RecordedRequest, answer_to
 from tests.support.workers.draining import drain_everything, due_lanes
 from tests.support.workers.hand_worker import HandWorker, say
 
-MakeMemory = Callable[..., Memory]
 FACTS_STAGES = (EXTRACT_STAGE, MERGE_STAGE)
 OWNER = identify_user("default", "maren").shard_key
 

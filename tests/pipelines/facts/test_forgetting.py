@@ -7,20 +7,19 @@ from collections.abc import Callable
 
 import pytest
 
-from strandline import Facts, Memory
+from strandline import Facts
 from strandline.pipelines.engine.engine import StopPoint
 from strandline.pipelines.facts import condense, decisions
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.settings import Settings
 from strandline.wiring.assembly import prepare_stages
-from tests.conftest import nothing_due, rows_of
+from tests.conftest import MakeMemory, nothing_due, rows_of
 from tests.pipelines.facts.test_facts_merge import rows_in
 from tests.support.servers.model_server import ModelServer, RecordedRequest
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import HandWorker, say
 
-MakeMemory = Callable[..., Memory]
 Tell = Callable[[str, str], None]
 
 ANSWERS = (
@@ -36,20 +35,14 @@ def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def settings(database_url: str, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
-    return load_settings(database_url=database_url, embedding_backend="local")
-
-
-@pytest.fixture
-def tell(make_memory: MakeMemory, database: Database, database_url: str, settings: Settings) -> Tell:
+def tell(make_memory: MakeMemory, database: Database, database_url: str, model_settings: Settings) -> Tell:
     """Say something in a session of the user ``maren``, by the session's name, and have it merged."""
 
     def told(session: str, text: str) -> None:
         memory = make_memory(session, user_id="maren", memory_blocks=["facts"])
         memory.put({"role": "user", "content": text, "name": session})
         memory.flush(all=True)
-        drain_everything(database, database_url, settings)
+        drain_everything(database, database_url, model_settings)
         assert nothing_due(database_url)
 
     return told
@@ -95,16 +88,16 @@ class Killed(BaseException):
 
 
 def test_a_merge_that_a_worker_left_open_is_closed_with_its_session(
-    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
+    make_memory: MakeMemory, database: Database, database_url: str, model_settings: Settings
 ) -> None:
     memory = make_memory("one", user_id="maren", memory_blocks=["facts"])
     say(memory, "My cat is called Otto.")
-    drain_everything(database, database_url, settings, ("extract",))
+    drain_everything(database, database_url, model_settings, ("extract",))
 
     def die(_point: StopPoint) -> None:
         raise Killed
 
-    worker = HandWorker(database, prepare_stages(database, settings, ("merge",)), reach=die)
+    worker = HandWorker(database, prepare_stages(database, model_settings, ("merge",)), reach=die)
     with pytest.raises(Killed):
         worker.drain_all(database_url)
     batches = "SELECT state FROM strandline.batch WHERE stage = 'merge'"
@@ -134,18 +127,18 @@ def test_answers_to_other_sessions_do_not_quote_what_is_forgotten(
     make_memory: MakeMemory,
     database: Database,
     database_url: str,
-    settings: Settings,
+    model_settings: Settings,
     model_server: ModelServer,
 ) -> None:
     model_server.behave(responder=chatty)
     one, two = (make_memory(name, user_id="maren", memory_blocks=["facts"]) for name in ("one", "two"))
     other = make_memory("three", user_id="nils", memory_blocks=["facts"])
     say(one, "My cat is called Otto.")
-    drain_everything(database, database_url, settings)
+    drain_everything(database, database_url, model_settings)
     for memory in (two, other):
         say(memory, "My cat sleeps all day.")
         say(memory, "My cat likes herring.")
-    drain_everything(database, database_url, settings)
+    drain_everything(database, database_url, model_settings)
     merges = rows_of(database_url, f"{ANSWERS} WHERE b.stage = 'merge'")
     assert any("Otto" in body for (body,) in merges), "a sibling's answer quotes it"
     one.reset(derived=True)
@@ -160,7 +153,7 @@ def test_answers_to_other_sessions_do_not_quote_what_is_forgotten(
     extracted = f"{ANSWERS} JOIN strandline.session s ON s.session_key = b.scope_key WHERE s.session_id = %s"
     assert rows_of(database_url, extracted, "two"), "extract has seen its own session alone"
     say(two, "My cat is grey.")
-    drain_everything(database, database_url, settings)
+    drain_everything(database, database_url, model_settings)
     assert nothing_due(database_url)
     assert verify(database, deep=True).violations == ()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -18,22 +18,13 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from strandline.schemas.wire.explanations import MessageExplanation
 from strandline.workers.sweep import Sweep
-from tests.conftest import nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
+from tests.support.messages import assistant, user
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 
-MakeMemory = Callable[..., Memory]
-
 TEN: dict[str, Any] = {"tokenizer_fn": lambda _text: 10}
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-
-
-def user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text}
-
-
-def assistant(text: str) -> dict[str, Any]:
-    return {"role": "assistant", "content": text}
 
 
 def events(url: str) -> list[tuple[Any, ...]]:

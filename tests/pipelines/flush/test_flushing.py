@@ -15,10 +15,10 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.values.identity import identify_session
-from tests.conftest import nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
+from tests.support.stored import due_work
 from tests.support.workers.worker_processes import WorkerProcess
 
-MakeMemory = Callable[..., Memory]
 StartWorker = Callable[..., WorkerProcess]
 
 TEN: dict[str, Any] = {"tokenizer_fn": lambda _text: 10}
@@ -49,7 +49,7 @@ def check_delivery(url: str) -> None:
         expected = through_seq + 1
     assert marks(url)[1] == expected - 1
     fed = rows_of(url, "SELECT unnest(pipelines) FROM strandline.session")
-    due = rows_of(url, "SELECT count(*) FROM strandline.due")[0][0]
+    due = due_work(url)
     assert due == len(fed) * len(events(url))
 
 

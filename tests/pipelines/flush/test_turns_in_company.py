@@ -32,6 +32,7 @@ from strandline.workers.worker import Worker
 from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer
 from tests.support.servers.service_server import RunningService
+from tests.support.stored import live_facts
 from tests.support.workers.draining import drain_everything, due_lanes
 
 MOVED = "UPDATE strandline.due SET ready_at = ready_at + {0}, created_at = created_at + {0} RETURNING 1"
@@ -79,7 +80,7 @@ def pass_time(url: str) -> None:
 
 
 def facts(url: str) -> int:
-    ((count,),) = rows_of(url, "SELECT count(*) FROM strandline.fact WHERE live")
+    count = live_facts(url)
     return int(count)
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from strandline import Memory
 from strandline.cli.doctor.models import check_models
 from strandline.cli.doctor.servers import check_database
 from strandline.cli.servers.targets import Servers
@@ -19,12 +17,10 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import SUMMARY_STAGE
 from strandline.schemas.wire.explanations import MessageExplanation
-from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
 from tests.producers.doorbell.test_doorbell import some_lane
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.busy_workers import check_done_once, environment
-
-MakeMemory = Callable[..., Memory]
 
 REFUSALS = [
     ({"status": 401, "code": "invalid_api_key"}, "the key was refused (401)"),

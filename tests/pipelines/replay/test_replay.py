@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,14 +37,12 @@ from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
 from strandline.wiring.assembly import prepare_stages
 from strandline.workers.in_process import BackgroundRunner
 from strandline.workers.replay_slots import waiting_lanes
-from tests.conftest import nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
 from tests.support.opened_rows import clear_only, stored_rows_of
 from tests.support.servers.databases import temporary_database
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest, answer_to
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import HandWorker, say
-
-MakeMemory = Callable[..., Memory]
 
 PROMPT = "Find what is worth keeping, and answer in the form that was asked for."
 USERS = 3

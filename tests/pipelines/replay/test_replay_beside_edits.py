@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any, TypeVar
@@ -39,14 +38,14 @@ from strandline.schemas.queries.derived.generations import (
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
-from tests.conftest import lock_is_awaited, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, lock_is_awaited, nothing_due, rows_of, wait_until
+from tests.support.stored import stored_chunks
 from tests.support.workers.draining import due_lanes
 from tests.support.workers.hand_worker import HandWorker, say
 from tests.support.workers.scripted_stages import ScriptedStages
 
 R = TypeVar("R")
 
-MakeMemory = Callable[..., Memory]
 OWNER = identify_user("default", "maren").shard_key
 
 
@@ -253,7 +252,7 @@ def test_a_replay_in_place_writes_nothing_of_what_was_forgotten_since_it_was_rea
     local = settings.model_copy(update={"embedding_backend": "local"})
     found = replay_in_place(database, begin_in_place(database, VECTORS, Selection()), local)
     assert forgotten and found.rewritten == 0
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.chunk") == [(0,)]
+    assert stored_chunks(database_url) == 0
     assert verify(database, deep=True).violations == ()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,12 +18,11 @@ from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
 from strandline.wiring.assembly import prepare_stages
 from strandline.workers.in_process import BackgroundRunner
-from tests.conftest import nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
 from tests.support.fresh_session import derived_of, fresh_copy
+from tests.support.messages import user
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
-
-MakeMemory = Callable[..., Memory]
 
 PIPELINES = (FACTS, SUMMARY, VECTORS)
 
@@ -49,10 +47,6 @@ def memory(make_memory: MakeMemory, database: Database, database_url: str, setti
         made.flush(all=True)
     drain_everything(database, database_url, settings)
     return made
-
-
-def user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text}
 
 
 def answer(text: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import load_settings
 from tests.conftest import rows_of
 from tests.support.opened_rows import clear_only
+from tests.support.stored import dead_letters, due_work
 from tests.support.workers.draining import drain_everything
 
 pytestmark = clear_only("encrypts by itself, with a keyring of its own")
@@ -39,13 +40,13 @@ def test_the_work_waits_uncounted_and_is_done_with_the_key(
     drain_everything(without, database_url, settings)
     ((failures, said),) = rows_of(database_url, LANES)
     assert failures == 0 and "Namespace 'default' is encrypted. The key 'main' is needed" in said
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.dead_letter") == [(0,)]
+    assert dead_letters(database_url) == 0
     (waiting,) = read_status(without, settings).waiting_for_keys
     assert (waiting.namespace, waiting.key_ids, waiting.events) == ("default", ["main"], 1)
     assert waiting.lanes >= 1 and waiting.reason == said
     rows_of(database_url, "UPDATE strandline.lane SET next_attempt_at = now() RETURNING 1")
     drain_everything(with_key, database_url, settings)
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.due") == [(0,)]
+    assert due_work(database_url) == 0
     assert read_status(with_key, settings).waiting_for_keys == []
     assert rows_of(database_url, "SELECT count(*), count(embedding) FROM strandline.chunk") == [(1, 0)], (
         "no vectors"

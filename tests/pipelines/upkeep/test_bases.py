@@ -31,6 +31,7 @@ from strandline.workers.in_process import BackgroundRunner
 from tests.conftest import MakeMemory, lock_is_awaited, rows_of, wait_until
 from tests.support.aging import DAY, age_messages, age_session
 from tests.support.servers.databases import temporary_database
+from tests.support.stored import due_work
 from tests.support.workers.draining import drain_everything
 
 LIMITS: dict[str, Any] = {"token_limit": 400, "token_flush_size": 60, "chat_history_token_ratio": 0.5}
@@ -338,4 +339,4 @@ def test_archived_messages_come_back_as_they_were(
         retention.restore(database, "s", "t")
     age_session(database_url, "back", 8 * DAY)
     assert back.get_all() == [], "it is kept for a week"
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.due") == [(0,)], "nothing is derived again"
+    assert due_work(database_url) == 0, "nothing is derived again"

@@ -35,6 +35,7 @@ from tests.support.aging import DAY, age_messages, age_session
 from tests.support.opened_rows import clear_only, stored_rows_of
 from tests.support.servers.databases import temporary_database
 from tests.support.servers.object_server import BUCKET, ObjectServer
+from tests.support.stored import flush_events
 from tests.support.workers.draining import drain_everything
 
 LIMITS: dict[str, Any] = {"token_limit": 400, "token_flush_size": 60, "chat_history_token_ratio": 0.5}
@@ -122,7 +123,7 @@ def archived(database: Database, opener: Callable[[str], Any] = open_archive) ->
 
 def assert_derived(url: str) -> None:
     """Each event reached the end of each pipeline, and each message was in one."""
-    ((events,),) = rows_of(url, "SELECT count(*) FROM strandline.flush_event")
+    events = flush_events(url)
     stages = "SELECT stage, count(*) FROM strandline.receipt WHERE outcome = 'applied' GROUP BY stage"
     found = dict(rows_of(url, stages))
     assert found == dict.fromkeys(("extract", "merge", "summary", "vectors"), events)

@@ -24,12 +24,11 @@ from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import VECTORS, VECTORS_STAGE
 from strandline.wiring.assembly import prepare_stages
 from strandline.workers.in_process import BackgroundRunner
-from tests.conftest import rows_of
+from tests.conftest import MakeMemory, rows_of
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import say
 
-MakeMemory = Callable[..., Memory]
 Derive = Callable[..., Memory]
 
 QUESTION = "Where is the boat moored?"

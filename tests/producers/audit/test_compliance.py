@@ -12,6 +12,8 @@ import pytest
 from strandline import ActRefusedError, AttemptedAct, Capture, ConfigurationError, Facts, Memory, acting
 from strandline.schemas.values.acts.retention import Retention
 from tests.conftest import MakeMemory, rows_of
+from tests.support.messages import user
+from tests.support.stored import stored_messages
 
 ACTS = "SELECT act, flags FROM strandline.audit_entry ORDER BY created_at"
 PLACE = f"{__name__}:hook"
@@ -54,12 +56,8 @@ def _hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     release.set()
 
 
-def user(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
-
-
 def stored(url: str) -> int:
-    ((count,),) = rows_of(url, "SELECT count(*) FROM strandline.message")
+    count = stored_messages(url)
     return int(count)
 
 

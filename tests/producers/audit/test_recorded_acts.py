@@ -23,6 +23,7 @@ from strandline.producers.namespace_facts import NamespaceFacts
 from strandline.schemas.values.acts.kinds import ACTS
 from strandline.schemas.values.acts.retention import Retention
 from tests.conftest import rows_of
+from tests.support.messages import user
 from tests.support.servers.databases import temporary_database
 
 PAGE = Path(__file__).parents[3] / "docs" / "architecture" / "audit.md"
@@ -43,10 +44,6 @@ class Faces:
     audit: Audit
     fact_id: str = ""
     optimization: Any = None
-
-
-def user(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 def source(number: int) -> ImportedFact:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from strandline import (
     FactExtractionMemoryBlock,
     Memory,
@@ -14,11 +12,9 @@ from strandline import (
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.lanes import STAGES
-from tests.conftest import nothing_due
+from tests.conftest import MakeMemory, nothing_due
 from tests.support.sample_blocks import MentionCounter
 from tests.support.workers.draining import drain_everything
-
-MakeMemory = Callable[..., Memory]
 
 BLOCKS = (
     StaticMemoryBlock(name="rules", static_content="Answer in one sentence."),

@@ -5,23 +5,20 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
 
-from strandline import Memory
 from strandline.producers.doorbell import doorbell
 from strandline.producers.doorbell.doorbell import MAX_WAITING_LANES, Doorbell
 from strandline.schemas.broker.hints import check_hint
 from strandline.schemas.values.lanes import STAGES, Lane
-from tests.conftest import rows_of, wait_until
+from tests.conftest import MakeMemory, rows_of, wait_until
 from tests.support.processes import forking
 from tests.support.servers.broker_proxy import BrokerProxy
 from tests.support.servers.broker_queues import BrokerQueues
 from tests.support.servers.silent_server import SilentServer
-
-MakeMemory = Callable[..., Memory]
 
 NOBODY = "redis://127.0.0.1:1/0"
 

@@ -21,6 +21,7 @@ from strandline.schemas.values.identity import identify_session, shared_scope_ke
 from tests.conftest import MakeMemory, lock_is_awaited, rows_of, wait_until
 from tests.producers.erasing.conftest import LIMITS
 from tests.support.servers.databases import temporary_database
+from tests.support.stored import flush_events, stored_messages
 from tests.support.workers.draining import due_lanes
 from tests.support.workers.hand_worker import HandWorker
 from tests.support.workers.scripted_stages import ScriptedStages
@@ -87,7 +88,7 @@ def test_an_erasure_waits_for_a_transaction_that_writes(
         connection.commit()
     erasing.end()
     assert erasures.plan_user("ann").total == 0
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.message") == [(0,)]
+    assert stored_messages(database_url) == 0
     with pytest.raises(ErasedError):
         memory.put({"role": "user", "content": "back"})
 
@@ -248,7 +249,7 @@ def test_an_erasure_deletes_events_in_the_order_in_which_a_replay_locks_them(
         replay.commit()
         thread.join()
         erasing.commit()
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.flush_event") == [(0,)]
+    assert flush_events(database_url) == 0
 
 
 def test_a_replay_makes_nothing_due_behind_the_fence(

@@ -9,8 +9,9 @@ import pytest
 from strandline import ErasedError
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.erasure import ErasureReceipt, Erasures
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory
 from tests.support.servers.databases import temporary_database
+from tests.support.stored import stored_messages
 
 Put = Callable[[], int | None]
 
@@ -72,7 +73,7 @@ def test_what_a_readmitted_user_said_since_stays(
     reapply(erasures, receipts)
     put()
     assert reapply(erasures, receipts) == ["known", "known"]
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.message") == [(1,)]
+    assert stored_messages(database_url) == 1
 
 
 def test_times_and_not_numbers_are_the_order(

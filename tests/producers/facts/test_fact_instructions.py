@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline import Capture, Facts, InvalidMessageError, Memory
+from strandline import Capture, Facts, InvalidMessageError
 from strandline.pipelines.inspect.explain_message import explain
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.models.answers import parse_instruct
@@ -21,15 +21,15 @@ from strandline.pipelines.replay.new_generation import begin_generation
 from strandline.pipelines.replay.records import Replay
 from strandline.schemas.errors import PermanentModelError
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE
 from strandline.schemas.wire.explanations import RemovedFactExplanation
 from tests.conftest import nothing_due, rows_of
 from tests.pipelines.replay.test_replay import replay_new
 from tests.support.servers.model_server import ModelServer, RecordedRequest
+from tests.support.stored import stored_messages
 from tests.support.workers.draining import drain_everything
 
-MakeMemory = Callable[..., Memory]
 Derive = Callable[[], None]
 
 HOME = "My address is 5 Elm Street."
@@ -37,15 +37,9 @@ BEES = "I keep bees."
 
 
 @pytest.fixture
-def settings(database_url: str, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
-    return load_settings(database_url=database_url, embedding_backend="local")
-
-
-@pytest.fixture
-def derive(database: Database, database_url: str, settings: Settings) -> Derive:
+def derive(database: Database, database_url: str, model_settings: Settings) -> Derive:
     def derive_now() -> None:
-        drain_everything(database, database_url, settings, (EXTRACT_STAGE, MERGE_STAGE))
+        drain_everything(database, database_url, model_settings, (EXTRACT_STAGE, MERGE_STAGE))
 
     return derive_now
 
@@ -128,7 +122,7 @@ def test_what_was_forgotten_stays_so_in_the_next_derivation_and_nothing_is_asked
     derive: Derive,
     database: Database,
     database_url: str,
-    settings: Settings,
+    model_settings: Settings,
     model_server: ModelServer,
 ) -> None:
     say(facts, HOME, BEES)
@@ -138,7 +132,7 @@ def test_what_was_forgotten_stays_so_in_the_next_derivation_and_nothing_is_asked
     derive()
     assert texts(facts) == {BEES, "I moved to Graz."}
     before = asked(model_server)
-    replay_new(database, settings, FACTS, force=True)
+    replay_new(database, model_settings, FACTS, force=True)
     assert texts(facts) == {BEES, "I moved to Graz."}
     assert asked(model_server) == before == 2
     assert nothing_due(database_url)
@@ -146,11 +140,11 @@ def test_what_was_forgotten_stays_so_in_the_next_derivation_and_nothing_is_asked
 
 
 def test_another_derivation_waits_for_the_one_that_serves(
-    facts: Facts, derive: Derive, database: Database, database_url: str, settings: Settings
+    facts: Facts, derive: Derive, database: Database, database_url: str, model_settings: Settings
 ) -> None:
     say(facts, HOME)
     derive()
-    replay: Replay = begin_generation(database, FACTS, settings, force=True)
+    replay: Replay = begin_generation(database, FACTS, model_settings, force=True)
     facts.instruct("forget address")
     for _round in range(3):
         rows_of(database_url, "UPDATE strandline.lane SET next_attempt_at = now() RETURNING 1")
@@ -221,7 +215,7 @@ def test_the_instruction_can_be_forgotten_as_well(
     facts.forget_source(source.source_id)
     derive()
     assert texts(facts) == set()
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.message") == [(1,)]
+    assert stored_messages(database_url) == 1
     assert verify(database, deep=True).violations == ()
 
 

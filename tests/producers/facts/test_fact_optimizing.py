@@ -13,7 +13,7 @@ from strandline import ConflictError, Facts, InvalidMessageError
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.errors import PermanentModelError
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
 from tests.conftest import rows_of
 from tests.support.servers.model_server import ModelServer, RecordedRequest
@@ -28,21 +28,15 @@ BOTH = "I like green tea from Japan and black coffee from Peru."
 
 
 @pytest.fixture
-def settings(database_url: str, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
-    return load_settings(database_url=database_url, embedding_backend="local")
-
-
-@pytest.fixture
-def derive(database: Database, database_url: str, settings: Settings) -> Derive:
+def derive(database: Database, database_url: str, model_settings: Settings) -> Derive:
     def derive_now() -> None:
-        drain_everything(database, database_url, settings, (EXTRACT_STAGE, MERGE_STAGE))
+        drain_everything(database, database_url, model_settings, (EXTRACT_STAGE, MERGE_STAGE))
 
     return derive_now
 
 
 @pytest.fixture
-def facts(settings: Settings, database: Database, database_url: str, derive: Derive) -> Iterator[Facts]:
+def facts(model_settings: Settings, database: Database, database_url: str, derive: Derive) -> Iterator[Facts]:
     facts = Facts.for_owner(user_id="ana", database_url=database_url)
     facts.create_from([{"role": "user", "content": text} for text in (TEA, COFFEE, BEES)])
     derive()

@@ -8,20 +8,19 @@ from typing import Any
 
 import pytest
 
-from strandline import ConfigurationError, ConflictError, Facts, InvalidMessageError, Memory
+from strandline import ConfigurationError, ConflictError, Facts, InvalidMessageError
 from strandline.pipelines.inspect.explain_message import explain
 from strandline.pipelines.inspect.sessions import list_sessions
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE
 from strandline.schemas.wire.explanations import FactExplanation
-from tests.conftest import rows_of
+from tests.conftest import MakeMemory, rows_of
 from tests.pipelines.replay.test_replay import replay_new
-from tests.support.servers.model_server import ModelServer
+from tests.support.stored import stored_chunks, stored_messages
 from tests.support.workers.draining import drain_everything
 
-MakeMemory = Callable[..., Memory]
 Derive = Callable[[], None]
 
 NAME = {"role": "user", "content": "My name is Ana."}
@@ -29,15 +28,9 @@ HOME = {"role": "user", "content": "I live in Graz."}
 
 
 @pytest.fixture
-def settings(database_url: str, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
-    return load_settings(database_url=database_url, embedding_backend="local")
-
-
-@pytest.fixture
-def derive(database: Database, database_url: str, settings: Settings) -> Derive:
+def derive(database: Database, database_url: str, model_settings: Settings) -> Derive:
     def derive_now() -> None:
-        drain_everything(database, database_url, settings, (EXTRACT_STAGE, MERGE_STAGE))
+        drain_everything(database, database_url, model_settings, (EXTRACT_STAGE, MERGE_STAGE))
 
     return derive_now
 
@@ -71,7 +64,7 @@ def test_facts_are_made_of_messages_with_their_provenance_and_no_chat_is_seen(
     assert [state.session_id for state in list_sessions(database, namespace="default").sessions] == ["chat"]
     assert [state.session_id for state in list_sessions(database).sessions] == ["chat"]
     assert verify(database, deep=True).violations == ()
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.chunk") == [(0,)]
+    assert stored_chunks(database_url) == 0
 
 
 def test_a_repeated_call_is_the_same_source_and_other_messages_are_a_conflict(
@@ -82,13 +75,13 @@ def test_a_repeated_call_is_the_same_source_and_other_messages_are_a_conflict(
     for others in ([NAME], [NAME, HOME, NAME], [HOME, NAME]):
         with pytest.raises(ConflictError):
             facts.create_from(others, key="k")
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.message") == [(2,)]
+    assert stored_messages(database_url) == 2
     assert rows_of(database_url, "SELECT cause, message_count FROM strandline.flush_event") == [("source", 2)]
     assert facts.create_from([NAME, HOME]).source_id != facts.create_from([NAME, HOME]).source_id
 
 
 def test_with_wait_the_changes_are_returned(
-    facts: Facts, settings: Settings, make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch
+    facts: Facts, model_settings: Settings, make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_EMBEDDING_BACKEND", "local")
     memory = make_memory("chat", user_id="ana", memory_blocks=["facts"], consume="background")
@@ -108,17 +101,17 @@ def test_the_async_twin_does_the_same(facts: Facts) -> None:
 
 
 def test_a_source_is_derived_again_and_forgotten(
-    facts: Facts, derive: Derive, database: Database, database_url: str, settings: Settings
+    facts: Facts, derive: Derive, database: Database, database_url: str, model_settings: Settings
 ) -> None:
     source = facts.create_from([NAME, HOME])
     kept = facts.create_from([{"role": "user", "content": "I keep bees."}])
     derive()
-    replay_new(database, settings, FACTS, force=True)
+    replay_new(database, model_settings, FACTS, force=True)
     assert texts(facts) == {"My name is Ana.", "I live in Graz.", "I keep bees."}
     facts.forget_source(source.source_id)
     derive()
     assert texts(facts) == {"I keep bees."}
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.message") == [(1,)]
+    assert stored_messages(database_url) == 1
     assert verify(database, deep=True).violations == ()
     facts.clear()
     derive()
@@ -165,4 +158,4 @@ def test_what_cannot_be_kept_is_refused(facts: Facts, database_url: str, message
     with pytest.raises(ConfigurationError):
         alone.create_from([HOME])
     alone.close()
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.message") == [(0,)]
+    assert stored_messages(database_url) == 0

@@ -21,12 +21,11 @@ from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, VECTORS_STAGE
 from strandline.schemas.wire.explanations import FactExplanation, RemovedFactExplanation
-from tests.conftest import rows_of
+from tests.conftest import MakeMemory, rows_of
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import say
 
-MakeMemory = Callable[..., Memory]
 MakeFacts = Callable[..., Facts]
 
 

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from strandline import ConfigurationError, Facts, InvalidMessageError, Memory
+from strandline import ConfigurationError, Facts, InvalidMessageError
 from strandline.cli.entry import run
-from tests.conftest import rows_of
+from tests.conftest import MakeMemory, rows_of
 
-MakeMemory = Callable[..., Memory]
 MakeFacts = Callable[..., Facts]
 
 HELLO = {"role": "user", "content": "hello"}

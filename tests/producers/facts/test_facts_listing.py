@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -12,10 +11,8 @@ import pytest
 
 from strandline import Memory
 from strandline.producers.facts.listing import Fact
-from tests.conftest import nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer
-
-MakeMemory = Callable[..., Memory]
 
 SAID = (
     "My sister Inga lives in Husum.",

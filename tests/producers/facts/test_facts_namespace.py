@@ -16,28 +16,20 @@ from strandline.pipelines.inspect.verify import verify
 from strandline.producers import namespace_facts as facts_namespace
 from strandline.producers.namespace_facts import Clearing, NamespaceFacts
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
-from tests.conftest import nothing_due, rows_of
+from tests.conftest import MakeMemory, nothing_due, rows_of
 from tests.support.processes import forking
-from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import say
 
-MakeMemory = Callable[..., Memory]
 USERS = ("ana", "bo", "cleo")
 
 
 @pytest.fixture
-def settings(database_url: str, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
-    return load_settings(database_url=database_url, embedding_backend="local")
-
-
-@pytest.fixture
-def consume(database: Database, database_url: str, settings: Settings) -> Callable[[], None]:
+def consume(database: Database, database_url: str, model_settings: Settings) -> Callable[[], None]:
     def consumed() -> None:
-        drain_everything(database, database_url, settings, (EXTRACT_STAGE, MERGE_STAGE))
+        drain_everything(database, database_url, model_settings, (EXTRACT_STAGE, MERGE_STAGE))
         assert nothing_due(database_url)
 
     return consumed

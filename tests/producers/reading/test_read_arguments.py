@@ -26,16 +26,13 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from tests.conftest import MakeMemory, rows_of
 from tests.producers.reading.test_read_operation import message_row, snapshot_rows
+from tests.support.messages import user
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import say
 
 
 def words(text: str) -> int:
     return len(text.split())
-
-
-def user(text: str, **fields: Any) -> dict[str, Any]:
-    return {"role": "user", "content": text, **fields}
 
 
 QUESTIONS = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -24,10 +24,9 @@ from strandline.pipelines.flush.flush import deliver_idle, read_window
 from strandline.producers.tokens import load_encoding
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.identity import identify_session
-from tests.conftest import nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
+from tests.support.messages import user
 from tests.support.servers.model_server import ModelServer
-
-MakeMemory = Callable[..., Memory]
 
 TOPICS = (
     "My sister Inga lives in Husum and repairs boats.",
@@ -37,10 +36,6 @@ TOPICS = (
     "Our lighthouse was painted red and white in spring.",
 )
 TIGHT: dict[str, Any] = {"token_limit": 2_000, "chat_history_token_ratio": 0.1, "token_flush_size": 60}
-
-
-def user(text: str, **fields: Any) -> dict[str, Any]:
-    return {"role": "user", "content": text, **fields}
 
 
 def talk(memory: Memory, turns: int, *, first: int = 0) -> int:

@@ -12,11 +12,10 @@ from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import SUMMARY_STAGE
-from tests.conftest import rows_of
+from tests.conftest import MakeMemory, rows_of
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 
-MakeMemory = Callable[..., Memory]
 Derive = Callable[[], None]
 
 

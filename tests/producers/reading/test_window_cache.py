@@ -6,7 +6,7 @@ import copy
 import json
 import pickle
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime
@@ -30,12 +30,11 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.rows import MessageRow
 from strandline.schemas.values.message import Message, ReadOnlyDict
-from tests.conftest import rows_of
+from tests.conftest import MakeMemory, rows_of
 from tests.support.opened_rows import clear_only
 
 R = TypeVar("R")
 
-MakeMemory = Callable[..., Memory]
 
 LIMITS: dict[str, Any] = {"token_limit": 200, "token_flush_size": 30, "memory_blocks": []}
 STEPS = (

@@ -34,10 +34,9 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.statements import function_names, function_source, statements
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.lanes import VECTORS_STAGE
+from tests.conftest import MakeMemory
 from tests.support.servers.databases import temporary_database
 from tests.support.workers.draining import drain_everything
-
-MakeMemory = Callable[..., Memory]
 
 DIMENSIONS = 8
 WORDS = ["alpha", "beta", "gamma", "delta", "épsilon", "it's", "ze ta", 'q"u', "back\\slash"]

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, date, datetime
 
 import pytest
 
-from strandline import Memory
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.text.spoken_dates import spoken_date
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import VECTORS_STAGE
-from tests.conftest import nothing_due
+from tests.conftest import MakeMemory, nothing_due
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import say
-
-MakeMemory = Callable[..., Memory]
 
 # By language: what is said, a question about the first of it, a part of its words, and a name for the user.
 SAID = {

@@ -23,10 +23,10 @@ from strandline.schemas.queries.conversation.search import SearchChunks
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, VECTORS_STAGE
+from tests.conftest import MakeMemory
 from tests.support.big_scope import fill_scope
 from tests.support.workers.draining import drain_everything
 
-MakeMemory = Callable[..., Memory]
 Remember = Callable[..., Memory]
 
 # Of a search in a scope of 10,000 messages.

@@ -14,10 +14,8 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import VECTORS_STAGE
-from tests.conftest import nothing_due, rows_of
+from tests.conftest import MakeMemory, nothing_due, rows_of
 from tests.support.workers.draining import drain_everything
-
-MakeMemory = Callable[..., Memory]
 
 TALK = (
     "The spare anchor lies under the port berth.",

@@ -29,13 +29,12 @@ from strandline.producers.tools.results import MAX_SHOWN_CHARACTERS, RESULTS
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_session
-from tests.conftest import rows_of
+from tests.conftest import MakeMemory, rows_of
 from tests.support.servers.model_server import ModelServer
 from tests.support.servers.service_server import RunningService
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import say
 
-MakeMemory = Callable[..., Memory]
 Call = Callable[..., dict[str, Any]]
 
 WRITING = {

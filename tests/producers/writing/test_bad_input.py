@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 from strandline import InvalidMessageError, Memory, Message
 from strandline.schemas.tables import metadata
 from strandline.schemas.values.nesting import MAX_NESTING_LEVELS
-from tests.conftest import rows_of
-
-MakeMemory = Callable[..., Memory]
+from tests.conftest import MakeMemory, rows_of
 
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 LONE = "\ud83d"

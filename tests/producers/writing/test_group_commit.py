@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta, timezone
 from typing import Any, TypeVar
@@ -33,9 +33,7 @@ from strandline.schemas.queries.conversation.messages import Put, PutManyRow
 from strandline.schemas.queries.rows import PutRow, SeqRow
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message
-from tests.conftest import rows_of
-
-MakeMemory = Callable[..., Memory]
+from tests.conftest import MakeMemory, rows_of
 
 R = TypeVar("R")
 T = TypeVar("T")

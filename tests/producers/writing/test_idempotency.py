@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,9 +11,7 @@ import psycopg
 import pytest
 
 from strandline import ConflictError, Memory
-from tests.conftest import rows_of, wait_until
-
-MakeMemory = Callable[..., Memory]
+from tests.conftest import MakeMemory, rows_of, wait_until
 
 
 def said(message_id: str, text: str = "The tide is out.") -> dict[str, Any]:

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from strandline import ConflictError, Memory, OwnerError
+from strandline import ConflictError, OwnerError
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
-from tests.conftest import rows_of, wait_until
+from tests.conftest import MakeMemory, rows_of, wait_until
 from tests.support.processes import forking
+from tests.support.stored import stored_sessions
 
-MakeMemory = Callable[..., Memory]
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 LIMITS = ("--token-limit", "400", "--token-flush-size", "60")
@@ -209,7 +209,7 @@ def test_a_session_or_user_that_is_neither_text_nor_a_number_is_refused(
     assert f"chats.jsonl, line 2: '{field}' is " in done.stderr
     assert "must be text or a whole number" in done.stderr
     assert len(done.stderr.splitlines()) == 1
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.session") == [(0,)]
+    assert stored_sessions(database_url) == 0
 
 
 @pytest.mark.parametrize(

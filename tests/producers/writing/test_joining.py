@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -14,14 +14,9 @@ from psycopg.rows import dict_row, namedtuple_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from sqlalchemy.orm import Session
 
-from strandline import ConfigurationError, ConflictError, InvalidMessageError, Memory, OwnerError
-from tests.conftest import rows_of
-
-MakeMemory = Callable[..., Memory]
-
-
-def user(text: str, **fields: Any) -> dict[str, Any]:
-    return {"role": "user", "content": text, **fields}
+from strandline import ConfigurationError, ConflictError, InvalidMessageError, OwnerError
+from tests.conftest import MakeMemory, rows_of
+from tests.support.messages import user
 
 
 def texts(url: str) -> list[str]:

@@ -27,7 +27,7 @@ from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Selection
 from strandline.schemas.errors import DatabaseError
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.settings import Settings
 from strandline.schemas.values.policy import (
     MIN_MESSAGE_TOKENS,
     Policy,
@@ -44,17 +44,12 @@ LIMITS = st.integers(MIN_MESSAGE_TOKENS, 10**6)
 SIZES = st.integers(1, 10**6)
 
 
-@pytest.fixture
-def settings(database_url: str) -> Settings:
-    return load_settings(database_url=database_url, text_backend="local", embedding_backend="local")
-
-
 Drain = Callable[[], None]
 
 
 @pytest.fixture
-def drain(database: Database, database_url: str, settings: Settings) -> Drain:
-    return lambda: drain_everything(database, database_url, settings)
+def drain(database: Database, database_url: str, local_settings: Settings) -> Drain:
+    return lambda: drain_everything(database, database_url, local_settings)
 
 
 def say(memory: Memory, id: str, text: str) -> None:
@@ -66,11 +61,11 @@ def kinds(database: Database) -> list[str]:
     return [violation.kind for violation in verify(database).violations]
 
 
-def replayed(database: Database, settings: Settings, *pipelines: str) -> dict[str, int]:
+def replayed(database: Database, local_settings: Settings, *pipelines: str) -> dict[str, int]:
     made_due = {}
     for pipeline in pipelines:
         replay = begin_in_place(database, pipeline, Selection())
-        made_due[pipeline] = replay_in_place(database, replay, settings).made_due
+        made_due[pipeline] = replay_in_place(database, replay, local_settings).made_due
     return made_due
 
 
@@ -91,7 +86,7 @@ def test_a_plain_buffer_is_given_memory_from_then_on(
 
 
 def test_a_replay_derives_what_was_flushed_before(
-    make_memory: MakeMemory, database: Database, settings: Settings, drain: Drain, database_url: str
+    make_memory: MakeMemory, database: Database, local_settings: Settings, drain: Drain, database_url: str
 ) -> None:
     memory = make_memory("s", user_id="anna", memory_blocks=[])
     say(memory, "m1", "My name is Anna.")
@@ -99,7 +94,7 @@ def test_a_replay_derives_what_was_flushed_before(
     memory.set_policy(memory_blocks=["facts", "summary", "vectors"])
     say(memory, "m3", "I live in Bergen.")
     drain()
-    found = replayed(database, settings, "facts", "summary", "vectors")
+    found = replayed(database, local_settings, "facts", "summary", "vectors")
     assert found == {"facts": 2, "summary": 2, "vectors": 2}
     drain()
     cited = {i for fact in memory.facts.list() for i in fact.message_ids}
@@ -113,11 +108,11 @@ def test_a_replay_derives_what_was_flushed_before(
         "a summary is folded in the order of the log"
     )
     assert kinds(database) == []
-    assert replayed(database, settings, "facts", "summary", "vectors") == dict.fromkeys(found, 0)
+    assert replayed(database, local_settings, "facts", "summary", "vectors") == dict.fromkeys(found, 0)
 
 
 def test_a_pipeline_that_is_taken_away_keeps_what_it_derived(
-    make_memory: MakeMemory, database: Database, settings: Settings, drain: Drain
+    make_memory: MakeMemory, database: Database, local_settings: Settings, drain: Drain
 ) -> None:
     memory = make_memory("s", user_id="anna", memory_blocks=["facts"])
     say(memory, "m1", "My name is Anna.")
@@ -148,7 +143,7 @@ def test_verify_still_misses_work_that_the_policy_of_its_time_asked_for(
 
 
 def test_explain_and_show_tell_of_the_change(
-    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings, drain: Drain
+    make_memory: MakeMemory, database: Database, database_url: str, local_settings: Settings, drain: Drain
 ) -> None:
     memory = make_memory("s", memory_blocks=[], token_limit=1_000)
     say(memory, "m1", "My name is Anna.")
@@ -172,7 +167,7 @@ def test_explain_and_show_tell_of_the_change(
     assert (change.before["token_limit"], change.after["token_limit"]) == (1_000, 2_000)
     shown = command(database_url, "explain", "m1")
     assert "by support, after message 1" in shown and "pipelines none -> facts" in shown
-    replayed(database, settings, "facts")
+    replayed(database, local_settings, "facts")
     drain()
     assert "It was remembered" in why("m1")
 
@@ -513,7 +508,7 @@ def test_a_changed_policy_keeps_what_is_not_named(
 
 
 def test_a_new_derivation_covers_what_was_fed_under_an_earlier_policy(
-    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings, drain: Drain
+    make_memory: MakeMemory, database: Database, database_url: str, local_settings: Settings, drain: Drain
 ) -> None:
     memory = make_memory("s", user_id="anna", memory_blocks=["facts"])
     say(memory, "m1", "My name is Anna.")

@@ -8,7 +8,7 @@ import logging
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,18 +20,10 @@ from strandline.producers.tokens import count_default
 from strandline.schemas.postgres.pools.thin_pool import AsyncThinPool, ThinPool
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.policy import MIN_MESSAGE_TOKENS
-from tests.conftest import rows_of, wait_until
+from tests.conftest import MakeMemory, rows_of, wait_until
+from tests.support.messages import assistant, user
 from tests.support.processes import forking
-
-MakeMemory = Callable[..., Memory]
-
-
-def user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text}
-
-
-def assistant(text: str) -> dict[str, Any]:
-    return {"role": "assistant", "content": text}
+from tests.support.stored import stored_sessions
 
 
 def marks(url: str, session_id: str) -> dict[str, Any]:
@@ -346,7 +338,7 @@ def test_first_puts_at_once_make_one_session(make_memory: MakeMemory, database_u
 
     with ThreadPoolExecutor(16) as threads:
         assert sorted(threads.map(put, range(16))) == list(range(1, 17))
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.session") == [(1,)]
+    assert stored_sessions(database_url) == 1
 
 
 BACKENDS = (

@@ -37,6 +37,7 @@ from strandline.schemas.settings import load_settings
 from tests.conftest import MakeMemory, rows_of, wait_until
 from tests.support import sample_hooks
 from tests.support.sample_hooks import CANARY
+from tests.support.stored import stored_messages
 
 HOOKS = "tests.support.sample_hooks"
 SAID = {"role": "user", "content": f"Write to {CANARY}."}
@@ -172,7 +173,7 @@ def test_a_put_that_is_repeated_is_the_same_put(
     assert memory.put(said) == memory.put(said) == asyncio.run(_put_closing(memory, said)) == 1
     assert memory.add_run("r", [SAID]).seqs == memory.add_run("r", [SAID]).seqs
     memory.facts  # noqa: B018  # a session without a user has facts of its own
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.message") == [(2,)]
+    assert stored_messages(database_url) == 2
     with pytest.raises(ConflictError):
         memory.put({**said, "content": "something else"})
 
@@ -191,7 +192,7 @@ def test_a_hook_that_is_not_deterministic_is_told_by_a_conflict_and_doubles_noth
     memory.put({**SAID, "id": "m-1"})
     with pytest.raises(ConflictError, match="m-1"):
         memory.put({**SAID, "id": "m-1"})
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.message") == [(1,)]
+    assert stored_messages(database_url) == 1
 
 
 def test_what_stood_behind_a_run_is_not_redacted_twice(make_memory: MakeMemory, hook: SetHook) -> None:
@@ -234,7 +235,7 @@ def test_a_hook_that_fails_refuses_the_put_and_nothing_is_stored(
         with pytest.raises(RedactionError, match=problem) as told:
             attempt()
         assert CANARY not in str(told.value) and "was not stored" in str(told.value)
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.message") == [(0,)]
+    assert stored_messages(database_url) == 0
     assert rows_of(database_url, "SELECT count(*) FROM strandline.fact_event") == [(0,)]
 
 

@@ -15,9 +15,8 @@ from strandline.pipelines.inspect.verify import verify
 from strandline.producers.reading.read import MAX_TAIL_BYTES
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.policy import DEFAULT_WINDOW_BYTES, DEFAULT_WINDOW_MESSAGES, MIN_MESSAGE_TOKENS
-from tests.conftest import rows_of
-
-MakeMemory = Callable[..., Memory]
+from tests.conftest import MakeMemory, rows_of
+from tests.support.stored import flush_events
 
 UNBOUNDED = 10**9
 
@@ -82,7 +81,7 @@ def test_a_put_that_crosses_the_mark_by_messages_flushes_the_oldest(
 ) -> None:
     memory = make_memory("s", max_window_messages=12, memory_blocks=[])
     put(memory, [{"role": "user", "content": f"{n}"} for n in range(12)])
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.flush_event") == [(0,)]
+    assert flush_events(database_url) == 0
     put(memory, [{"role": "user", "content": "one more"}])
     events = rows_of(database_url, "SELECT from_seq, through_seq, cause FROM strandline.flush_event")
     assert events == [(1, 3, "threshold")], "a fourth of what the window may hold"

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg_pool import ConnectionPool
 
-from strandline import ConfigurationError, Memory
+from strandline import ConfigurationError
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.errors import SchemaError
 from strandline.schemas.postgres.database import Database
@@ -20,11 +20,9 @@ from strandline.schemas.postgres.migrate import current_revision, migrate
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from tests.chaos.servers import PostgresServer
-from tests.conftest import nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
 from tests.support.servers import pgbouncer
 from tests.support.workers.worker_processes import ROOT
-
-MakeMemory = Callable[..., Memory]
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -11,24 +11,19 @@ import pytest
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from sqlalchemy import create_engine
 
-from strandline import ConfigurationError, DatabaseBusyError, DatabaseUnavailableError, Memory
+from strandline import ConfigurationError, DatabaseBusyError, DatabaseUnavailableError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.derived.generations import ServingGenerations
 from strandline.schemas.settings import Settings
-from tests.conftest import rows_of
-
-MakeMemory = Callable[..., Memory]
+from tests.conftest import MakeMemory, rows_of
+from tests.support.messages import user
 
 SERIALIZABLE = "default_transaction_isolation = 'serializable'"
 REPEATABLE = "default_transaction_isolation = 'repeatable read'"
 READ_ONLY = "default_transaction_read_only = on"
 
 pytestmark = pytest.mark.timeout(600)
-
-
-def user(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 def set_default(url: str, setting: str) -> None:

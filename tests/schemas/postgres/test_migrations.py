@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -15,7 +14,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from strandline import Memory, SchemaError
+from strandline import SchemaError
 from strandline.cli.entry import run
 from strandline.schemas.errors import DatabaseUnavailableError
 from strandline.schemas.postgres.database import Database
@@ -24,11 +23,9 @@ from strandline.schemas.postgres.options import psycopg_url
 from strandline.schemas.postgres.revision import HEAD_REVISION, major_version
 from strandline.schemas.postgres.statements import function_names, function_source
 from strandline.schemas.tables import SCHEMA, metadata
-from tests.conftest import rows_of, wait_until
+from tests.conftest import MakeMemory, rows_of, wait_until
 from tests.support.processes import forking
 from tests.support.servers.databases import PARTITIONS
-
-MakeMemory = Callable[..., Memory]
 
 whole_tables = pytest.mark.skipif(
     PARTITIONS is not None,

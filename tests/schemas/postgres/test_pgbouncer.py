@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from strandline import Facts, Memory
+from strandline import Facts
 from strandline.cli.doctor.servers import check_database
 from strandline.cli.servers.targets import Servers
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
-from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
 from tests.support.servers import pgbouncer
-
-MakeMemory = Callable[..., Memory]
 
 pytestmark = pytest.mark.skipif(
     pgbouncer.program() is None, reason="PgBouncer is not installed (Debian's package is pgbouncer)"

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import psycopg
 
-from strandline import Memory
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from strandline.schemas.tables import metadata
 from strandline.schemas.tables.base import KEEPS_NO_STATISTICS
-from tests.conftest import rows_of
+from tests.conftest import MakeMemory, rows_of
 from tests.support.workers.draining import drain_everything
-
-MakeMemory = Callable[..., Memory]
 
 SECRET = "zyzzyva"
 

@@ -39,6 +39,7 @@ from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_u
 from tests.support.agents.scripted_agno import UNSEEN, ScriptedModel, call, text, texts_of
 from tests.support.agents.thirty_turns import FIRST, TURNS, Conversations, sayings
 from tests.support.servers.model_server import ModelServer
+from tests.support.stored import flush_events
 from tests.support.stored_form import JSON_VALUES, NAMES, TEXTS, stored_form
 
 AnyRun = RunOutput | TeamRunOutput | None
@@ -485,7 +486,7 @@ def test_a_namespace_that_forbids_agents_to_write_holds_for_agentic_memory(
     assert run(["limits", "set", "default", "--agents-read-only"]) == 0
     assert "may not change" in manager.update_memory_task("Forget the bees.", user_id="ana")
     assert "may not change" in asyncio.run(_closing(manager, manager.aupdate_memory_task("Forget.", "ana")))
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.flush_event") == [(0,)]
+    assert flush_events(database_url) == 0
 
 
 async def _closing(manager: StrandlineMemoryManager, call: Any) -> Any:

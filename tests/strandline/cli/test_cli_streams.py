@@ -12,9 +12,10 @@ import pytest
 
 from strandline import Memory
 from strandline.deploy.embedded.stack import EmbeddedStack
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory
 from tests.support.processes import forking
 from tests.support.servers.databases import temporary_database
+from tests.support.stored import flush_events
 
 # With little and much output, of click's, of rich's and of Strandline's own.
 SHOWING = [
@@ -108,7 +109,7 @@ def test_nothing_is_printed_into_a_connection_that_has_the_number_of_a_closed_st
         memory.put({"role": "user", "content": "hello"})
         line = ("flush", redirection, "--all")
         assert ended(line, database_url, redirection, start=start) == (0, "")
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.flush_event") == [(2,)]
+    assert flush_events(database_url) == 2
 
 
 @pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-", ">/dev/full 2>/dev/full", ">&- 2>&-"])

@@ -23,7 +23,7 @@ from strandline.pipelines.inspect.sessions import SessionPage, SessionPicture, l
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.statements import statements
-from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.settings import Settings
 from tests.conftest import MakeMemory, rows_of
 from tests.schemas.display.test_shown_text import HOSTILE, HOSTILE_NAME, hidden_in
 from tests.support.servers.model_server import ModelServer
@@ -61,24 +61,19 @@ def command(database_url: str) -> Command:
     return run_command
 
 
-@pytest.fixture
-def settings(database_url: str) -> Settings:
-    return load_settings(database_url=database_url, text_backend="local", embedding_backend="local")
-
-
 def talk(memory: Memory, *texts: str) -> None:
     for text in texts:
         memory.put({"role": "user", "content": text, "id": uuid4().hex})
 
 
 @pytest.fixture
-def anna(make_memory: MakeMemory, database: Database, database_url: str, settings: Settings) -> Memory:
+def anna(make_memory: MakeMemory, database: Database, database_url: str, local_settings: Settings) -> Memory:
     """A user with two sessions; of the first everything is derived, and one message waits in the window."""
     memory = make_memory("s1", user_id="anna", token_limit=500, token_flush_size=50)
     memory.put({"role": "system", "content": "Be kind.", "id": "head"})
     memory.put({"role": "user", "content": "My name is Anna and I live in Bergen.", "id": "m1"})
     memory.flush(all=True)
-    drain_everything(database, database_url, settings)
+    drain_everything(database, database_url, local_settings)
     memory.put({"role": "user", "content": "The harbour is cold today.", "id": "m2"})
     talk(make_memory("s2", user_id="anna"), "I like the harbour.")
     return memory

@@ -21,13 +21,10 @@ from strandline.schemas.misspelt_fields import name_misspelt
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.message import OWN_KEYS
 from tests.conftest import MakeMemory
+from tests.support.messages import user
 from tests.support.processes import forking
 
 Capture = pytest.CaptureFixture[str]
-
-
-def user(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 @pytest.mark.parametrize("many", [False, True])

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from strandline import Memory
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.lanes import STAGES
-from tests.conftest import rows_of
+from tests.conftest import MakeMemory, rows_of
 from tests.support.servers.model_server import ModelServer
-
-MakeMemory = Callable[..., Memory]
+from tests.support.stored import live_facts, stored_chunks
 
 QUICK_TAKE_OVER = {"STRANDLINE_WORKER_DEAD_AFTER_SECONDS": "1.5"}
 
@@ -48,6 +45,6 @@ def converse(
 def check_done_once(database: Database, url: str, events: int) -> None:
     receipts = "SELECT stage, count(*) FROM strandline.receipt WHERE outcome = 'applied' GROUP BY 1"
     assert dict(rows_of(url, receipts)) == dict.fromkeys(STAGES, events)
-    assert rows_of(url, "SELECT count(*) FROM strandline.fact WHERE live") == [(events,)]
-    assert rows_of(url, "SELECT count(*) FROM strandline.chunk") == [(events,)]
+    assert live_facts(url) == events
+    assert stored_chunks(url) == events
     assert verify(database, deep=True).violations == ()

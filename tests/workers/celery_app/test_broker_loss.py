@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from strandline import Memory
-from tests.conftest import StartWorker, rows_of, wait_until
+from tests.conftest import MakeMemory, StartWorker, rows_of, wait_until
 from tests.support.servers.broker_proxy import BrokerProxy
 from tests.support.servers.model_server import ModelServer
-
-MakeMemory = Callable[..., Memory]
 
 
 def test_a_worker_whose_hands_are_full_as_the_broker_goes_away_goes_on(

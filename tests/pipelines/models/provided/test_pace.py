@@ -23,6 +23,7 @@ from strandline.workers.in_process import BackgroundRunner
 from strandline.workers.worker import Worker
 from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
+from tests.support.stored import dead_letters, live_facts
 from tests.support.workers.draining import due_lanes
 
 REFUSAL = Raw(429, json.dumps({"error": {"message": "Rate limit reached", "code": None}}).encode())
@@ -171,8 +172,8 @@ def test_thirty_sessions_at_a_limit_cost_few_requests_more_than_they_need(
             runner.stop()
     assert server.answered == 60, "one extraction and one summary each"
     assert server.answered + server.refused <= 1.3 * 60
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.fact WHERE live") == [(30,)]
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.dead_letter") == [(0,)]
+    assert live_facts(database_url) == 30
+    assert dead_letters(database_url) == 0
     assert verify(database, deep=True).violations == ()
 
 
@@ -220,5 +221,5 @@ def test_workers_that_die_at_a_limit_lose_and_double_nothing(
         wait_until(lambda: nothing_due(database_url), timeout=30, what="all work")
     finally:
         runner.stop()
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.fact WHERE live") == [(8,)]
+    assert live_facts(database_url) == 8
     assert verify(database, deep=True).violations == ()

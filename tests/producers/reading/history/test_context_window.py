@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from strandline import ConfigurationError, Memory
+from strandline import ConfigurationError
 from strandline.producers.reading import history
 from strandline.producers.reading.history import (
     DEFAULT_CONTEXT_TOKENS,
@@ -22,8 +22,7 @@ from strandline.producers.reading.history import (
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.message import Message
-
-MakeMemory = Callable[..., Memory]
+from tests.conftest import MakeMemory
 
 
 def call(*ids: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,9 +15,8 @@ from strandline import ConfigurationError, InvalidMessageError, Memory, Message,
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.producers.reading import history
 from strandline.schemas.values.labels import Scalar
+from tests.conftest import MakeMemory
 from tests.support.servers.databases import temporary_database
-
-MakeMemory = Callable[..., Memory]
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 NUMBER = 60

@@ -16,16 +16,13 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.conversation.flush import Flush
 from strandline.schemas.values.identity import identify_session
 from tests.conftest import MakeMemory, rows_of
+from tests.support.messages import assistant
 
 SYSTEM = {"role": "system", "content": "Answer in short sentences."}
 
 
 def user(text: str, **more: object) -> dict[str, object]:
     return {"role": "user", "content": text, **more}
-
-
-def assistant(text: str) -> dict[str, object]:
-    return {"role": "assistant", "content": text}
 
 
 def texts(memory: Memory) -> list[str]:

@@ -12,38 +12,26 @@ from strandline import DeliveredError, Memory
 from strandline.pipelines.engine.engine import StopPoint
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import STAGES
 from strandline.wiring.assembly import prepare_stages
 from tests.conftest import MakeMemory, nothing_due, rows_of
 from tests.support.fresh_session import derived_of, fresh_copy
+from tests.support.messages import assistant, user
 from tests.support.servers.model_server import ModelServer, Raw
+from tests.support.stored import dead_letters
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import HandWorker
 
 Work = Callable[[], None]
 
 
-def user(text: str) -> dict[str, object]:
-    return {"role": "user", "content": text}
-
-
-def assistant(text: str) -> dict[str, object]:
-    return {"role": "assistant", "content": text}
-
-
 @pytest.fixture
-def settings(database_url: str, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
-    return load_settings(database_url=database_url, embedding_backend="local")
-
-
-@pytest.fixture
-def work(database: Database, database_url: str, settings: Settings) -> Work:
+def work(database: Database, database_url: str, model_settings: Settings) -> Work:
     """Do all work that is due."""
 
     def drained() -> None:
-        drain_everything(database, database_url, settings)
+        drain_everything(database, database_url, model_settings)
         assert nothing_due(database_url)
 
     return drained
@@ -281,7 +269,7 @@ def test_a_worker_in_the_middle_of_a_batch_brings_nothing_back(
     make_memory: MakeMemory,
     database: Database,
     database_url: str,
-    settings: Settings,
+    model_settings: Settings,
     work: Work,
     point: StopPoint,
     kind: str,
@@ -295,7 +283,7 @@ def test_a_worker_in_the_middle_of_a_batch_brings_nothing_back(
             reached.set()
             assert go_on.wait(60)
 
-    worker = HandWorker(database, prepare_stages(database, settings, STAGES), reach=reach)
+    worker = HandWorker(database, prepare_stages(database, model_settings, STAGES), reach=reach)
     with ThreadPoolExecutor(2) as threads:
         draining = threads.submit(worker.drain_all, database_url)
         assert reached.wait(60)
@@ -334,7 +322,7 @@ def test_a_dead_letter_is_tried_again_with_other_words(
     make_memory: MakeMemory,
     database: Database,
     database_url: str,
-    settings: Settings,
+    model_settings: Settings,
     work: Work,
     model_server: ModelServer,
 ) -> None:
@@ -343,10 +331,10 @@ def test_a_dead_letter_is_tried_again_with_other_words(
     memory.flush(all=True)
     refusal = Raw(400, b'{"error": {"code": "content_filter"}}')
     model_server.behave(responder=lambda request: refusal if "refused" in str(request.body) else None)
-    drain_everything(database, database_url, settings)
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.dead_letter") == [(2,)]
+    drain_everything(database, database_url, model_settings)
+    assert dead_letters(database_url) == 2
     model_server.behave()
     memory.replace(1, "something harmless")
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.dead_letter") == [(0,)]
+    assert dead_letters(database_url) == 0
     assert_like_fresh(make_memory, database_url, work, memory, memory_blocks=["facts", "summary"])
     assert_sound(database)

@@ -20,12 +20,10 @@ from strandline.schemas.queries.conversation.flush import Flush
 from strandline.schemas.queries.conversation.messages import Pop
 from strandline.schemas.values.identity import identify_session
 from tests.conftest import MakeMemory, rows_of, wait_until
+from tests.support.messages import user
+from tests.support.stored import flush_events
 
 SYSTEM = {"role": "system", "content": "Answer in short sentences."}
-
-
-def user(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 def texts(memory: Memory) -> list[str]:
@@ -211,7 +209,7 @@ def test_a_flush_that_was_planned_before_a_pop_does_nothing(
         delay_seconds=0.0,
     )
     assert database.fetch(flush) == []
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.flush_event") == [(0,)]
+    assert flush_events(database_url) == 0
     assert memory.flush(all=True) != []
     assert_sound(database)
 

@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from strandline import Memory, OutcomeUnknownError
+from strandline import OutcomeUnknownError
 from strandline.schemas.errors import DatabaseBusyError, DatabaseTimeoutError, DatabaseUnavailableError
 from strandline.schemas.postgres import deadlines
 from strandline.schemas.postgres.async_database import AsyncDatabase
@@ -27,12 +27,11 @@ from strandline.schemas.queries.conversation.sessions import FindOwner, FindOwne
 from strandline.schemas.queries.work.workers import Beat
 from strandline.schemas.settings import Settings
 from strandline.workers.worker import Worker
-from tests.conftest import needs_internals, rows_of, wait_until
+from tests.conftest import MakeMemory, needs_internals, rows_of, wait_until
 from tests.support.opened_rows import clear_only
 from tests.support.proxies.stalling_proxy import Direction, StallingProxy
+from tests.support.stored import registered_workers
 from tests.support.workers.hand_worker import CountingStage, HandWorker, counting, folded, say, summary_lane
-
-MakeMemory = Callable[..., Memory]
 
 LOOK = FindOwner(directory_key=UUID(int=1))
 
@@ -163,7 +162,7 @@ def test_a_transaction_cut_before_its_commit_was_sent_has_done_nothing(
 
     with pytest.raises(DatabaseUnavailableError, match="did not answer"):
         cut_short()
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(0,)]
+    assert registered_workers(database_url) == 0
     with through.transaction() as tx:
         assert tx.fetch(LOOK_ONCE) == []
 
@@ -179,7 +178,7 @@ def test_a_transaction_whose_commit_is_not_answered_has_an_unknown_outcome(
 
     with pytest.raises(OutcomeUnknownError):
         commit()
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(1,)], "it was done"
+    assert registered_workers(database_url) == 1, "it was done"
 
 
 def beat_of() -> Beat:
@@ -326,7 +325,7 @@ def test_a_long_wait_for_a_connection_leaves_time_for_another(
             beat.result(300)
     finally:
         through.close()
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(1,)]
+    assert registered_workers(database_url) == 1
 
 
 def test_on_an_event_loop_there_is_time_for_another_connection_as_well(
@@ -349,7 +348,7 @@ def test_on_an_event_loop_there_is_time_for_another_connection_as_well(
         await through.close()
 
     asyncio.run(main())
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(1,)]
+    assert registered_workers(database_url) == 1
 
 
 def test_a_statement_whose_time_is_up_is_not_sent(
@@ -362,7 +361,7 @@ def test_a_statement_whose_time_is_up_is_not_sent(
     with pytest.raises(OutcomeUnknownError):
         through.fetch(beat_of())
     assert through.fetch(LOOK_ONCE) == [], "what was sent before it on that connection is done"
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(0,)]
+    assert registered_workers(database_url) == 0
 
 
 @pytest.mark.parametrize(("ask", "sent"), [("fetch", 3), ("fetch_within", 2)])
@@ -419,7 +418,7 @@ def test_a_repetition_without_a_free_connection_does_not_say_that_nothing_was_do
             through.fetch(beat_of())
     through.close()
     assert "nothing was" not in str(told.value)
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(1,)]
+    assert registered_workers(database_url) == 1
 
 
 def test_nor_does_one_of_an_event_loop(
@@ -447,4 +446,4 @@ def test_nor_does_one_of_an_event_loop(
         assert "nothing was" not in str(told.value)
 
     asyncio.run(main())
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(1,)]
+    assert registered_workers(database_url) == 1

@@ -6,15 +6,14 @@ import asyncio
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 
 import pytest
 
-from strandline import DatabaseUnavailableError, Memory
+from strandline import DatabaseUnavailableError
+from tests.conftest import MakeMemory
 from tests.support.servers.databases import connect_to, database_in
-
-MakeMemory = Callable[..., Memory]
 
 SSL_REQUEST = 80877103
 # As a German, a Japanese and a Russian server say it.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from psycopg_pool import ConnectionPool
 
-from strandline import DatabaseTimeoutError, DatabaseUnavailableError, Memory
+from strandline import DatabaseTimeoutError, DatabaseUnavailableError
 from strandline.cli.entry import run
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
@@ -18,9 +18,8 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.derived.generations import ServingGenerations
 from strandline.schemas.settings import load_settings
 from tests.chaos.servers import PostgresServer
-from tests.conftest import wait_until
-
-MakeMemory = Callable[..., Memory]
+from tests.conftest import MakeMemory, wait_until
+from tests.support.messages import user
 
 REFUSED = "postgresql://someone:opensesame@127.0.0.1:1/nothing"
 UNRESOLVED = "postgresql://someone:opensesame@nowhere.invalid:5433/nothing"
@@ -35,10 +34,6 @@ pytestmark = pytest.mark.timeout(600)
 def _endless_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that whoever waits for the pool, and not for the reason, waits until the test has failed."""
     monkeypatch.setenv("STRANDLINE_POOL_TIMEOUT_SECONDS", "10000")
-
-
-def user(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 @PLACES

@@ -20,15 +20,12 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from tests.conftest import rows_of, wait_until
+from tests.support.messages import user
 from tests.support.sealed_trail import seal_all
 from tests.support.servers.databases import temporary_database
 
 Capture = pytest.CaptureFixture[str]
 SECRET = "a secret of this test"
-
-
-def user(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 @pytest.fixture(scope="module")

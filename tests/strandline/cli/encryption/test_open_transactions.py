@@ -27,6 +27,7 @@ from strandline.schemas.sealed.content import SealedContent
 from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import load_settings
 from tests.conftest import MakeMemory, lock_is_awaited, rows_of, wait_until
+from tests.support.messages import user
 from tests.support.opened_rows import clear_only
 
 pytestmark = clear_only("encrypts by itself, with a keyring of its own")
@@ -59,10 +60,6 @@ def command(database_url: str, capfd: Capture) -> Callable[..., str]:
         return "".join(capfd.readouterr())
 
     return call
-
-
-def user(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 def test_a_rotation_does_not_pass_a_transaction_that_wraps(

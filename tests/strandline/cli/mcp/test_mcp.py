@@ -21,13 +21,10 @@ pytest.importorskip("mcp.client.client", reason="needs the extra mcp")
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from strandline import Memory
 from strandline.deploy.embedded.stack import running_stack
 from strandline.producers.tools.definitions import TOOLS
-from tests.conftest import rows_of
+from tests.conftest import MakeMemory, rows_of
 from tests.support.processes.forking import READ_AT_START, Popen
-
-MakeMemory = Callable[..., Memory]
 
 INITIALIZE = {
     "jsonrpc": "2.0",
