@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 import threading
-from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -15,7 +11,6 @@ import pytest
 import redis
 
 from strandline import Memory
-from strandline.cli.entry import run
 from strandline.pipelines.engine.batches import ClaimedLane, claim
 from strandline.pipelines.engine.dead_letters import (
     DeadLetter,
@@ -32,13 +27,13 @@ from strandline.schemas.queries.work.workers import Beat
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import Lane
 from tests.conftest import MakeMemory, lock_is_awaited, rows_of, wait_until
+from tests.pipelines.conftest import Drain
+from tests.support.processes.commands import Ended, run_here
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
 from tests.support.workers.draining import drain_everything
 
 POISON = "zyzzyva"
 REFUSAL = Raw(400, json.dumps({"error": {"message": "no such words", "code": None}}).encode())
-
-Drain = Callable[..., None]
 
 
 @pytest.fixture
@@ -47,14 +42,6 @@ def settings(database_url: str, model_server: ModelServer, monkeypatch: pytest.M
     monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
     return load_settings(database_url=database_url, embedding_backend="local", batch_token_budget=1)
-
-
-@pytest.fixture
-def drain(database: Database, database_url: str, settings: Settings) -> Drain:
-    def drain_now(*stages: str) -> None:
-        drain_everything(database, database_url, settings, *([stages] if stages else []))
-
-    return drain_now
 
 
 def refuse(model_server: ModelServer, *words: str, where: str = "") -> None:
@@ -346,21 +333,9 @@ def test_a_lost_dead_letter_is_not_taken_for_a_dropped_one(
     assert [violation.kind for violation in verify(database).violations] == ["dead_without_letter"]
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The result of a command line."""
-
-    code: int
-    out: str
-    err: str
-
-
 def command(database_url: str, *arguments: str) -> Ended:
     """``strandline dead-letters``, run to its end in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        code = run(["dead-letters", *arguments, "--database-url", database_url])
-    return Ended(code, out.getvalue(), err.getvalue())
+    return run_here("dead-letters", *arguments, on=database_url)
 
 
 def test_the_command_lists_shows_retries_and_drops(

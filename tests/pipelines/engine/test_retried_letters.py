@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,8 +21,9 @@ from strandline.wiring.assembly import prepare_stages
 from strandline.workers.sweep import Sweep
 from strandline.workers.worker import Worker
 from tests.conftest import MakeMemory, rows_of
+from tests.pipelines.conftest import Drain
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
-from tests.support.workers.draining import drain_everything, due_lanes
+from tests.support.workers.draining import due_lanes
 
 BAD = "zyzzyva"
 REFUSAL = Raw(400, json.dumps({"error": {"message": "flagged", "code": "content_filter"}}).encode())
@@ -31,19 +31,12 @@ RIPE = """
 UPDATE strandline.dead_letter SET retry_at = now() - interval '1 s' WHERE retry_at IS NOT NULL RETURNING 1
 """
 
-Drain = Callable[[], None]
-
 
 @pytest.fixture
 def settings(database_url: str, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
     return load_settings(database_url=database_url, embedding_backend="local", dead_letter_retries=2)
-
-
-@pytest.fixture
-def drain(database: Database, database_url: str, settings: Settings) -> Drain:
-    return lambda: drain_everything(database, database_url, settings)
 
 
 def fail(model_server: ModelServer, answer: str | Raw = "no JSON", where: str = "<transcript>") -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
 
@@ -17,14 +16,12 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.wire.explanations import FactExplanation, MessageExplanation, StageTrace
 from tests.conftest import MakeMemory
+from tests.pipelines.conftest import Drain
 from tests.support.processes import forking
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
-from tests.support.workers.draining import drain_everything
 
 POISON = "zyzzyva"
 MOVED = "Oslo is where I live now"
-
-Drain = Callable[..., None]
 
 
 def answer(request: RecordedRequest) -> Raw | str | None:
@@ -43,14 +40,6 @@ def settings(database_url: str, model_server: ModelServer, monkeypatch: pytest.M
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
     model_server.behave(responder=answer)
     return load_settings(database_url=database_url, embedding_backend="local", batch_token_budget=20)
-
-
-@pytest.fixture
-def drain(database: Database, database_url: str, settings: Settings) -> Drain:
-    def drain_now(*stages: str) -> None:
-        drain_everything(database, database_url, settings, *([stages] if stages else []))
-
-    return drain_now
 
 
 def say(memory: Memory, id: str, content: str, role: str = "user") -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,33 +22,16 @@ from strandline.pipelines.replay.records import Replay
 from strandline.schemas.errors import PermanentModelError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE
+from strandline.schemas.values.lanes import FACTS
 from strandline.schemas.wire.explanations import RemovedFactExplanation
 from tests.conftest import nothing_due, rows_of
 from tests.pipelines.replay.test_replay import replay_new
+from tests.producers.facts.conftest import Derive
 from tests.support.servers.model_server import ModelServer, RecordedRequest
 from tests.support.stored import stored_messages
-from tests.support.workers.draining import drain_everything
-
-Derive = Callable[[], None]
 
 HOME = "My address is 5 Elm Street."
 BEES = "I keep bees."
-
-
-@pytest.fixture
-def derive(database: Database, database_url: str, model_settings: Settings) -> Derive:
-    def derive_now() -> None:
-        drain_everything(database, database_url, model_settings, (EXTRACT_STAGE, MERGE_STAGE))
-
-    return derive_now
-
-
-@pytest.fixture
-def facts(database: Database, database_url: str) -> Iterator[Facts]:
-    facts = Facts.for_owner(user_id="ana", database_url=database_url)
-    yield facts
-    facts.close()
 
 
 def say(facts: Facts, *texts: str) -> None:

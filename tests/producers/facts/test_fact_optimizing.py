@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,25 +14,14 @@ from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.errors import PermanentModelError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
 from tests.conftest import rows_of
+from tests.producers.facts.conftest import Derive
 from tests.support.servers.model_server import ModelServer, RecordedRequest
-from tests.support.workers.draining import drain_everything
-
-Derive = Callable[[], None]
 
 TEA = "I like green tea from Japan."
 COFFEE = "I like black coffee from Peru."
 BEES = "I keep 12 bees."
 BOTH = "I like green tea from Japan and black coffee from Peru."
-
-
-@pytest.fixture
-def derive(database: Database, database_url: str, model_settings: Settings) -> Derive:
-    def derive_now() -> None:
-        drain_everything(database, database_url, model_settings, (EXTRACT_STAGE, MERGE_STAGE))
-
-    return derive_now
 
 
 @pytest.fixture

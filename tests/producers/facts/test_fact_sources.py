@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,32 +13,15 @@ from strandline.pipelines.inspect.sessions import list_sessions
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE
+from strandline.schemas.values.lanes import FACTS
 from strandline.schemas.wire.explanations import FactExplanation
 from tests.conftest import MakeMemory, rows_of
 from tests.pipelines.replay.test_replay import replay_new
+from tests.producers.facts.conftest import Derive
 from tests.support.stored import stored_chunks, stored_messages
-from tests.support.workers.draining import drain_everything
-
-Derive = Callable[[], None]
 
 NAME = {"role": "user", "content": "My name is Ana."}
 HOME = {"role": "user", "content": "I live in Graz."}
-
-
-@pytest.fixture
-def derive(database: Database, database_url: str, model_settings: Settings) -> Derive:
-    def derive_now() -> None:
-        drain_everything(database, database_url, model_settings, (EXTRACT_STAGE, MERGE_STAGE))
-
-    return derive_now
-
-
-@pytest.fixture
-def facts(database: Database, database_url: str) -> Iterator[Facts]:
-    facts = Facts.for_owner(user_id="ana", database_url=database_url)
-    yield facts
-    facts.close()
 
 
 def texts(facts: Any) -> set[str]:

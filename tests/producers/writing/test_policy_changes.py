@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-import io
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
 import psycopg
@@ -17,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline import ConfigurationError, Memory, NotFoundError, OwnerError, UnknownPipelineError
-from strandline.cli.entry import run
 from strandline.pipelines.generations.registry import find
 from strandline.pipelines.inspect.explain_message import explain
 from strandline.pipelines.inspect.sessions import show_session
@@ -38,6 +35,7 @@ from strandline.schemas.values.policy import (
 from strandline.schemas.wire.explanations import MessageExplanation
 from strandline.workers.sweep import Sweep
 from tests.conftest import MakeMemory, rows_of
+from tests.support.processes.commands import run_here
 from tests.support.workers.draining import drain_everything
 
 LIMITS = st.integers(MIN_MESSAGE_TOKENS, 10**6)
@@ -173,10 +171,9 @@ def test_explain_and_show_tell_of_the_change(
 
 
 def command(database_url: str, *arguments: str, code: int = 0) -> str:
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        assert run([*arguments, "--database-url", database_url]) == code, err.getvalue()
-    return out.getvalue() + err.getvalue()
+    ended = run_here(*arguments, on=database_url)
+    assert ended.code == code, ended.err
+    return ended.out + ended.err
 
 
 def test_the_command_changes_what_is_named_and_nothing_else(

@@ -7,8 +7,7 @@ import io
 import json
 import logging
 import unicodedata
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import psycopg
@@ -16,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.cli.entry import run
 from strandline.cli.terminal.logs import FieldFormatter
 from strandline.cli.terminal.output import say, styled_text
 from strandline.schemas.display.shown_text import (
@@ -36,6 +34,7 @@ from strandline.schemas.errors import (
     StrandlineError,
 )
 from tests.conftest import MakeMemory
+from tests.support.processes.commands import Ended, run_here
 
 CLI = Path(__file__).resolve().parent.parent.parent.parent / "strandline" / "cli"
 # A write to the clipboard, a wiped screen, C1 controls, both directions, zero width, tags, and forged lines.
@@ -168,18 +167,8 @@ def test_a_traceback_in_the_log_cannot_pass_for_a_line_of_the_log() -> None:
     assert hidden_in("".join(rest)) == []
 
 
-@dataclass(frozen=True)
-class Ended:
-    code: int
-    out: str
-    err: str
-
-
 def command(database_url: str, *arguments: str) -> Ended:
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        code = run([*arguments, "--database-url", database_url])
-    return Ended(code, out.getvalue(), err.getvalue())
+    return run_here(*arguments, on=database_url)
 
 
 def is_harmless(ended: Ended) -> bool:

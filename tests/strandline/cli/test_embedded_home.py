@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 
 from strandline.cli.entry import run
 from strandline.deploy.embedded.stack import running_stack
+from tests.support.processes.commands import run_here
 
 CHAT = [
     {"role": "user", "content": f"My name is Anna and I live in house number {number} in Bergen."}
@@ -30,12 +29,10 @@ def embedded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def command(*arguments: str) -> tuple[Any, str]:
     """What ``strandline … --json`` prints, once it has ended well, and what it says beside that."""
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        code = run([*arguments, "--json"])
-    assert code == 0, err.getvalue()
+    ended = run_here(*arguments, "--json")
+    printed = ended.json
     assert running_stack(Path(os.environ["STRANDLINE_HOME"])) is None, "it left a server running"
-    return json.loads(out.getvalue()), err.getvalue()
+    return printed, ended.err
 
 
 def test_each_command_works_where_nothing_runs(tmp_path: Path) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -26,23 +25,12 @@ from strandline.schemas.postgres.statements import statements
 from strandline.schemas.settings import Settings
 from tests.conftest import MakeMemory, rows_of
 from tests.schemas.display.test_shown_text import HOSTILE, HOSTILE_NAME, hidden_in
+from tests.support.processes.commands import Ended, run_here
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 
 # The same in all processes of a test run, which compare the names of their tests.
 NO_FACT = "00000000-0000-4000-8000-000000000000"
-
-
-@dataclass(frozen=True)
-class Ended:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        assert self.code == 0, self.err
-        return json.loads(self.out)
 
 
 Command = Callable[..., Ended]
@@ -52,13 +40,7 @@ Command = Callable[..., Ended]
 def command(database_url: str) -> Command:
     """``strandline``, run to its end in this process, on the test's database."""
 
-    def run_command(*arguments: str) -> Ended:
-        out, err = io.StringIO(), io.StringIO()
-        with redirect_stdout(out), redirect_stderr(err):
-            code = run([*arguments, "--database-url", database_url])
-        return Ended(code, out.getvalue(), err.getvalue())
-
-    return run_command
+    return partial(run_here, on=database_url)
 
 
 def talk(memory: Memory, *texts: str) -> None:

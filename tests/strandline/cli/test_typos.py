@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
 import pytest
@@ -14,7 +12,6 @@ from kombu.transport import TRANSPORT_ALIASES
 from psycopg_pool import ConnectionPool
 
 from strandline import ConfigurationError, Facts, Memory
-from strandline.cli.entry import run
 from strandline.schemas.display.url_schemes import (
     BROKER_SCHEMES,
     DATABASE_DRIVERS,
@@ -24,6 +21,7 @@ from strandline.schemas.display.url_schemes import (
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from tests.conftest import MakeMemory, rows_of
+from tests.support.processes.commands import run_here
 
 URL = "postgresql://me@host/db"
 
@@ -110,10 +108,8 @@ def test_what_is_meant_is_accepted(database_url: str) -> None:
 
 
 def command(database_url: str, *arguments: str) -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        code = run([*arguments, "--database-url", database_url])
-    return code, out.getvalue(), err.getvalue()
+    ended = run_here(*arguments, on=database_url)
+    return ended.code, ended.out, ended.err
 
 
 TYPO = "00000000-0000-4000-8000-000000000000"

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import psycopg
@@ -20,7 +17,6 @@ import pytest
 from pydantic import BaseModel
 
 from strandline import ErasedError
-from strandline.cli.entry import run
 from strandline.cli.erasures.reports import (
     EraseReport,
     ErasuresReport,
@@ -33,21 +29,11 @@ from strandline.deploy.embedded.wheel_binaries import postgres_programs
 from strandline.producers.exports.lines import ExportLine
 from strandline.schemas.wire.erasures import ErasureDetailsReport
 from tests.conftest import OTHER_SERVER, MakeMemory, rows_of, wait_until
+from tests.support.processes.commands import Ended, run_here
 from tests.support.processes.forking import Popen
 from tests.support.servers.databases import temporary_database
 
 WORD = "zanzibarq"
-
-
-@dataclass(frozen=True)
-class Ended:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
 
 
 Command = Callable[..., Ended]
@@ -57,13 +43,7 @@ Command = Callable[..., Ended]
 def command(database_url: str) -> Command:
     """``strandline``, run to its end in this process, on the test's database or another one."""
 
-    def run_command(*arguments: str, on: str | None = database_url) -> Ended:
-        out, err = io.StringIO(), io.StringIO()
-        with redirect_stdout(out), redirect_stderr(err):
-            code = run([*arguments, *(["--database-url", on] if on else [])])
-        return Ended(code, out.getvalue(), err.getvalue())
-
-    return run_command
+    return partial(run_here, on=database_url)
 
 
 @pytest.fixture

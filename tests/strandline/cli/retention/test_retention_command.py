@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from strandline import Memory, Message
-from strandline.cli.entry import run
 from strandline.cli.retention.durations import duration_text
 from strandline.cli.retention.reports import (
     ArchivedReport,
@@ -25,33 +22,14 @@ from strandline.cli.retention.reports import (
 )
 from tests.conftest import MakeMemory, rows_of
 from tests.support.aging import DAY, age_messages
-
-
-@dataclass(frozen=True)
-class Ended:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> str:
-        assert self.code == 0, self.err
-        json.loads(self.out)
-        return self.out
-
+from tests.support.processes.commands import Ended, run_here
 
 Command = Callable[..., Ended]
 
 
 @pytest.fixture
 def command(database_url: str) -> Command:
-    def run_command(*arguments: str) -> Ended:
-        out, err = io.StringIO(), io.StringIO()
-        with redirect_stdout(out), redirect_stderr(err):
-            code = run(["retention", *arguments, "--database-url", database_url])
-        return Ended(code, out.getvalue(), err.getvalue())
-
-    return run_command
+    return partial(run_here, "retention", on=database_url)
 
 
 @pytest.fixture
@@ -74,10 +52,10 @@ def test_a_namespace_keeps_everything_until_an_act_says_otherwise(command: Comma
         "ttl", "max age", "max messages", "answers",
     ]  # fmt: skip
     assert "ttl: 12h" in said.out and "act 1" in said.out
-    shown = RetentionShownReport.model_validate_json(command("show", "--session", "s", "--json").json)
+    shown = RetentionShownReport.model_validate(command("show", "--session", "s", "--json").json)
     assert (shown.ttl_seconds, shown.max_age_seconds, shown.acts) == (12 * 3_600, 30 * DAY, [])
     own = command("set", "--session", "s", "--max-age", "never", "--actor", "ana", "--json")
-    report = RetentionShownReport.model_validate_json(own.json)
+    report = RetentionShownReport.model_validate(own.json)
     assert (report.max_age_seconds, report.ttl_seconds, report.acts[0].actor) == (0, 12 * 3_600, "ana")
     assert memory.get_retention().max_age_seconds == 0
 
@@ -91,18 +69,18 @@ def test_it_is_planned_run_listed_read_and_brought_back(
         "default/s: 6 past their age",
         "6 messages of 1 session would leave",
     ]
-    assert PlanReport.model_validate_json(command("plan", "--json").json).sessions[0].aged == 6
-    done = RunReport.model_validate_json(command("run", "--at-once", "--json").json)
+    assert PlanReport.model_validate(command("plan", "--json").json).sessions[0].aged == 6
+    done = RunReport.model_validate(command("run", "--at-once", "--json").json)
     assert (done.removed, done.archived, done.failed) == (6, 6, 0)
     assert command("run").out == "0 messages removed in 0 steps, 0 archived, 0 important kept\n"
-    status = StatusReport.model_validate_json(command("status", "--json").json)
+    status = StatusReport.model_validate(command("status", "--json").json)
     assert (status.removed, status.open_steps, status.failing_steps) == (6, 0, 0)
     assert "6 messages removed, 6 archived" in command("status").out
-    ranges = ArchivedReport.model_validate_json(command("archived", "s", "--json").json).ranges
+    ranges = ArchivedReport.model_validate(command("archived", "s", "--json").json).ranges
     assert [(one.from_seq, one.through_seq, one.state) for one in ranges] == [(1, 6, "removed")]
     lines = [json.loads(line) for line in command("archived", "s", "--messages").out.splitlines()]
     assert [line["content"] for line in lines] == [f"word {number}" for number in range(1, 7)]
-    back = RestoredReport.model_validate_json(command("restore", "s", "t", "--ttl", "2d", "--json").json)
+    back = RestoredReport.model_validate(command("restore", "s", "t", "--ttl", "2d", "--json").json)
     assert (back.messages, back.ttl_seconds) == (6, 2 * DAY)
     there = make_memory("t", user_id="ana")
     assert [message.id for message in there.get_all()] == [f"m{number}" for number in range(1, 7)]
