@@ -239,7 +239,7 @@ def test_a_command_that_is_killed_goes_on_when_it_is_run_again(
     assert (beside.code, "its user, whose erasure 1 is not finished" in beside.err) == (1, True)
     verified = command("erasures", "verify")
     assert (verified.code, "erasure 1 is unfinished" in verified.out) == (1, True)
-    report = VerifyReceiptsReport.model_validate(command("erasures", "verify", "--json").json)
+    report = VerifyReceiptsReport.model_validate_json(command("erasures", "verify", "--json").out)
     assert [(one.number, one.finding) for one in report.findings] == [(1, "unfinished")]
     checked = command("verify")
     assert (checked.code, "erasure 1 is unfinished" in checked.out) == (0, True), checked.out
