@@ -22,7 +22,7 @@ from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.writing.group_commit import GroupCommit
 from strandline.schemas.postgres.async_database import AsyncDatabase, AsyncTransaction
 from strandline.schemas.postgres.caller_connection import driver_connection
-from strandline.schemas.postgres.database import Database, Transaction
+from strandline.schemas.postgres.database import Database, Transaction, drive
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.sealing.codec import ContentCodec
 from strandline.schemas.settings import Settings
@@ -167,7 +167,7 @@ class OperationRunner:
         if connection is not None:
             joined = driver_connection(connection, psycopg.Connection)
             return Transaction(joined, self._schema, self._resources.content).run(operation)
-        return self._resources.database().run(operation)
+        return drive(operation, self._resources.database())
 
     async def arun(self, operation: Operation[T], connection: object | None = None) -> T:
         """Async twin of ``run``."""

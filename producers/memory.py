@@ -38,9 +38,8 @@ from strandline.producers.search.search import FoundMessage
 from strandline.producers.sessions import HISTORY_PAGE
 from strandline.producers.tokens import Tokenizer, part_estimates, text_counter
 from strandline.producers.tools.definitions import ToolForm, openai_tools
-from strandline.producers.writing.accepting import put_quickly, put_whole
 from strandline.producers.writing.bulk_import import MAX_MESSAGES_PER_IMPORT, Imported, import_messages
-from strandline.producers.writing.put import PutResult
+from strandline.producers.writing.put import PutResult, put_quickly
 from strandline.producers.writing.validate import PutLimits
 from strandline.schemas.values.identity import (
     SessionIdentity,
@@ -171,14 +170,13 @@ class SessionMemory(Closing):
             UnknownPipelineError: a memory block needs a pipeline that no worker has registered.
             DatabaseUnavailableError: Postgres cannot be reached; safe to put again.
         """
-        return self.put_messages([message], replace_prompt=replace_prompt, connection=connection)[0]
+        return self._put([message], replace_prompt, connection)[0]
 
     async def aput(
         self, message: object, *, replace_prompt: bool = False, connection: object | None = None
     ) -> int:
         """Async twin of ``put``."""
-        put = self.aput_messages([message], replace_prompt=replace_prompt, connection=connection)
-        return (await put)[0]
+        return (await self._aput([message], replace_prompt, connection))[0]
 
     def put_messages(
         self, messages: Sequence[object], *, replace_prompt: bool = False, connection: object | None = None
@@ -188,31 +186,28 @@ class SessionMemory(Closing):
         With ``replace_prompt`` the first replaces the prompt.  Raises: as ``put``.
         """
         messages = listed_messages(messages)
-        if not messages:
-            return []
-        in_callers_transaction = connection is not None
-        accept = put_whole if in_callers_transaction else put_quickly
-        put = writing.put_all(
-            self._subject, messages, replace_prompt, accept, in_callers_transaction=in_callers_transaction
-        )
-        return self._notify(self._runner.run(put, connection), connection)
+        return self._put(messages, replace_prompt, connection) if messages else []
 
     async def aput_messages(
         self, messages: Sequence[object], *, replace_prompt: bool = False, connection: object | None = None
     ) -> list[int]:
         """Async twin of ``put_messages``."""
         messages = listed_messages(messages)
-        if not messages:
-            return []
+        return await self._aput(messages, replace_prompt, connection) if messages else []
+
+    def _put(self, messages: Sequence[object], replace_prompt: bool, connection: object | None) -> list[int]:
+        accept = put_quickly if connection is None else None
+        put = writing.put(self._subject, messages, replace_prompt, accept)
+        return self._notify(self._runner.run(put, connection), connection)
+
+    async def _aput(
+        self, messages: Sequence[object], replace_prompt: bool, connection: object | None
+    ) -> list[int]:
         if connection is not None:
-            put = writing.put_all(
-                self._subject, messages, replace_prompt, put_whole, in_callers_transaction=True
-            )
+            put = writing.put(self._subject, messages, replace_prompt, None)
             return self._notify(await self._runner.arun(put, connection), connection)
         commit = await self._resources.group_commit()
-        put = writing.put_all(
-            self._subject, messages, replace_prompt, commit.accept, in_callers_transaction=False
-        )
+        put = writing.put(self._subject, messages, replace_prompt, commit.accept)
         return self._notify(await commit.run(put), connection)
 
     def import_messages(self, messages: Sequence[object]) -> Imported:
@@ -364,7 +359,8 @@ class SessionMemory(Closing):
     acall_tool = async_method(agent_tools.call_tool)
 
     def _notify(self, result: PutResult, connection: object | None) -> list[int]:
-        self._subject.notify(result.flushed, connection)
+        if result.flushed is not None:
+            self._subject.notify(result.flushed, connection)
         return result.seqs
 
 

@@ -26,8 +26,7 @@ from strandline.schemas.queries.application.sealing import (
 )
 from strandline.schemas.queries.derived.facts_edit import LockFactLanes
 from strandline.schemas.queries.resealed import RESEALED
-from strandline.schemas.sealed.content import SealedContent
-from strandline.schemas.sealed.key_cache import UNSEALED_SECONDS
+from strandline.schemas.sealed.content import UNSEALED_SECONDS, SealedContent
 from strandline.schemas.sealing.owner_keys import OwnerKeys
 from strandline.schemas.settings import MAX_KEY_CACHE_SECONDS
 from strandline.schemas.values.lanes import MERGE_STAGE

@@ -13,33 +13,28 @@ from strandline.producers.arguments import check_flag, check_timeout, listed_mes
 from strandline.producers.operations.session import Session
 from strandline.producers.reading.summary import Summary, wait_for_summary
 from strandline.producers.sessions import history_page
-from strandline.producers.writing.accepting import Accept, put_whole
 from strandline.producers.writing.correcting.reset import reset as reset_session
-from strandline.producers.writing.put import PutRequest, PutResult, put_messages
+from strandline.producers.writing.put import Accept, PutRequest, PutResult, put_messages
 from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.postgres.operations import Compute, Operation, Run, is_aside
+from strandline.schemas.postgres.operations import ASIDE, Compute, Operation, Run, is_aside
 from strandline.schemas.values.message import HEAD_ROLES
 
 T = TypeVar("T")
 
 
-def put_all(
-    session: Session,
-    messages: Sequence[object],
-    replace_prompt: bool,
-    accept: Accept,
-    *,
-    in_callers_transaction: bool,
+def put(
+    session: Session, messages: Sequence[object], replace_prompt: bool, accept: Accept | None
 ) -> Operation[PutResult]:
-    """Put messages; ``accept`` stores them: alone, in the caller's transaction, or with puts of others."""
-    replace_prompt = check_flag("replace_prompt", replace_prompt)
+    """Put messages; ``accept`` stores a single one, alone or with puts of others.
+
+    ``accept`` is None in the caller's transaction.
+    """
+    if replace_prompt is not False:
+        replace_prompt = check_flag("replace_prompt", replace_prompt)
     check = partial(check_put, session, messages, replace_prompt=replace_prompt)
-    if session.redaction is not None or is_aside():
-        return _put_checked_aside(session, check, accept, in_callers_transaction)
-    request = check()
-    if session.resources.compliance is not None:
-        return _put_checked(session, request, accept, in_callers_transaction)
-    return put_messages(request, accept, in_callers_transaction=in_callers_transaction)
+    if session.redaction is None and session.resources.compliance is None and ASIDE.get() is None:
+        return put_messages(check(), accept)
+    return _put_checked(session, check, accept)
 
 
 def set(
@@ -153,27 +148,21 @@ def check_act(session: Session, request: PutRequest) -> Operation[PutRequest]:
     return request
 
 
-def _put_checked_aside(
-    session: Session, check: Callable[[], PutRequest], accept: Accept, in_callers_transaction: bool
-) -> Operation[PutResult]:
-    request = yield from check_aside(session, check)
-    if session.resources.compliance is None:
-        return (yield from put_messages(request, accept, in_callers_transaction=in_callers_transaction))
-    return (yield from _put_checked(session, request, accept, in_callers_transaction))
-
-
 def _put_checked(
-    session: Session, request: PutRequest, accept: Accept, in_callers_transaction: bool
+    session: Session, check: Callable[[], PutRequest], accept: Accept | None
 ) -> Operation[PutResult]:
-    request = yield from check_act(session, request)
-    return (yield from put_messages(request, accept, in_callers_transaction=in_callers_transaction))
+    checks_aside = session.redaction is not None or is_aside()
+    request = (yield from check_aside(session, check)) if checks_aside else check()
+    if session.resources.compliance is not None:
+        request = yield from check_act(session, request)
+    return (yield from put_messages(request, accept))
 
 
 def _replace_all(session: Session, request: PutRequest | None) -> Operation[PutResult]:
     yield from reset_session(session.identity, None, derived=False)
     if request is None:
         return PutResult([], None)
-    return (yield from put_messages(request, put_whole, in_callers_transaction=True))
+    return (yield from put_messages(request))
 
 
 def _flush_and_notify(

@@ -28,7 +28,6 @@ from strandline.producers.runs.given import (
 )
 from strandline.producers.runs.run import RunRecord, SessionRun
 from strandline.producers.sessions import check_unowned
-from strandline.producers.writing.accepting import put_whole
 from strandline.producers.writing.correcting.correct import (
     MAX_ATTEMPTS,
     Correction,
@@ -352,7 +351,7 @@ def _put(request: RunRequest, behind: Sequence[Message]) -> Operation[PutResult]
 def _put_checked(request: RunRequest, messages: Sequence[Message]) -> Operation[PutResult]:
     put = request.check(messages)
     put.flags = request.act_of("put").flags
-    return (yield from put_messages(put, put_whole, in_callers_transaction=True))
+    return (yield from put_messages(put))
 
 
 def _find_key(request: RunRequest, digests: Sequence[bytes] = ()) -> Operation[Key]:

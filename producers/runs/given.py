@@ -14,8 +14,13 @@ from uuid import uuid5
 
 from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.blocks.base import BaseMemoryBlock
-from strandline.producers.writing.own_memory import without_own_memory
-from strandline.producers.writing.validate import PreparedMessage, PutLimits, prepare, redact_message
+from strandline.producers.writing.validate import (
+    PreparedMessage,
+    PutLimits,
+    prepare,
+    redact_message,
+    without_own_memory,
+)
 from strandline.schemas.queries.conversation.runs import RunRowsRow
 from strandline.schemas.queries.rows import MessageRow
 from strandline.schemas.values.identity import SessionIdentity

@@ -18,7 +18,7 @@ from strandline.pipelines.admission import admit
 from strandline.producers.service.forms import json_response
 from strandline.producers.service.gate.problems import CONFLICT, KEY_REUSED, ProblemError
 from strandline.producers.service.route import Call
-from strandline.producers.writing.message_ids import random_id
+from strandline.producers.writing.validate import random_id
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.queries.application.service import BeginKeptResponse, FindKeptResponse, KeepResponse
 from strandline.schemas.values.identity import kept_request_key

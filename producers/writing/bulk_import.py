@@ -9,19 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from strandline.pipelines.flush.flush import Flushed, flush_at_put
-from strandline.producers.sessions import claim_session
 from strandline.producers.tokens import count_message
-from strandline.producers.writing.put import (
-    PutRequest,
-    check_status,
-    seal_request,
-    session_record,
-    with_stored_digests,
-)
+from strandline.producers.writing.put import PutRequest, check_status, send_put, session_record
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.operations import claim_owner_keys
+from strandline.schemas.postgres.operations import Operation, Run, claim_owner_keys, fetch
 from strandline.schemas.queries.conversation.messages import (
     CopyImport,
     KnownMessages,
@@ -62,56 +56,45 @@ def import_messages(database: Database, request: PutRequest) -> Imported:
         UnknownPipelineError: a memory block needs a pipeline that no worker has registered.
         DatabaseUnavailableError: Postgres cannot be reached; safe to repeat.
     """
-    stored = _look_up(database, request)
+    return database.run(_import(database, request))
+
+
+def _import(database: Database, request: PutRequest) -> Operation[Imported]:
+    stored = yield from _look_up(request)
     known, total = stored.messages, len(request.messages)
     if known == total:
         return Imported(known, 0, differing=tuple(stored.differing))
-    answer = _put_whole(database, request)
-    _, window = database.run(check_status(request.identity, answer))
+    tokens = [count_message(m.source, request.count_text, request.part_tokens) for m in request.messages]
+    row = yield from send_put(request, partial(_send, database, tokens))
+    _, window = yield from check_status(request.identity, row)
     flushed = None
     if window is not None:
         keys = (request.identity.shard_key, request.identity.session_key)
-        flushed = database.run(flush_at_put(*keys, window, cause="import"))
+        flushed = yield from flush_at_put(*keys, window, cause="import")
     return Imported(known, total - known, flushed)
 
 
-def _look_up(database: Database, request: PutRequest) -> KnownMessagesRow:
+def _look_up(request: PutRequest) -> Operation[KnownMessagesRow]:
+    identity = request.identity
     ids = [message.id for message in request.messages]
     digests = [message.digest for message in request.messages]
-    (known,) = database.fetch(
-        KnownMessages(**request.identity.keys, ids=ids, digests=digests, keyed_digests=digests)
-    )
-    if not known.differing:
-        return known
-    namespace, shard_key = request.identity.namespace, request.identity.shard_key
-    keys = database.run(claim_owner_keys(namespace, shard_key, anew=True))
-    if keys is None:
-        return known
-    keyed = [keys.digest(digest) for digest in digests]
-    (known,) = database.fetch(
-        KnownMessages(**request.identity.keys, ids=ids, digests=digests, keyed_digests=keyed)
-    )
+    asked = partial(KnownMessages, **identity.keys, ids=ids, digests=digests)
+    (known,) = yield from fetch(asked(keyed_digests=digests))
+    if known.differing:
+        keys = yield from claim_owner_keys(identity.namespace, identity.shard_key, anew=True)
+        if keys is not None:
+            (known,) = yield from fetch(asked(keyed_digests=[keys.digest(one) for one in digests]))
     return known
 
 
-def _put_whole(database: Database, request: PutRequest) -> PutRow:
-    tokens = [count_message(m.source, request.count_text, request.part_tokens) for m in request.messages]
-    sealed = database.run(seal_request(request))
-    answer = _put(database, sealed, tokens, claimed=False)
-    if answer.status == "unclaimed":
-        database.run(claim_session(request.identity))
-        sealed = database.run(seal_request(request))
-        answer = _put(database, sealed, tokens, claimed=True)
-    if answer.status == "sealed":
-        sealed = database.run(seal_request(request, is_needed=True))
-        answer = _put(database, sealed, tokens, claimed=True)
-    if answer.status == "conflict" and sealed is not request:
-        sealed = database.run(with_stored_digests(request, sealed))
-        answer = _put(database, sealed, tokens, claimed=True)
-    return answer
+def _send(
+    database: Database, tokens: Sequence[int], request: PutRequest, claimed: bool
+) -> Operation[PutRow]:
+    row: PutRow = yield Run(partial(_copy, database, tokens, request, claimed))
+    return row
 
 
-def _put(database: Database, request: PutRequest, tokens: Sequence[int], *, claimed: bool) -> PutRow:
+def _copy(database: Database, tokens: Sequence[int], request: PutRequest, claimed: bool) -> PutRow:
     session = session_record(request.identity, request.policy)
     with database.transaction() as transaction:
         transaction.fetch(MakeImportTable())

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from strandline.producers.writing.accepting import SinglePut, put_many, put_many_recorded, taken_row
+from strandline.producers.writing.put import SinglePut, put_many, taken_row
 from strandline.schemas.errors import DatabaseUnavailableError
 from strandline.schemas.postgres.operations import Await, Operation
 from strandline.schemas.postgres.query import Query
@@ -152,14 +152,17 @@ class GroupCommit:
     async def _short_way(self, group: Sequence[_Waiting]) -> dict[str, int] | DatabaseUnavailableError:
         """The seqs of the accepted messages, by session; or the error that prevents accepting any now."""
         try:
-            puts = [waiting.put for waiting in group]
-            if any(put.is_to_record for put in puts):
-                return await self._put_recorded(group)
+            first = group[0]
             if len(group) == 1:
-                rows = await self._database.fetch(puts[0].one())
-                return {group[0].session: rows[0].seq} if rows else {}
-            stored = await self._database.fetch(put_many(puts))
-            return {row.session_key: row.seq for row in stored}
+                rows = await self._database.fetch(first.put.short())
+                taken = {first.session: rows[0].seq} if rows else {}
+                noted: Sequence[tuple[object, ...]] = rows
+            else:
+                stored = await self._database.fetch(put_many([waiting.put for waiting in group]))
+                taken, noted = {row.session_key: row.seq for row in stored}, stored
+            for row in noted[:1]:
+                first.put.note(row)
+            return taken
         except DatabaseUnavailableError as error:
             if len(group) > 1 and is_ended_by_server(error):
                 return {}  # perhaps one of them waited for a lock
@@ -168,25 +171,11 @@ class GroupCommit:
             # One of them is to blame: alone each learns its own.
             return {}
 
-    async def _put_recorded(self, group: Sequence[_Waiting]) -> dict[str, int]:
-        """The same with the acts in the audit trail."""
-        if len(group) == 1:
-            (waiting,) = group
-            rows = await self._database.fetch(waiting.put.one_recorded())
-            if not rows:
-                return {}
-            waiting.put.note(rows[0].is_recorded)
-            return {waiting.session: rows[0].seq}
-        stored = await self._database.fetch(put_many_recorded([waiting.put for waiting in group]))
-        for row in stored[:1]:
-            group[0].put.note(row.is_recorded)
-        return {row.session_key: row.seq for row in stored}
-
     async def _put_alone(self, waiting: _Waiting) -> None:
         answer: PutRow | BaseException
         try:
             (row,) = await self._database.fetch(waiting.put.whole())
-            waiting.put.note(row.is_recorded)
+            waiting.put.note(row)
             answer = row
         except BaseException as error:  # noqa: BLE001
             answer = error  # whatever it is, it is the caller's

@@ -1,12 +1,14 @@
-"""Putting: append messages to a session's log, and flush when the put crosses the mark."""
+"""Putting: append messages to a session's log by the shortest statement that will do; flush at the mark."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import lru_cache, partial
+from json.encoder import encode_basestring as quoted
 from uuid import uuid4
 
 from strandline.pipelines.audit.appending import Act
@@ -15,24 +17,25 @@ from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.sessions import claim_session
 from strandline.producers.tokens import INLINE_CHARACTERS, PART_TOKENS, count_message, is_loaded
-from strandline.producers.writing.accepting import Accept, SinglePut
-from strandline.producers.writing.own_memory import without_own_memory
-from strandline.producers.writing.unregistered import unknown_pipelines
 from strandline.producers.writing.validate import (
     PreparedMessage,
     PutLimits,
     prepare,
     redact_message,
     seal_message,
+    without_own_memory,
 )
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import (
     ConflictError,
+    DatabaseError,
+    DatabaseUnavailableError,
     ErasedError,
     InvalidMessageError,
     KeyUnavailableError,
     NamespaceFullError,
     StrandlineError,
+    UnknownPipelineError,
 )
 from strandline.schemas.postgres.operations import (
     Compute,
@@ -43,16 +46,210 @@ from strandline.schemas.postgres.operations import (
     find_owner_keys,
     look_up_owner_keys,
 )
-from strandline.schemas.queries.conversation.messages import Put, StoredDigests
+from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.audit.audit import (
+    PutManyRecorded,
+    PutManyRecordedRow,
+    PutOneRecorded,
+    PutOneRecordedRow,
+)
+from strandline.schemas.queries.conversation.messages import (
+    Put,
+    PutMany,
+    PutManyRow,
+    PutOne,
+    PutOneRow,
+    StoredDigests,
+)
+from strandline.schemas.queries.derived.generations import ServingGenerations
 from strandline.schemas.queries.rows import PutRow
 from strandline.schemas.sealing.codec import Unknown
 from strandline.schemas.sealing.owner_keys import OwnerKeys
 from strandline.schemas.values.acts.acting import Acting, current_acting
 from strandline.schemas.values.foreign_values import unreadable
-from strandline.schemas.values.identity import SessionIdentity, shared_scope_key
+from strandline.schemas.values.identity import SessionIdentity, key_text, shared_scope_key
 from strandline.schemas.values.labels import as_array
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import Policy
+
+# A put chooses its statement by whether its namespace looked recorded last time.  Each statement looks at the
+# level itself: one that does not suit does nothing, and ``put_v1`` decides.  So a wrong guess costs a round
+# trip, and is corrected by it.  More namespaces than these are forgotten together, and learnt again.
+MAX_NAMESPACES = 4_096
+
+_recorded: set[str] = set()
+
+
+def looks_recorded(namespace: str) -> bool:
+    """Whether puts of a namespace were recorded when this process last put to it."""
+    return namespace in _recorded
+
+
+def note_recorded(namespace: str, is_recorded: bool | None) -> None:
+    """Note what a put has found; None says nothing."""
+    if is_recorded is None or is_recorded is (namespace in _recorded):
+        return
+    if not is_recorded:
+        _recorded.discard(namespace)
+        return
+    if len(_recorded) >= MAX_NAMESPACES:
+        _recorded.clear()
+    _recorded.add(namespace)
+
+
+def unknown_pipelines(names: str, consequence: str) -> Operation[UnknownPipelineError]:
+    """The error for ``names``, separated by commas as the database lists them; it names the registered ones.
+
+    ``consequence`` is a sentence that says what follows from the error.
+    """
+    rows = yield from fetch(ServingGenerations())
+    registered = [row.pipeline for row in rows]
+    there = f"registered are {', '.join(registered)}" if registered else "none is registered yet"
+    near = [match for name in names.split(", ") for match in get_close_matches(name, registered, n=1)]
+    guess = f" (did you mean {', '.join(map(quote, near))}?)" if near else ""
+    return UnknownPipelineError(
+        f"No worker has registered {names} in this database; {there}. {consequence} Check the spelling{guess}"
+        ", start a worker that serves it (`strandline worker`), or leave the block out."
+    )
+
+
+@dataclass(slots=True)
+class SinglePut:
+    """One message to be put into a session.
+
+    Attributes:
+        whole: makes the full statement, which decides if the short ones do nothing.
+        act: makes the act for the audit trail; None: what this is part of is recorded.
+        is_change: whether the act is recorded at level ``changes`` as well, as one with flags is.
+    """
+
+    identity: SessionIdentity
+    message: PreparedMessage
+    tokens: int
+    whole: Callable[[], Put]
+    act: Callable[[], Act] | None = None
+    is_change: bool = False
+
+    @property
+    def is_to_record(self) -> bool:
+        """Whether the short statement is to be the one that records the act."""
+        return self.act is not None and (self.is_change or looks_recorded(self.identity.namespace))
+
+    def note(self, row: tuple[object, ...]) -> None:
+        """Learn from a row whether it was recorded; a change says nothing about other puts."""
+        if self.act is not None and not self.is_change:
+            note_recorded(self.identity.namespace, getattr(row, "is_recorded", None))
+
+    def short(self) -> Query[PutOneRow | PutOneRecordedRow]:
+        """The statement that accepts it if nothing speaks against it."""
+        return self.one_recorded() if self.is_to_record else self.one()
+
+    def one(self) -> PutOne:
+        message = self.message
+        return PutOne(
+            shard_key=self.identity.shard_key,
+            session_key=self.identity.session_key,
+            id=message.id,
+            role=message.role,
+            tokens=self.tokens,
+            bytes=message.size,
+            digest=message.digest,
+            envelope=message.envelope,
+            metadata=message.metadata,
+            created_at=message.created_at,
+            calls=message.calls,
+            answers=message.answers,
+            labels=message.labels_in(self.identity.session_key),
+            data_key=message.data_key,
+        )
+
+    def one_recorded(self) -> PutOneRecorded:
+        """The same with the act."""
+        assert self.act is not None, "asked for where is_to_record"  # noqa: S101
+        act = self.act()
+        return PutOneRecorded(
+            **self.one().params,
+            entry_id=act.entry_id,
+            level=act.level,
+            actor=act.actor,
+            origin=act.origin,
+            flags=list(act.flags),
+        )
+
+
+Accept = Callable[[SinglePut], Operation[PutRow]]
+
+
+def put_whole(put: SinglePut) -> Operation[PutRow]:
+    """Accept a message by the statement for any put."""
+    (row,) = yield from fetch(put.whole())
+    put.note(row)
+    return row
+
+
+def put_quickly(put: SinglePut) -> Operation[PutRow]:
+    """Accept a message by the short statement if that suffices."""
+    rows: list[PutOneRow | PutOneRecordedRow]
+    try:
+        rows = yield put.short()
+    except DatabaseUnavailableError:
+        raise
+    except DatabaseError:
+        rows = []  # the id was used before: ``put`` finds it
+    for row in rows:
+        put.note(row)
+        return taken_row(row.seq)
+    return (yield from put_whole(put))
+
+
+def taken_row(seq: int) -> PutRow:
+    """The row that ``put`` would have returned for an accepted message."""
+    return PutRow("ok", None, [seq], None, None)
+
+
+def put_many(group: Sequence[SinglePut]) -> Query[PutManyRow | PutManyRecordedRow]:
+    """The statement that accepts one message into each of several sessions, with the acts to be recorded."""
+    messages = f"[{','.join(map(_record, group))}]"
+    if any(put.is_to_record for put in group):
+        return PutManyRecorded(messages=messages)
+    return PutMany(messages=messages)
+
+
+def _record(put: SinglePut) -> str:
+    """One message as a JSON object; fields that are JSON already are inserted as is, NULLs are left out."""
+    identity, message = put.identity, put.message
+    return (
+        f'{{"shard_key":"{key_text(identity.shard_key)}","session_key":"{key_text(identity.session_key)}",'
+        f'"id":{quoted(message.id)},"role":"{message.role}","tokens":{put.tokens},'
+        f'"bytes":{message.size},'
+        f'"digest":"\\\\x{message.digest.hex()}","envelope":{message.envelope}{"".join(_rarer(put))}}}'
+    )
+
+
+def _rarer(put: SinglePut) -> Iterator[str]:
+    """The fields that most messages do not have."""
+    message = put.message
+    if message.metadata is not None:
+        yield f',"metadata":{message.metadata}'
+        if labels := message.labels_in(put.identity.session_key):
+            yield f',"labels":{labels}'
+    if message.created_at is not None:
+        yield f',"created_at":{quoted(message.created_at.isoformat())}'
+    if message.calls is not None:
+        yield f',"calls":{message.calls}'
+    if message.answers is not None:
+        yield f',"answers":{message.answers}'
+    if message.data_key:
+        yield f',"data_key":{message.data_key}'
+    if put.is_to_record and put.act is not None:
+        act = put.act()
+        yield f',"entry_id":"{act.entry_id}","level":"{act.level}"'
+        for name, value in (("actor", act.actor), ("origin", act.origin)):
+            if value is not None:
+                yield f',"{name}":{quoted(value)}'
+        if act.flags:
+            yield f',"flags":[{",".join(map(quoted, act.flags))}]'
+
 
 logger = logging.getLogger("strandline.producers")
 
@@ -128,35 +325,39 @@ class PutRequest:
                 " puts, or raise STRANDLINE_MAX_MESSAGES_PER_PUT",
             )
         if len(sources) == 1:
-            only = without_own_memory(Message.from_openai(sources[0]), blocks)
-            if only is None:
+            one = _prepare_source(sources[0], "message", limits, redaction, blocks)
+            if one is None:
                 return cls(identity, policy, (), (None,), count_text, part_tokens)
-            if redaction is not None:
-                only = redact_message(only, "message", limits, redaction)
-            one = prepare(only, "message", limits)
             return cls(identity, policy, (one,), (0,), count_text, part_tokens)
         prepared: dict[str, PreparedMessage] = {}
         order: list[str | None] = []
         for index, source in enumerate(sources):
-            where = f"messages[{index}]"
-            message = without_own_memory(Message.from_openai(source, where=where), blocks)
-            if message is None:
-                order.append(None)
-                continue
-            if redaction is not None:
-                message = redact_message(message, where, limits, redaction)
-            one = prepare(message, where, limits)
-            if prepared.setdefault(one.id, one).digest != one.digest:
+            one = _prepare_source(source, f"messages[{index}]", limits, redaction, blocks)
+            order.append(None if one is None else one.id)
+            if one is not None and prepared.setdefault(one.id, one).digest != one.digest:
                 raise ConflictError(
-                    f"{where}.id: {one.id!r} occurs twice in this put with different content.",
+                    f"messages[{index}].id: {one.id!r} occurs twice in this put with different content.",
                     for_clients="Two messages of this request have the same id and different content; nothing"
                     " was stored.",
                     message_id=one.id,
                 )
-            order.append(one.id)
         index_of = {message_id: index for index, message_id in enumerate(prepared)}
         places = tuple(None if i is None else index_of[i] for i in order)
         return cls(identity, policy, tuple(prepared.values()), places, count_text, part_tokens)
+
+
+def _prepare_source(
+    source: object,
+    where: str,
+    limits: PutLimits,
+    redaction: Redaction | None,
+    blocks: Sequence[BaseMemoryBlock],
+) -> PreparedMessage | None:
+    """A message as it is put; None if it is memory of a read alone."""
+    message = without_own_memory(Message.from_openai(source, where=where), blocks)
+    if message is not None and redaction is not None:
+        message = redact_message(message, where, limits, redaction)
+    return None if message is None else prepare(message, where, limits)
 
 
 @dataclass(slots=True)
@@ -167,10 +368,11 @@ class PutResult:
     flushed: Flushed | None
 
 
-def put_messages(
-    request: PutRequest, accept: Accept, *, in_callers_transaction: bool
-) -> Operation[PutResult]:
+def put_messages(request: PutRequest, accept: Accept | None = None) -> Operation[PutResult]:
     """Carry out a put: one round trip, and a second short transaction when the mark is crossed.
+
+    ``accept`` accepts a single message; None: in the caller's transaction, which an error of a shorter
+    statement would end.
 
     A flush that fails does not fail the put, which is committed by then: the next put or the sweep
     flushes.  The same applies if a crash of Postgres loses the flush, which does not wait for the disk.  In
@@ -182,7 +384,8 @@ def put_messages(
         tokens = _token_counts(request)
     else:
         tokens = yield Compute(partial(_token_counts, request))
-    seqs, window = yield from _put(request, tokens, accept)
+    row = yield from send_put(request, partial(_send, request, tokens, accept))
+    seqs, window = yield from check_status(request.identity, row)
     flushed = None
     if window is not None:
         identity = request.identity
@@ -191,11 +394,11 @@ def put_messages(
                 identity.shard_key,
                 identity.session_key,
                 window,
-                lazily=not in_callers_transaction,
+                lazily=accept is not None,
                 turn_delay_seconds=request.turn_delay_seconds,
             )
         except StrandlineError as error:
-            if in_callers_transaction:
+            if accept is None:
                 raise
             logger.warning("flush after put failed", extra={"action": "flush_failed", "reason": str(error)})
     return PutResult([0 if place is None else seqs[place] for place in request.places], flushed)
@@ -216,28 +419,39 @@ def _token_counts(request: PutRequest) -> list[int]:
         raise unreadable("messages", error) from error
 
 
-def _put(request: PutRequest, tokens: list[int], accept: Accept) -> Operation[tuple[list[int], str | None]]:
-    """The seqs; and, if the put crossed the mark, the window to plan a flush from."""
-    identity = request.identity
-    sealed = yield from seal_request(request)
-    whole = partial(_whole, sealed, tokens)
-    if len(tokens) == 1 and not request.replaces_prompt:
-        make_act = None if request.act is None else request.make_act
-        single = SinglePut(identity, sealed.messages[0], tokens[0], whole, make_act, request.is_change)
-        row = yield from accept(single)
-    else:
+def _send(
+    request: PutRequest, tokens: list[int], accept: Accept | None, sealed: PutRequest, claimed: bool
+) -> Operation[PutRow]:
+    """Send a put as it is sealed; ``claimed``: its session was claimed, or refused it before."""
+    whole = partial(_whole, sealed, tokens, claimed=claimed)
+    if claimed or len(tokens) > 1 or request.replaces_prompt:
         (row,) = yield from fetch(whole())
+        return row
+    make_act = None if request.act is None else request.make_act
+    single = SinglePut(request.identity, sealed.messages[0], tokens[0], whole, make_act, request.is_change)
+    return (yield from (accept or put_whole)(single))
+
+
+def send_put(
+    request: PutRequest, send: Callable[[PutRequest, bool], Operation[PutRow]]
+) -> Operation[PutRow]:
+    """Send a put, and again where its session was not claimed, or takes only what is sealed otherwise.
+
+    ``send`` gets the request as it is sealed, and whether it is sent again.
+    """
+    sealed = yield from seal_request(request)
+    row = yield from send(sealed, False)
     if row.status == "unclaimed":
-        yield from claim_session(identity)
+        yield from claim_session(request.identity)
         sealed = yield from seal_request(request)
-        (row,) = yield from fetch(_whole(sealed, tokens, claimed=True))
+        row = yield from send(sealed, True)
     if row.status == "sealed":
         sealed = yield from seal_request(request, is_needed=True)
-        (row,) = yield from fetch(_whole(sealed, tokens, claimed=True))
+        row = yield from send(sealed, True)
     if row.status == "conflict" and sealed is not request:
-        sealed = yield from with_stored_digests(request, sealed)
-        (row,) = yield from fetch(_whole(sealed, tokens, claimed=True))
-    return (yield from check_status(identity, row))
+        sealed = yield from _with_stored_digests(request, sealed)
+        row = yield from send(sealed, True)
+    return row
 
 
 def seal_request(request: PutRequest, *, is_needed: bool = False) -> Operation[PutRequest]:
@@ -286,7 +500,7 @@ def _needed_keys(identity: SessionIdentity) -> Operation[OwnerKeys]:
     return keys
 
 
-def with_stored_digests(request: PutRequest, sealed: PutRequest) -> Operation[PutRequest]:
+def _with_stored_digests(request: PutRequest, sealed: PutRequest) -> Operation[PutRequest]:
     """The request with the digests of messages that were stored before their session was sealed.
 
     These are unkeyed until the background has sealed them; a repeated put is the same put all the same.
@@ -304,7 +518,9 @@ def with_stored_digests(request: PutRequest, sealed: PutRequest) -> Operation[Pu
     )
 
 
-def check_status(identity: SessionIdentity, row: PutRow) -> Operation[tuple[list[int], str | None]]:
+def check_status(
+    identity: SessionIdentity, row: PutRow
+) -> Operation[tuple[list[int], str | None]]:
     """Check the result of ``put_v1``: return the seqs, and the window to plan a flush from if the mark was
     crossed.
 
@@ -337,7 +553,7 @@ def check_status(identity: SessionIdentity, row: PutRow) -> Operation[tuple[list
     return [seq for seq in row.seqs or () if seq is not None], row.to_flush
 
 
-def _whole(request: PutRequest, tokens: list[int], *, claimed: bool = False) -> Put:
+def _whole(request: PutRequest, tokens: list[int], *, claimed: bool) -> Put:
     messages = request.messages
     return Put(
         **request.identity.keys,

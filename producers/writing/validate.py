@@ -6,6 +6,8 @@ Everything that can be refused is refused here, so that a put never fails half-w
 from __future__ import annotations
 
 import json
+import os
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,8 +17,9 @@ from typing import Any
 from uuid import UUID
 
 from strandline.pipelines.redaction.hook import Redaction
+from strandline.producers.blocks.base import BaseMemoryBlock
+from strandline.producers.blocks.render import without_memory
 from strandline.producers.redacting import redact_stored
-from strandline.producers.writing.message_ids import random_id
 from strandline.schemas.display.local_time import offset_of
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError, StrandlineError
@@ -25,12 +28,63 @@ from strandline.schemas.sealed.values import keyed_label
 from strandline.schemas.sealing.owner_keys import OwnerKeys
 from strandline.schemas.values.acts.acting import current_acting
 from strandline.schemas.values.content_parts import check_parts
-from strandline.schemas.values.foreign_values import is_empty, unreadable
+from strandline.schemas.values.foreign_values import is_empty, plain_text, unreadable
 from strandline.schemas.values.identity import MAX_NAME_BYTES, call_reference, check_id
 from strandline.schemas.values.labels import labels_of
-from strandline.schemas.values.message import OWN_KEYS, ROLES, Content, Message, Role, plain
+from strandline.schemas.values.message import HEAD_ROLES, OWN_KEYS, ROLES, Content, Message, Role, plain
 from strandline.schemas.values.nesting import check_nesting
 from strandline.schemas.values.stored_text import check_texts_within
+
+# Asking the system takes as long as all else about an id, so it is asked for many at once.
+_MANY = 128
+_BYTES = 16
+
+_ready: deque[str] = deque()
+if hasattr(os, "register_at_fork"):
+    # A forked child must not give out its parent's ids.
+    os.register_at_fork(after_in_child=_ready.clear)
+
+
+def random_id() -> str:
+    """A new random id; safe for all threads."""
+    try:
+        return _ready.popleft()
+    except IndexError:
+        digits = os.urandom(_BYTES * _MANY).hex()
+        ids = [digits[at : at + 2 * _BYTES] for at in range(0, len(digits), 2 * _BYTES)]
+        _ready.extend(ids[1:])
+        return ids[0]
+
+
+def without_own_memory(message: Message, blocks: Sequence[BaseMemoryBlock] = ()) -> Message | None:
+    """A system message without the memory of a read, which is derived already; None if it is nothing else.
+
+    A memory that a template of the application's own lays out is not recognised.
+    """
+    # What an application gave, of any kind: it is checked behind this.
+    role: object = message.role
+    content: Any = message.content
+    if type(role) is not str:
+        role = plain_text(role) if isinstance(role, str) else None
+    if role not in HEAD_ROLES or type(content) not in (str, list):
+        return message
+    names = [block.name for block in blocks]
+    if type(content) is str:
+        kept: Any = without_memory(content, names)
+    else:
+        stripped = [(part, _without_memory(part, names)) for part in content]
+        kept = [new for part, new in stripped if new is part or new["text"]]
+    if kept == content:
+        return message
+    return replace(message, content=kept) if kept else None
+
+
+def _without_memory(part: Any, names: Sequence[str]) -> Any:
+    if type(part) is not dict or type(part.get("text")) is not str:
+        return part
+    text = without_memory(part["text"], names)
+    return part if text == part["text"] else {**part, "text": text}
+
 
 # What Postgres and Python both can hold, in whatever time zone it is shown.
 _EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
@@ -78,7 +132,7 @@ class PreparedMessage:
 
     def labels_in(self, session_key: UUID) -> list[int] | None:
         """The labels of its metadata in a session."""
-        if self.data_key:
+        if self.data_key or self.metadata is None:
             return self.labels
         return labels_of(session_key, self.metadata, may_be_important=self.may_be_important)
 

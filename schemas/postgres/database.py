@@ -23,9 +23,9 @@ from strandline.schemas.postgres.operations import (
     Await,
     KnownKeys,
     Operation,
+    OtherStep,
     Pause,
     Run,
-    Step,
     WithContent,
 )
 from strandline.schemas.postgres.options import ConnectionOptions
@@ -354,7 +354,7 @@ def drive(operation: Operation[T], runner: Runner) -> T:
         step = next(operation)
         while True:
             try:
-                result = _carry_out(step, runner)
+                result = runner.fetch(step) if isinstance(step, Query) else _carry_out(step, runner)
             except StrandlineError as error:
                 step = operation.throw(error)
             else:
@@ -364,9 +364,7 @@ def drive(operation: Operation[T], runner: Runner) -> T:
         return value
 
 
-def _carry_out(step: Step, runner: Runner) -> Any:
-    if isinstance(step, Query):
-        return runner.fetch(step)
+def _carry_out(step: OtherStep, runner: Runner) -> Any:
     if isinstance(step, Atomic):
         return runner.run_atomically(step.make)
     if isinstance(step, Run):

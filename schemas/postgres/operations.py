@@ -99,7 +99,8 @@ class KnownKeys:
     shard_key: UUID
 
 
-Step = Query[Any] | Await | Run | Pause | Atomic | KnownKeys | WithContent
+OtherStep = Await | Run | Pause | Atomic | KnownKeys | WithContent
+Step = Query[Any] | OtherStep
 Operation = Generator[Step, Any, T]
 
 

@@ -105,7 +105,8 @@ class DirectConnection(BoundedConnection):
         plain = None if self.pooled else plain_values(values)
         if plain is None:
             return super().run(statement, values, make_row)
-        return self.run_plain(statement, plain, make_row)
+        result = self.wait(_exchange(self.pgconn, self._statements, statement, plain))
+        return _rows(self, result, make_row)
 
     def run_plain(self, statement: bytes, values: Values, make_row: MakeRow = tuple) -> list[Any]:
         """Run a statement with what ``plain_values`` made of its parameters.
@@ -141,24 +142,22 @@ def _exchange(
     pgconn: pq.abc.PGconn, prepared: _Prepared, statement: bytes, values: Values
 ) -> PQGen[pq.abc.PGresult]:
     """Run a statement, prepared first if it was run here before; its result, or the error's."""
+    results: list[pq.abc.PGresult]
     if statement not in prepared.names:
         pgconn.send_query_params(statement, values)
         prepared.names[statement] = None
-        return (yield from _result(pgconn))
+        results = yield from execute(pgconn)
+        return results[-1]
     name = prepared.names[statement]
     if name is None:
         name = prepared.new_name()
         pgconn.send_prepare(name, statement)
-        answer = yield from _result(pgconn)
-        if answer.status not in _SUCCEEDED:
-            return answer
+        results = yield from execute(pgconn)
+        if results[-1].status not in _SUCCEEDED:
+            return results[-1]
         prepared.names[statement] = name
     pgconn.send_query_prepared(name, values)
-    return (yield from _result(pgconn))
-
-
-def _result(pgconn: pq.abc.PGconn) -> PQGen[pq.abc.PGresult]:
-    results: list[pq.abc.PGresult] = yield from execute(pgconn)
+    results = yield from execute(pgconn)
     return results[-1]
 
 

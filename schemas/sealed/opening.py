@@ -9,8 +9,7 @@ from typing import TypeVar
 
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, KeyUnavailableError, StrandlineError
-from strandline.schemas.sealed.content import SealedContent
-from strandline.schemas.sealed.key_cache import KeyCache
+from strandline.schemas.sealed.content import KeyCache, SealedContent
 from strandline.schemas.sealing.keyrings import (
     FileKeyring,
     Keyring,

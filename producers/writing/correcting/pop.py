@@ -16,7 +16,6 @@ from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed
 from strandline.producers.arguments import listed_messages
 from strandline.producers.sessions import history_page
-from strandline.producers.writing.accepting import put_whole
 from strandline.producers.writing.correcting.correct import take_back
 from strandline.producers.writing.put import PutRequest, put_messages
 from strandline.schemas.errors import ConflictError
@@ -102,5 +101,5 @@ def _pop_part_once(
     again = [] if message is None else listed_messages(keep(message))
     if not again:
         return Popped(message)
-    result = yield from put_messages(check(again), put_whole, in_callers_transaction=True)
+    result = yield from put_messages(check(again))
     return Popped(message, result.flushed)

@@ -49,26 +49,24 @@ class Reach:
     Args:
         url: the server's, for sentences, which show none of its secrets.
         patience_seconds: how long callers wait for a server that was there before.
+
+    Attributes:
+        is_fine: whether the server was reached, and nothing has happened since.
     """
 
     def __init__(self, url: str, patience_seconds: float) -> None:
         self._url = url
         self._patience = patience_seconds
         self._lock = threading.Lock()
-        self._reached = False
         self._away_since: float | None = None
         self._problem: str | None = None
         self._will_take_more = False
         self._failures = 0
         self._failed_at = 0.0
         self._lost_at = 0.0
+        self.is_fine = False
         self.callers = 0
         self.refusal: ConfigurationError | None = None
-
-    @property
-    def is_fine(self) -> bool:
-        """Whether the server was reached, and nothing has happened since."""
-        return self._reached and self._away_since is None
 
     @property
     def problem(self) -> str | None:
@@ -90,7 +88,7 @@ class Reach:
         """Note that a connection was made."""
         with self._lock:
             away_since, self._away_since = self._away_since, None
-            self._reached, self._problem, self.refusal = True, None, None
+            self.is_fine, self._problem, self.refusal = True, None, None
             self._lost_at = away_since or self._lost_at
         if away_since is not None:
             seconds = round(time.monotonic() - away_since, 1)
@@ -106,9 +104,9 @@ class Reach:
             self._failures += 1
             self._failed_at = time.monotonic()
             # A server that is merely full still serves its open connections.
-            is_news = self._reached and self._away_since is None and not self._will_take_more
+            is_news = self.is_fine and not self._will_take_more
             if is_news:
-                self._away_since = self._failed_at
+                self.is_fine, self._away_since = False, self._failed_at
         if is_news:
             self._say_away(problem)
 
@@ -131,7 +129,7 @@ class Reach:
         with self._lock:
             is_news = self._away_since is None and connection.opened_at > self._lost_at
             if is_news:
-                self._away_since = time.monotonic()
+                self.is_fine, self._away_since = False, time.monotonic()
         if is_news:
             self._say_away("a connection was lost")
 

@@ -40,7 +40,7 @@ from strandline.pipelines.sealing.rotating import renew_data_keys, rewrap_keys
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
-from strandline.schemas.sealed import key_cache
+from strandline.schemas.sealed import content as key_cache
 from strandline.schemas.sealed.content import SealedContent
 from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import Lane

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from psycopg.errors import LockNotAvailable
 
 from strandline import ConflictError, Memory
-from strandline.producers.writing.accepting import SinglePut, put_many
 from strandline.producers.writing.group_commit import MAX_PUTS_PER_GROUP, STATEMENTS_AT_ONCE, GroupCommit
+from strandline.producers.writing.put import SinglePut, put_many
 from strandline.producers.writing.validate import PreparedMessage
 from strandline.schemas.errors import (
     DatabaseError,

@@ -11,7 +11,7 @@ import pytest
 from strandline.erasure import signer_of
 from strandline.pipelines.audit.keys import keys_of, one_key
 from strandline.schemas.errors import ConfigurationError, KeyUnavailableError
-from strandline.schemas.sealed.key_cache import UNSEALED_SECONDS, KeyCache
+from strandline.schemas.sealed.content import UNSEALED_SECONDS, KeyCache
 from strandline.schemas.sealed.opening import open_keyring, sealed_content
 from strandline.schemas.sealing.keyrings import REREAD_SECONDS, FileKeyring
 from strandline.schemas.sealing.owner_keys import make_owner_keys, make_secret

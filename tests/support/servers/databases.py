@@ -19,8 +19,7 @@ from psycopg.conninfo import conninfo_to_dict
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.postgres.options import ConnectionOptions
-from strandline.schemas.sealed.content import SealedContent
-from strandline.schemas.sealed.key_cache import KeyCache
+from strandline.schemas.sealed.content import KeyCache, SealedContent
 from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.sealing.codec import ContentCodec
 from strandline.schemas.sealing.keyrings import LocalKeyring, read_keys
