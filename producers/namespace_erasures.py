@@ -33,7 +33,7 @@ from strandline.producers.erasing.planned import PlannedErasure, plan_erasure
 from strandline.producers.execution import Closing, OperationRunner, Resources, async_method, sync_method
 from strandline.producers.exports.export import aexport_lines, export_lines
 from strandline.producers.exports.pages import ExportTarget
-from strandline.producers.items.paths import range_below
+from strandline.producers.items.requests import range_below
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS
 from strandline.schemas.postgres.operations import Operation

@@ -8,10 +8,10 @@ from functools import cache
 from strandline.pipelines.custom.contract import BlockDefinition, CustomBlock
 from strandline.producers.blocks.base import (
     BaseMemoryBlock,
+    CustomMemoryBlock,
     FactExtractionMemoryBlock,
     SummaryMemoryBlock,
 )
-from strandline.producers.blocks.custom import CustomMemoryBlock
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError

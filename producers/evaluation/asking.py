@@ -13,8 +13,7 @@ from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.read import read
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.search.hits import SearchScope
-from strandline.producers.search.query import EmbedQuery
-from strandline.producers.search.ranking import Vectors
+from strandline.producers.search.ranking import EmbedQuery, Vectors
 from strandline.producers.search.search import FoundMessage, SearchRequest, search_messages
 from strandline.producers.tokens import text_counter
 from strandline.schemas.queries.conversation.messages import MessagesWithIds

@@ -14,7 +14,7 @@ from strandline.producers.arguments import (
     read_messages,
     read_query,
 )
-from strandline.producers.blocks.custom import check_block_arguments
+from strandline.producers.blocks.base import check_block_arguments
 from strandline.producers.operations.session import Session
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.history import (

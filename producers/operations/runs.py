@@ -8,18 +8,18 @@ from functools import partial
 from strandline.producers.arguments import check_count, listed_messages
 from strandline.producers.operations.session import Session
 from strandline.producers.operations.writing import check_aside, check_put
-from strandline.producers.runs import add, history
-from strandline.producers.runs.add import AddedRun, RunRequest
-from strandline.producers.runs.given import name_messages
-from strandline.producers.runs.history import RunHistoryRequest
+from strandline.producers.runs import add
+from strandline.producers.runs.add import AddedRun, RunRequest, name_messages
 from strandline.producers.runs.run import (
     DEFAULT_LAST_RUNS,
     UNFINISHED,
+    RunHistoryRequest,
     RunRecord,
     SessionRun,
     check_roles,
     check_statuses,
 )
+from strandline.producers.runs.run import run_history as stored_run_history
 from strandline.producers.writing.correcting.correct import Replacement
 from strandline.producers.writing.put import PutRequest
 from strandline.schemas.postgres.operations import Operation, is_aside
@@ -108,7 +108,7 @@ def run_history(
         None if agent_id is None else check_name("agent_id", agent_id),
         None if team_id is None else check_name("team_id", team_id),
     )
-    return session.record_read("history", history.run_history(request), connection)
+    return session.record_read("history", stored_run_history(request), connection)
 
 
 def _check_run(

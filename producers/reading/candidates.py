@@ -43,14 +43,15 @@ from strandline.producers.reading.pieces import (
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.reading.snapshot import Snapshot, Tail, newest_that_fit
 from strandline.producers.search.hits import MESSAGES_ALONE, Hit, HitFact, Place, Reranker, Utterance
-from strandline.producers.search.query import MAX_QUERY_CHARACTERS, prepare_query
 from strandline.producers.search.ranking import (
     ALL_VISIBLE,
+    MAX_QUERY_CHARACTERS,
     FactsAlone,
     SearchQuery,
     Target,
     Vectors,
     facts_generation,
+    prepare_query,
     rank_hits,
     serving_vectors,
 )

@@ -11,8 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from strandline.pipelines.own_code.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
-from strandline.producers.blocks.base import BaseMemoryBlock, CountText, Material, Rendered
-from strandline.producers.blocks.custom import CustomMemoryBlock
+from strandline.producers.blocks.base import BaseMemoryBlock, CountText, CustomMemoryBlock, Material, Rendered
 from strandline.producers.blocks.render import Renderer, Section, render_memory
 from strandline.producers.reading.context import Omission
 from strandline.producers.tokens import INLINE_CHARACTERS, PART_TOKENS, count_default, count_parts, is_loaded

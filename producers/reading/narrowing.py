@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from strandline.producers.blocks.base import BaseMemoryBlock
-from strandline.producers.blocks.custom import CustomMemoryBlock
+from strandline.producers.blocks.base import BaseMemoryBlock, CustomMemoryBlock
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.context import Omission, sum_tokens
 from strandline.producers.reading.request import ReadRequest

@@ -13,8 +13,7 @@ from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.reading.contributions import Measure
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.search.index.index_cache import IndexCache
-from strandline.producers.search.query import EmbedQuery
-from strandline.producers.search.ranking import Vectors
+from strandline.producers.search.ranking import EmbedQuery, Vectors
 from strandline.producers.tokens import PART_TOKENS
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.lanes import Ring

@@ -16,8 +16,7 @@ from strandline.pipelines.transcript import MAX_LINE_CHARACTERS, cut_pieces, ful
 from strandline.producers.facts.capturing import CaptureLevel, read_capture
 from strandline.producers.model_calls import PaidCall, Payer, ask_model
 from strandline.producers.reading.history import HistoryFilter, HistoryRequest, newest_seqs
-from strandline.producers.runs.history import RunHistoryRequest, run_seqs
-from strandline.producers.runs.run import UNFINISHED
+from strandline.producers.runs.run import UNFINISHED, RunHistoryRequest, run_seqs
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.messages import MessagesInOrder
 from strandline.schemas.queries.conversation.sessions import SessionPolicy

@@ -15,7 +15,7 @@ from strandline.pipelines.models.contract import ChooseTask, ModelAnswer, Number
 from strandline.producers.facts.listing import Fact, FactFilter, PageRequest, list_facts
 from strandline.producers.model_calls import PaidCall, Payer, ask_model
 from strandline.producers.search.facts import checked_query, search_facts
-from strandline.producers.search.query import EmbedQuery
+from strandline.producers.search.ranking import EmbedQuery
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.identity import Owner
 

@@ -9,8 +9,14 @@ from uuid import UUID
 
 from strandline.producers.facts.listing import MAX_LIMIT, Fact, FactFilter, PageRequest, list_facts
 from strandline.producers.search.hits import Hit, HitKind
-from strandline.producers.search.query import MAX_QUERY_CHARACTERS, EmbedQuery, prepare_query
-from strandline.producers.search.ranking import facts_generation, ranked_facts, serving_vectors
+from strandline.producers.search.ranking import (
+    MAX_QUERY_CHARACTERS,
+    EmbedQuery,
+    facts_generation,
+    prepare_query,
+    ranked_facts,
+    serving_vectors,
+)
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.identity import Owner

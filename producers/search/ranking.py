@@ -1,38 +1,115 @@
-"""The statement that ranks: its parameters (query, scope and bounds), and its rows as hits."""
+"""A search: its query with words and vector, the statement that ranks, and its rows as hits."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
+from itertools import chain, groupby, islice
+from operator import attrgetter
 from typing import Any, TypedDict
 from uuid import UUID
 
-from strandline.pipelines.text.aim import NO_AIM, Aim
+from strandline.pipelines.text.aim import NO_AIM, Aim, aim_of
+from strandline.pipelines.text.lexemes import words_of_query
 from strandline.producers.facts.listing import FactFilter
-from strandline.producers.search.hits import MESSAGES_ALONE, Hit, HitKind, SearchScope
+from strandline.producers.search.hits import MESSAGES_ALONE, Hit, HitFact, HitKind, SearchScope
 from strandline.producers.search.index.index_cache import Beginning, IndexCache
 from strandline.producers.search.index.indexed_search import (
     PIECES_AT_ONCE,
     IndexedSearch,
+    Recalled,
     Standing,
     add_part,
     missing_scope,
     search_index,
 )
 from strandline.producers.search.index.scope_index import FIRST_KEY, IndexQuery, ScopeKey
-from strandline.producers.search.ranked_hits import read_hits, recalled_hits
-from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.postgres.operations import Operation, fetch, find_owner_keys
+from strandline.schemas.display.local_time import today_in
+from strandline.schemas.errors import ConfigurationError, StrandlineError
+from strandline.schemas.postgres.operations import Operation, Run, fetch, find_owner_keys
 from strandline.schemas.queries.conversation.read import ServingGeneration
-from strandline.schemas.queries.conversation.search import SearchChunks
-from strandline.schemas.queries.conversation.sharing import SearchSharedChunks
+from strandline.schemas.queries.conversation.search import SearchChunks, SearchChunksRow
+from strandline.schemas.queries.conversation.sharing import SearchSharedChunks, SearchSharedChunksRow
 from strandline.schemas.sealed.values import query_words
 from strandline.schemas.sealing.owner_keys import OwnerKeys
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.lanes import FACTS, VECTORS
+from strandline.schemas.values.message import Message, read_rows
+
+RankedRow = SearchChunksRow | SearchSharedChunksRow
+
+# What makes a hit: the rows of one agree in it.
+_place = attrgetter("score", "similarity", "session_key", "from_seq", "through_seq", "fact_id", "fact")
+
+
+def read_hits(rows: Sequence[RankedRow]) -> list[Hit]:
+    """The rows of the statement, best first, as pieces of conversation and facts."""
+    messages = iter(read_rows([row for row in rows if row.fact_id is None]))
+    return [_hit(list(group), messages) for _, group in groupby(rows, key=_place)]
+
+
+def _hit(rows: Sequence[RankedRow], messages: Iterator[Message]) -> Hit:
+    """One hit; its messages are the next ones."""
+    first = rows[0]
+    if first.fact_id is not None:
+        sources = json.loads(first.sources) if first.sources else ()
+        fact = HitFact.read(first.fact_id, first.fact, first.created_at, sources)
+        return Hit(first.score, None, (), first.similarity, fact)
+    of_hit = list(islice(messages, len(rows)))
+    bounds = first.from_seq, first.through_seq
+    return _message_hit(first.score, first.similarity, first.session_key, of_hit, *bounds)
+
+
+def _message_hit(
+    score: float,
+    similarity: float,
+    session_key: UUID | None,
+    messages: list[Message],
+    from_seq: int,
+    through_seq: int,
+) -> Hit:
+    if len(messages) == 1 and from_seq <= (messages[0].seq or 0) <= through_seq:
+        return Hit(score, session_key, tuple(messages), similarity)
+    exchange = _exchange(messages, from_seq, through_seq)
+    seqs = {message.seq or 0 for message in exchange}
+    beside = frozenset(seq for seq in seqs if not from_seq <= seq <= through_seq)
+    return Hit(score, session_key, exchange, similarity, beside_seqs=beside)
+
+
+def recalled_hits(recall: Recalled) -> list[Hit]:
+    """The hits of an index; one whose message was deleted has none."""
+    ranks, hits = recall.ranks, []
+    for place, (number, score, similarity) in enumerate(
+        zip(ranks.numbers, ranks.scores, ranks.similarities, strict=True)
+    ):
+        utterances = recall.messages.get(place)
+        if utterances is None:
+            continue
+        session_key = ranks.sessions[number - 1]
+        if len(utterances) == 1 and utterances[0].place[1] == ranks.from_seqs[place]:
+            (only,) = utterances
+            hits.append(Hit(score, session_key, (only.message,), similarity, utterance=only))
+            continue
+        bounds = ranks.from_seqs[place], ranks.through_seqs[place]
+        messages = [one.message for one in utterances]
+        hits.append(_message_hit(score, similarity, session_key, messages, *bounds))
+    hits += [Hit(fact.score, None, (), fact.similarity, fact.fact) for fact in recall.facts]
+    return hits
+
+
+def _exchange(messages: Sequence[Message], from_seq: int, through_seq: int) -> tuple[Message, ...]:
+    """The messages found; a question with the answer that follows, an answer with the question before it."""
+    within = [message for message in messages if from_seq <= (message.seq or 0) <= through_seq]
+    if not within:
+        return ()
+    before = [m for m in messages if (m.seq or 0) < from_seq and m.role != "system"]
+    after = [m for m in messages if (m.seq or 0) > through_seq]
+    return (*within, *after) if within[0].role == "user" else (*before, *within)
+
 
 # Up to here nothing is left out as visible: no seq comes that far.
 NOTHING_VISIBLE = 2**62
@@ -338,3 +415,48 @@ def facts_generation(kinds: Sequence[HitKind], shard_key: UUID) -> Operation[int
         return None
     rows = yield from fetch(ServingGeneration(shard_key=shard_key, pipeline=FACTS))
     return rows[0].generation_id if rows else None
+
+
+# Given a query and the config of the stored vectors: None if those are of another model, empty if the model
+# has no vector for it.
+EmbedQuery = Callable[[str, Mapping[str, Any]], str | None]
+
+# The end of a long query is what is being asked; more than this only costs time.
+MAX_QUERY_CHARACTERS = 8_000
+# Each costs a look at the pieces that hold it.
+MAX_QUERY_WORDS = 128
+
+
+def prepare_query(
+    text: str, vectors: Vectors | None, embed_query: EmbedQuery | None
+) -> Operation[SearchQuery]:
+    """Words and vector of a query; the embedding may call a model, and does not block the event loop."""
+    if vectors is None:
+        return _query(text, None, "No vectors exist yet, so the search compared only words.", None)
+    prepared: SearchQuery = yield Run(partial(_prepare, text, vectors, embed_query))
+    return prepared
+
+
+def _prepare(text: str, vectors: Vectors, embed_query: EmbedQuery | None) -> SearchQuery:
+    vector: str | None = None
+    problem: str | None = None
+    try:
+        if embed_query is None:
+            problem = "No embedding model is set for queries: the search compared only words."
+        elif (vector := embed_query(text, vectors.config)) is None:
+            problem = (
+                f"The stored vectors are of another embedding model ({vectors.config.get('embedder')}): the"
+                " search compared only words."
+            )
+        elif not vector:
+            problem = "The embedding model has no vector for the query, so the search compared only words."
+    except StrandlineError as error:
+        problem = f"The query could not be embedded, so the search compared only words: {error}"
+    return _query(text, vector or None, problem, vectors.time_zone)
+
+
+def _query(text: str, vector: str | None, problem: str | None, time_zone: str | None) -> SearchQuery:
+    words = words_of_query(text)
+    lexemes = list(dict.fromkeys(chain.from_iterable(words)))[-MAX_QUERY_WORDS:]
+    aim = aim_of(text, today_in(time_zone))
+    return SearchQuery(text, lexemes, vector, problem, aim, min(len(words), len(lexemes)))

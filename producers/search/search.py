@@ -18,14 +18,16 @@ from strandline.producers.search.hits import (
     checked_kinds,
 )
 from strandline.producers.search.index.index_cache import IndexCache
-from strandline.producers.search.query import MAX_QUERY_CHARACTERS, EmbedQuery, prepare_query
 from strandline.producers.search.ranking import (
     ALL_VISIBLE,
+    MAX_QUERY_CHARACTERS,
     NOTHING_VISIBLE,
+    EmbedQuery,
     SearchQuery,
     Target,
     Vectors,
     facts_generation,
+    prepare_query,
     rank_hits,
     serving_vectors,
 )

@@ -23,7 +23,7 @@ from strandline.producers.reading.read import read
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.hits import HitKind
-from strandline.producers.search.query import EmbedQuery
+from strandline.producers.search.ranking import EmbedQuery
 from strandline.producers.search.search import FoundMessage, SearchRequest, SearchResult, search_history
 from strandline.producers.tools.arguments import read_arguments
 from strandline.producers.tools.context_text import context_result

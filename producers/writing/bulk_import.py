@@ -87,9 +87,7 @@ def _look_up(request: PutRequest) -> Operation[KnownMessagesRow]:
     return known
 
 
-def _send(
-    database: Database, tokens: Sequence[int], request: PutRequest, claimed: bool
-) -> Operation[PutRow]:
+def _send(database: Database, tokens: Sequence[int], request: PutRequest, claimed: bool) -> Operation[PutRow]:
     row: PutRow = yield Run(partial(_copy, database, tokens, request, claimed))
     return row
 

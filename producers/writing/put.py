@@ -58,11 +58,10 @@ from strandline.schemas.queries.conversation.messages import (
     PutMany,
     PutManyRow,
     PutOne,
-    PutOneRow,
     StoredDigests,
 )
 from strandline.schemas.queries.derived.generations import ServingGenerations
-from strandline.schemas.queries.rows import PutRow
+from strandline.schemas.queries.rows import PutRow, SeqRow
 from strandline.schemas.sealing.codec import Unknown
 from strandline.schemas.sealing.owner_keys import OwnerKeys
 from strandline.schemas.values.acts.acting import Acting, current_acting
@@ -140,7 +139,7 @@ class SinglePut:
         if self.act is not None and not self.is_change:
             note_recorded(self.identity.namespace, getattr(row, "is_recorded", None))
 
-    def short(self) -> Query[PutOneRow | PutOneRecordedRow]:
+    def short(self) -> Query[SeqRow | PutOneRecordedRow]:
         """The statement that accepts it if nothing speaks against it."""
         return self.one_recorded() if self.is_to_record else self.one()
 
@@ -189,7 +188,7 @@ def put_whole(put: SinglePut) -> Operation[PutRow]:
 
 def put_quickly(put: SinglePut) -> Operation[PutRow]:
     """Accept a message by the short statement if that suffices."""
-    rows: list[PutOneRow | PutOneRecordedRow]
+    rows: list[SeqRow | PutOneRecordedRow]
     try:
         rows = yield put.short()
     except DatabaseUnavailableError:
@@ -432,9 +431,7 @@ def _send(
     return (yield from (accept or put_whole)(single))
 
 
-def send_put(
-    request: PutRequest, send: Callable[[PutRequest, bool], Operation[PutRow]]
-) -> Operation[PutRow]:
+def send_put(request: PutRequest, send: Callable[[PutRequest, bool], Operation[PutRow]]) -> Operation[PutRow]:
     """Send a put, and again where its session was not claimed, or takes only what is sealed otherwise.
 
     ``send`` gets the request as it is sealed, and whether it is sent again.
@@ -518,9 +515,7 @@ def _with_stored_digests(request: PutRequest, sealed: PutRequest) -> Operation[P
     )
 
 
-def check_status(
-    identity: SessionIdentity, row: PutRow
-) -> Operation[tuple[list[int], str | None]]:
+def check_status(identity: SessionIdentity, row: PutRow) -> Operation[tuple[list[int], str | None]]:
     """Check the result of ``put_v1``: return the seqs, and the window to plan a flush from if the mark was
     crossed.
 

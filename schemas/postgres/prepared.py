@@ -53,12 +53,14 @@ _NEVER_QUOTED = (UUID, int, float, bool)
 def plain_values(values: Iterable[object]) -> Values | None:
     """The parameters in order, as text; None where one of them is left to psycopg."""
     try:
-        return [None if value is None else _encode(value) for value in values]
+        return list(map(_encode, values))
     except (KeyError, UnicodeError):
         return None
 
 
-def _encode(value: Any) -> bytes:
+def _encode(value: Any) -> bytes | None:
+    if value is None:
+        return None
     text = _array(value) if type(value) is list else _WRITTEN[type(value)](value)
     if "\0" in text:
         raise UnicodeError  # libpq would end the text there; psycopg refuses it

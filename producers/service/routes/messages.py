@@ -14,8 +14,8 @@ from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.blocks.resolve import max_facts_of, pipelines_of
 from strandline.producers.reading.history import HistoryFilter, newest_history, newest_that_fit
 from strandline.producers.reading.history import HistoryRequest as NewestRequest
-from strandline.producers.runs.history import RunHistoryRequest as RunHistory
-from strandline.producers.runs.history import run_history as messages_of_runs
+from strandline.producers.runs.run import RunHistoryRequest as RunHistory
+from strandline.producers.runs.run import run_history as messages_of_runs
 from strandline.producers.service.access import Access
 from strandline.producers.service.forms import json_response, message_forms
 from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor

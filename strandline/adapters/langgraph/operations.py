@@ -23,22 +23,20 @@ from strandline.adapters.langgraph.vector_index import VectorIndex, Vectors
 from strandline.producers.arguments import check_count
 from strandline.producers.items.filters import check_filter
 from strandline.producers.items.operations import Answer, Request, StoredItem
-from strandline.producers.items.paths import (
+from strandline.producers.items.requests import (
     MAX_LABELS,
     STOP,
-    path_of,
-    prefix_pattern,
-    range_below,
-    range_of_prefixes,
-    suffix_pattern,
-)
-from strandline.producers.items.requests import (
     ItemGet,
     ItemPut,
     ItemSearch,
     PathList,
     check_key,
     check_ttl,
+    path_of,
+    prefix_pattern,
+    range_below,
+    range_of_prefixes,
+    suffix_pattern,
     value_json,
 )
 from strandline.schemas.display.shown_text import quote

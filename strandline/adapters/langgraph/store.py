@@ -13,8 +13,7 @@ from strandline.adapters.langgraph.operations import Batch
 from strandline.adapters.langgraph.vector_index import NO_VECTORS, OWN_EMBEDDER, VectorIndex
 from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.execution import OperationRunner
-from strandline.producers.items.operations import Answer, Request
-from strandline.producers.items.recorded import answer_recorded
+from strandline.producers.items.operations import Answer, Request, answer_recorded
 from strandline.producers.items.requests import check_ttl
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError

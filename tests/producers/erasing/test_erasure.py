@@ -31,8 +31,7 @@ from strandline.pipelines.upkeep.erasure.records import signed
 from strandline.pipelines.upkeep.erasure.signing import read_signer
 from strandline.producers.erasing.erase import find_unsettled, judge
 from strandline.producers.items.operations import answer_requests
-from strandline.producers.items.paths import path_of
-from strandline.producers.items.requests import ItemGet, ItemPut
+from strandline.producers.items.requests import ItemGet, ItemPut, path_of
 from strandline.producers.namespace_erasures import NamespaceErasures
 from strandline.schemas import sql
 from strandline.schemas.erasure_plan import ERASED, KEPT, SCOPED, TREATED

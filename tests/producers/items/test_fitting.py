@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.deploy.embedded.stack import EmbeddedStack
-from strandline.producers.items.fitting import fits_filter
+from strandline.producers.items.filters import fits_filter
 from tests.support.servers.databases import temporary_database
 
 SCALARS = st.sampled_from([None, True, False, 0, 1, 1.0, 2, -1, 1.5, "", "a", "b", "ä", "1"])

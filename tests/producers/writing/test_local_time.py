@@ -16,8 +16,7 @@ from strandline import InvalidMessageError, Memory, Message
 from strandline.erasure import Erasures
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Selection
-from strandline.producers.search.query import prepare_query
-from strandline.producers.search.ranking import Vectors, serving_vectors
+from strandline.producers.search.ranking import Vectors, prepare_query, serving_vectors
 from strandline.producers.writing.validate import PutLimits, prepare
 from strandline.schemas.display.local_time import at_offset, in_zone, offset_of
 from strandline.schemas.postgres.database import Database

@@ -16,8 +16,7 @@ from strandline.cli.doctor.servers import check_broker
 from strandline.cli.servers.targets import Servers
 from strandline.deploy.embedded.stack import start_stack
 from strandline.pipelines.models.factory import build_query_embedder
-from strandline.producers.search.query import prepare_query
-from strandline.producers.search.ranking import Vectors
+from strandline.producers.search.ranking import Vectors, prepare_query
 from strandline.schemas.misspelt_settings import unknown_settings
 from strandline.schemas.postgres.operations import Run
 from strandline.schemas.settings import Settings, load_settings

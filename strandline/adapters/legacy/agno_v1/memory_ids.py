@@ -9,8 +9,15 @@ from uuid import UUID
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.items.filters import ItemFilter
 from strandline.producers.items.operations import StoredItem, answer_requests, claim_item, items_by_key
-from strandline.producers.items.paths import path_of, range_below
-from strandline.producers.items.requests import ItemGet, ItemPut, ItemSearch, check_key, value_json
+from strandline.producers.items.requests import (
+    ItemGet,
+    ItemPut,
+    ItemSearch,
+    check_key,
+    path_of,
+    range_below,
+    value_json,
+)
 from strandline.schemas.values.identity import adapter_items_key
 
 MAX_VALUE_BYTES = 8_000
