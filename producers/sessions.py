@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Literal
 from uuid import UUID
 
 from strandline.pipelines.admission import refuse_if_erased
 from strandline.producers.arguments import check_page_size, check_seq
-from strandline.schemas.errors import NamespaceFullError, OwnerError
+from strandline.schemas.display.shown_text import quote
+from strandline.schemas.errors import NamespaceFullError, OwnerError, UnknownPipelineError
 from strandline.schemas.postgres.operations import Operation, claim_owner_keys, fetch
 from strandline.schemas.queries.conversation.messages import History
 from strandline.schemas.queries.conversation.sessions import ClaimSession, FindOwner
+from strandline.schemas.queries.derived.generations import ServingGenerations
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message, read_rows
 from strandline.schemas.values.policy import PLAIN_VALUES, Policy, make_policy
@@ -153,3 +156,19 @@ def check_unowned(identity: SessionIdentity) -> Operation[None]:
     rows = yield from fetch(FindOwner(directory_key=identity.directory_key))
     for row in rows:
         check_owner(identity, row.owner_key)
+
+
+def unknown_pipelines(names: str, consequence: str) -> Operation[UnknownPipelineError]:
+    """The error for ``names``, separated by commas as the database lists them; it names the registered ones.
+
+    ``consequence`` is a sentence that says what follows from the error.
+    """
+    rows = yield from fetch(ServingGenerations())
+    registered = [row.pipeline for row in rows]
+    there = f"registered are {', '.join(registered)}" if registered else "none is registered yet"
+    near = [match for name in names.split(", ") for match in get_close_matches(name, registered, n=1)]
+    guess = f" (did you mean {', '.join(map(quote, near))}?)" if near else ""
+    return UnknownPipelineError(
+        f"No worker has registered {names} in this database; {there}. {consequence} Check the spelling{guess}"
+        ", start a worker that serves it (`strandline worker`), or leave the block out."
+    )

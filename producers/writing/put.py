@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import lru_cache, partial
 from json.encoder import encode_basestring as quoted
 from uuid import uuid4
@@ -15,7 +14,7 @@ from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed, flush_at_put
 from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.blocks.base import BaseMemoryBlock
-from strandline.producers.sessions import claim_session
+from strandline.producers.sessions import claim_session, unknown_pipelines
 from strandline.producers.tokens import INLINE_CHARACTERS, PART_TOKENS, count_message, is_loaded
 from strandline.producers.writing.validate import (
     PreparedMessage,
@@ -35,7 +34,6 @@ from strandline.schemas.errors import (
     KeyUnavailableError,
     NamespaceFullError,
     StrandlineError,
-    UnknownPipelineError,
 )
 from strandline.schemas.postgres.operations import (
     Compute,
@@ -60,7 +58,6 @@ from strandline.schemas.queries.conversation.messages import (
     PutOne,
     StoredDigests,
 )
-from strandline.schemas.queries.derived.generations import ServingGenerations
 from strandline.schemas.queries.rows import PutRow, SeqRow
 from strandline.schemas.sealing.codec import Unknown
 from strandline.schemas.sealing.owner_keys import OwnerKeys
@@ -94,22 +91,6 @@ def note_recorded(namespace: str, is_recorded: bool | None) -> None:
     if len(_recorded) >= MAX_NAMESPACES:
         _recorded.clear()
     _recorded.add(namespace)
-
-
-def unknown_pipelines(names: str, consequence: str) -> Operation[UnknownPipelineError]:
-    """The error for ``names``, separated by commas as the database lists them; it names the registered ones.
-
-    ``consequence`` is a sentence that says what follows from the error.
-    """
-    rows = yield from fetch(ServingGenerations())
-    registered = [row.pipeline for row in rows]
-    there = f"registered are {', '.join(registered)}" if registered else "none is registered yet"
-    near = [match for name in names.split(", ") for match in get_close_matches(name, registered, n=1)]
-    guess = f" (did you mean {', '.join(map(quote, near))}?)" if near else ""
-    return UnknownPipelineError(
-        f"No worker has registered {names} in this database; {there}. {consequence} Check the spelling{guess}"
-        ", start a worker that serves it (`strandline worker`), or leave the block out."
-    )
 
 
 @dataclass(slots=True)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed, flush_over_mark
-from strandline.producers.sessions import check_owner
-from strandline.producers.writing.put import unknown_pipelines
+from strandline.producers.sessions import check_owner, unknown_pipelines
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConflictError, NotFoundError, StrandlineError
 from strandline.schemas.postgres.operations import Operation, fetch
