@@ -10,7 +10,6 @@ from uuid import UUID
 
 from strandline.pipelines.audit.anchors import Anchor
 from strandline.pipelines.audit.appending import Act, append_act
-from strandline.pipelines.audit.findings import TrailVerification
 from strandline.pipelines.audit.keys import keys_of
 from strandline.pipelines.audit.listing import (
     ActFilter,
@@ -19,9 +18,8 @@ from strandline.pipelines.audit.listing import (
     audited_namespaces,
     list_acts,
 )
-from strandline.pipelines.audit.trails import anchor_trails
 from strandline.pipelines.audit.upkeep import Pruning, plan_pruning, prune_trail, set_level
-from strandline.pipelines.audit.verifying import verify_trail
+from strandline.pipelines.audit.verifying import TrailVerification, anchor_trails, verify_trail
 from strandline.producers.execution import Closing, OperationRunner, Resources, async_method, sync_method
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError

@@ -8,8 +8,8 @@ from functools import partial
 from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act
-from strandline.pipelines.facts.editing.recording import clear_facts
-from strandline.pipelines.facts.fact_lanes import open_fact_lanes
+from strandline.pipelines.facts.edits import open_fact_lanes
+from strandline.pipelines.facts.recording import clear_facts
 from strandline.producers.arguments import check_count
 from strandline.producers.execution import Closing, OperationRunner, Resources, async_method, sync_method
 from strandline.producers.facts.figures import UserPage, users_page

@@ -7,8 +7,8 @@ from strandline.audit import Audit
 from strandline.facts import Facts
 from strandline.memory import Memory
 from strandline.pipelines.audit.anchors import Anchor
-from strandline.pipelines.audit.findings import TrailVerification
 from strandline.pipelines.audit.listing import ActPage, AuditedAct
+from strandline.pipelines.audit.verifying import TrailVerification
 from strandline.pipelines.custom.contract import CustomBlock
 from strandline.pipelines.overflow.contract import OverflowEvent
 from strandline.pipelines.redaction.hook import Redactor

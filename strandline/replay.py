@@ -15,7 +15,7 @@ from strandline.pipelines.replay.arguments import checked
 from strandline.pipelines.replay.comparison import Diff
 from strandline.pipelines.replay.estimate import Estimate
 from strandline.pipelines.replay.in_place import InPlace
-from strandline.pipelines.replay.progress import Progress
+from strandline.pipelines.replay.new_generation import Progress
 from strandline.pipelines.replay.records import Replay, Selection
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database

@@ -14,10 +14,10 @@ from uuid import UUID
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.replay.arguments import checked
 from strandline.pipelines.upkeep import archived, passes, policies
-from strandline.pipelines.upkeep.ages import forget_aged
 from strandline.pipelines.upkeep.archive import Archive
 from strandline.pipelines.upkeep.archived import RESTORED_TTL_SECONDS, ArchivedRange, Restored
 from strandline.pipelines.upkeep.handler_archive import LeavingMessages
+from strandline.pipelines.upkeep.passes import forget_aged
 from strandline.pipelines.upkeep.policies import RetentionAct, RetentionLevel
 from strandline.pipelines.upkeep.removal import REST, Removal, Remover
 from strandline.replay import connect

@@ -7,7 +7,7 @@ import random
 import threading
 from collections.abc import Callable
 
-from strandline.pipelines.engine.failure_logging import level_of
+from strandline.pipelines.engine.failures import level_of
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.values.acts.acting import WORKER, acting
 

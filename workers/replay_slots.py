@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 
 from strandline.pipelines.engine.drain import drain
 from strandline.pipelines.engine.engine import Engine
-from strandline.pipelines.engine.failure_logging import level_of
+from strandline.pipelines.engine.failures import level_of
 from strandline.schemas.errors import ReplayBudgetError, StrandlineError
 from strandline.schemas.queries.derived.replay import ReplayLanes, ReplayRate, TakeReplayCall
 from strandline.schemas.settings import Settings

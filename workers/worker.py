@@ -19,9 +19,8 @@ from uuid import UUID, uuid4
 from strandline.pipelines.engine.budgets import Budgets
 from strandline.pipelines.engine.drain import Turn, drain, drain_next
 from strandline.pipelines.engine.engine import Engine, Outcome, StopPoint
-from strandline.pipelines.engine.failure_logging import level_of
+from strandline.pipelines.engine.failures import RetryPolicy, level_of
 from strandline.pipelines.engine.leases import LeaseTerms
-from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Stages
 from strandline.pipelines.own_code.bounded_calls import worker_calls
 from strandline.schemas.errors import StrandlineError

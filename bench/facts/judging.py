@@ -9,8 +9,8 @@ from pydantic import BaseModel
 
 from strandline.pipelines.models.answer_forms import read_answer
 from strandline.pipelines.models.openai.client import ModelClient
+from strandline.pipelines.models.openai.errors import RejectedError
 from strandline.pipelines.models.openai.models import COMPLETIONS
-from strandline.pipelines.models.openai.refusals import RejectedError
 from strandline.pipelines.models.openai.replies import read_completion
 from strandline.schemas.errors import PermanentModelError, TransientModelError
 from strandline.schemas.settings import Settings

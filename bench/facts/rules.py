@@ -9,7 +9,7 @@ import numpy as np
 
 from bench.facts.data import Observation
 from bench.facts.deriving import SourcedFact
-from strandline.pipelines.facts.similarity import are_alike, telling_lexemes
+from strandline.pipelines.facts.tombstones import are_alike, telling_lexemes
 from strandline.pipelines.models.contract import Embedder
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.pipelines.text.spoken_dates import spoken_date

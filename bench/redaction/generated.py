@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from strandline.pipelines.redaction.card_numbers import is_luhn
-from strandline.pipelines.redaction.contacts import redact_contacts
+from strandline.pipelines.redaction.contacts import is_luhn, redact_contacts
 
 _CARDS = (
     ("4", 16), ("51", 16), ("55", 16), ("2221", 16), ("34", 15), ("37", 15),

@@ -5,12 +5,13 @@ What does not fit is named: the seal, the place in it and the entry.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
 from uuid import UUID
 
 from strandline.pipelines.audit.anchors import Anchor
-from strandline.pipelines.audit.findings import MAX_FINDINGS, Finding, TrailVerification, name_finding
 from strandline.pipelines.audit.hashing import (
     FIRST,
     Link,
@@ -20,11 +21,14 @@ from strandline.pipelines.audit.hashing import (
     split_leaves,
 )
 from strandline.pipelines.audit.keys import UNKEYED, SealKeys
+from strandline.pipelines.audit.listing import audited_namespaces
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.audit.audit import (
+    ChainEnds,
     ChainOf,
     ChainOfRow,
     ChainsOfName,
+    KeysOfTrails,
     RecordedPrunings,
     SealedEntries,
     SealedEntriesRow,
@@ -32,9 +36,91 @@ from strandline.schemas.queries.audit.audit import (
     SealsAfterRow,
     StraySealed,
     StraySealedRow,
+    UnsealedNamespaces,
     UnsealedOf,
 )
+from strandline.schemas.queries.conversation.sessions import KnownNamespaces
 from strandline.schemas.values.identity import audit_chain_key
+
+MAX_FINDINGS = 1_000
+
+Problem = Literal[
+    "changed", "removed", "inserted", "reordered", "seal_changed", "seal_removed", "seal_unverified",
+    "seal_unkeyed", "pruned_unrecorded", "anchor", "name",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that does not fit.
+
+    Attributes:
+        problem: the kind.
+        sentence: what was found, for people.
+        seal: the seal's number.
+        place: the place in it, from 1.
+        entry_id: the entry, where one is meant.
+    """
+
+    problem: Problem
+    sentence: str
+    seal: int | None = None
+    place: int | None = None
+    entry_id: UUID | None = None
+
+    def __str__(self) -> str:
+        if self.seal is None:
+            return self.sentence
+        place = "" if self.place is None else f", place {self.place}"
+        return f"seal {self.seal}{place}: {self.sentence}"
+
+
+@dataclass(slots=True)
+class TrailVerification:
+    """The result of a verification.
+
+    Attributes:
+        namespace: whose trail.
+        seals, entries: how many were looked at.
+        pruned_seals: how many were pruned before.
+        unsealed: entries that no seal covers yet; they prove nothing.
+        unkeyed_seals: seals without a key, which anyone can make who may write to the tables; where keys are
+            given each is a finding, unless an anchor vouches for it.
+        first_seal_at, last_seal_at: the times of the first and the last seal.
+        anchors: how many given anchors were found in the chain as they are.
+        pruned_anchors: how many of them are of seals that are gone, so that they prove nothing any more.
+        findings: what does not fit, at most 1,000.
+    """
+
+    namespace: str
+    seals: int = 0
+    entries: int = 0
+    pruned_seals: int = 0
+    unsealed: int = 0
+    unkeyed_seals: int = 0
+    first_seal_at: datetime | None = None
+    last_seal_at: datetime | None = None
+    anchors: int = 0
+    pruned_anchors: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether everything fits."""
+        return not self.findings
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        """Keep findings, as many as fit."""
+        for finding in findings:
+            if len(self.findings) < MAX_FINDINGS:
+                self.findings.append(finding)
+
+
+def name_finding(chain_key: UUID, namespace: str) -> Finding:
+    """A chain whose key is not the one that follows from the name it gives."""
+    sentence = f"The chain under the key {chain_key} gives {namespace!r} as its namespace, which has another"
+    return Finding("name", f"{sentence} key: the chain was renamed, or moved.")
+
 
 SEALS_PER_PAGE = 50
 # Of a chain whose seals are large, entries are read for some of a page's seals at a time.
@@ -354,3 +440,47 @@ def _anchor_findings(
             result.pruned_anchors += 1
         else:
             yield Finding("anchor", f"Seal {anchor.seal} was anchored, and is not in the chain.", anchor.seal)
+
+
+# More namespaces than a database holds.
+_ALL = 10_000_000
+
+
+def verify_trails(
+    keys: SealKeys, anchors: Sequence[Anchor] = (), namespace: str | None = None
+) -> Operation[list[TrailVerification]]:
+    """Verify the trail of one namespace, or of all; then each key of a trail that belongs to no namespace.
+
+    Args:
+        anchors: anchors that were kept elsewhere; of a namespace whose whole chain is gone, only they tell.
+    """
+    names, unknown = yield from find_trails(anchor.namespace for anchor in anchors)
+    chosen = sorted(names) if namespace is None else [namespace]
+    results = []
+    for name in chosen:
+        mine = [anchor for anchor in anchors if anchor.namespace == name]
+        results.append((yield from verify_trail(name, keys, mine)))
+    for key in sorted(unknown.difference(map(audit_chain_key, chosen))):
+        sentence = f"Seals or entries stand under the key {key}, which is that of no namespace known here."
+        results.append(TrailVerification(str(key), findings=[Finding("name", sentence)]))
+    return results
+
+
+def find_trails(also: Iterable[str] = ()) -> Operation[tuple[set[str], set[UUID]]]:
+    """Namespaces that may have a trail, and ``also``; and the keys of trails that are of none of them."""
+    stored = {row.shard_key for row in (yield from fetch(KeysOfTrails()))}
+    names = {*also, *(row.namespace for row in (yield from audited_namespaces()))}
+    names |= {row.namespace for row in (yield from fetch(UnsealedNamespaces(limit=_ALL)))}
+    known = {row.namespace for row in (yield from fetch(KnownNamespaces(limit=_ALL)))}
+    names |= {name for name in known if audit_chain_key(name) in stored}
+    return names, stored.difference(map(audit_chain_key, names))
+
+
+def anchor_trails(namespaces: Iterable[str]) -> Operation[list[Anchor]]:
+    """The present ends of the chains of these namespaces, found by their keys; of each that has a seal."""
+    names = {audit_chain_key(name): name for name in namespaces}
+    return [
+        Anchor(names[row.shard_key], row.seals, row.entries, row.mac.hex(), row.sealed_at)
+        for row in (yield from fetch(ChainEnds(shard_keys=list(names))))
+        if row.mac is not None and row.sealed_at is not None
+    ]

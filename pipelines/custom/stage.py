@@ -14,10 +14,9 @@ from functools import partial
 from typing import Any
 
 from strandline.pipelines.custom.contract import BlockDefinition
-from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
+from strandline.pipelines.engine.stage import Batch, Call, RawAnswer, add_state, latest_state
 from strandline.pipelines.own_code.bounded_calls import NoPlaceError, TimeLimitError, worker_calls
-from strandline.pipelines.own_code.raising import place_in
-from strandline.pipelines.states import add_state, latest_state
+from strandline.pipelines.own_code.places import place_in
 from strandline.pipelines.transcript import load_messages
 from strandline.schemas.errors import BlockCodeError, BlockWaitsError, InvalidMessageError
 from strandline.schemas.postgres.database import Fetcher

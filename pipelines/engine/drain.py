@@ -28,7 +28,7 @@ from strandline.pipelines.engine.batches import (
 )
 from strandline.pipelines.engine.dead_letters import make_dead_letter
 from strandline.pipelines.engine.engine import Engine, Outcome
-from strandline.pipelines.engine.failure_logging import level_of, raised_at
+from strandline.pipelines.engine.failures import level_of, raised_at
 from strandline.pipelines.engine.leases import (
     KeptLease,
     Lease,

@@ -9,10 +9,9 @@ from uuid import UUID
 
 from strandline.pipelines.engine.active_lanes import ActiveLanes
 from strandline.pipelines.engine.budgets import Budgets
+from strandline.pipelines.engine.failures import RetryPolicy, Troubles
 from strandline.pipelines.engine.leases import LeaseTerms
-from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Stages
-from strandline.pipelines.engine.troubles import Troubles
 from strandline.pipelines.engine.turns import Turns
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.prices import ModelPrice

@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Literal, cast
+from datetime import date, datetime
+from typing import Any, Literal, TypedDict, cast
 from uuid import UUID
 
-from strandline.pipelines.facts.fact_lanes import FactSet, lock_facts
+from strandline.pipelines.admission import admit, refuse_if_erased
 from strandline.pipelines.facts.tombstones import Trace, read_traces
-from strandline.pipelines.facts.wording import read_wording
-from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.pipelines.text.lexemes import indexed_lexemes
+from strandline.schemas.postgres.operations import Operation, check_owner_keys, fetch
 from strandline.schemas.queries.derived.facts_edit import (
     DecidingFactEvents,
     FactDerivations,
@@ -30,6 +30,8 @@ from strandline.schemas.queries.derived.facts_edit import (
     FactTraces,
     FindFact,
     LiveFactLike,
+    LockFactLanes,
+    OpenFactLanes,
     OwnFactTraces,
     RemoveFacts,
     RemoveFactsRow,
@@ -41,6 +43,126 @@ from strandline.schemas.queries.derived.facts_edit import (
     WriteFact,
 )
 from strandline.schemas.values.fingerprints import fingerprint
+from strandline.schemas.values.lanes import MERGE_STAGE, DerivationKeys
+
+
+@dataclass(frozen=True, slots=True)
+class FactSet:
+    """One owner's facts in one generation."""
+
+    shard_key: UUID
+    generation_id: int
+
+    @property
+    def keys(self) -> DerivationKeys:
+        return {"shard_key": self.shard_key, "generation_id": self.generation_id}
+
+
+def lock_facts(shard_key: UUID) -> Operation[tuple[list[FactSet], FactSet | None]]:
+    """Lock an owner's facts for the rest of the transaction; returns the set of each generation, and the
+    one that serves.
+
+    While this waits for the locks, another derivation may begin, or start to serve; so they are looked up
+    once all locks are held.
+
+    Raises:
+        ErasedError: the owner was erased.
+    """
+    yield from admit(shard_key)
+    while True:
+        locked = yield from fetch(LockFactLanes(shard_key=shard_key, stage=MERGE_STAGE))
+        rows = yield from fetch(FactDerivations(shard_key=shard_key))
+        if {row.generation_id for row in rows} <= {row.generation_id for row in locked}:
+            break
+        yield from open_fact_lanes(shard_key)
+    fact_sets = [FactSet(shard_key, row.generation_id) for row in rows]
+    serving = [FactSet(shard_key, row.generation_id) for row in rows if row.serving]
+    return fact_sets, serving[0] if serving else None
+
+
+def open_fact_lanes(shard_key: UUID) -> Operation[None]:
+    """Make the rows that ``lock_facts`` locks, in a separate transaction before the one that locks them.
+
+    In the same transaction, an uncommitted row would block others, which may hold locks that it waits for.
+
+    Raises:
+        ErasedError: the owner was erased.
+    """
+    (opened,) = yield from fetch(OpenFactLanes(shard_key=shard_key, stage=MERGE_STAGE))
+    refuse_if_erased(opened.erasure)
+    yield from check_owner_keys(shard_key, opened.first_data_key)
+
+
+class Words(TypedDict):
+    """The words of a fact, as parameters of statements."""
+
+    text: str
+    fingerprint: bytes
+    lexemes: list[str]
+
+
+class Details(TypedDict):
+    """The other fields that a person gives a fact, as parameters of statements."""
+
+    topics: list[str]
+    about_date: date | None
+    input: str | None
+    agent_id: str | None
+    team_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """A payload as statements take it."""
+
+    text: str
+    fingerprint: bytes
+    lexemes: list[str]
+    topics: list[str]
+    about_date: date | None
+    valid_from: datetime | None
+    created_at: datetime | None
+    said_at: datetime | None
+    input: str | None
+    agent_id: str | None
+    team_id: str | None
+
+    @property
+    def words(self) -> Words:
+        return {"text": self.text, "fingerprint": self.fingerprint, "lexemes": self.lexemes}
+
+    @property
+    def details(self) -> Details:
+        return {
+            "topics": self.topics,
+            "about_date": self.about_date,
+            "input": self.input,
+            "agent_id": self.agent_id,
+            "team_id": self.team_id,
+        }
+
+
+def read_wording(payload: Mapping[str, Any]) -> Wording:
+    text: str = payload["text"]
+    about_date = payload.get("about_date")
+    return Wording(
+        text=text,
+        fingerprint=fingerprint(text),
+        lexemes=indexed_lexemes(text),
+        topics=list(payload.get("topics") or ()),
+        about_date=date.fromisoformat(about_date) if about_date else None,
+        valid_from=_read_moment(payload.get("valid_from")),
+        created_at=_read_moment(payload.get("created_at")),
+        said_at=_read_moment(payload.get("said_at")),
+        input=payload.get("input"),
+        agent_id=payload.get("agent_id"),
+        team_id=payload.get("team_id"),
+    )
+
+
+def _read_moment(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
+
 
 FactEventKind = Literal["add", "replace", "delete", "clear", "feedback"]
 

@@ -9,26 +9,118 @@ their candidates into the owner's facts.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
 from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID
 
 from strandline.pipelines.capture import load_capture
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
-from strandline.pipelines.facts.context import load_context
-from strandline.pipelines.facts.grounding import ground_fact
 from strandline.pipelines.models.answers import ExtractedFact, parse_extract
 from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import ExtractTask, TextModel, TranscriptLine
-from strandline.pipelines.transcript import Transcript, halves, load_transcript
+from strandline.pipelines.text.spoken_dates import spoken_date
+from strandline.pipelines.transcript import Transcript, full_text, halves, load_transcript, shown_name
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.derived.facts_merge import InsertCandidates
-from strandline.schemas.queries.work.lanes import InsertReceipts, PassOn
+from strandline.schemas.queries.work.lanes import ContextMessages, InsertReceipts, PassOn
 from strandline.schemas.values.acts.capture import Capture
 from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, DerivationKeys, Lane
+from strandline.schemas.values.message import Message, by_local_clock, read_rows
+
+
+def load_context(fetcher: Fetcher, batch: Batch, max_tokens: int) -> tuple[TranscriptLine, ...]:
+    """The lines before a batch's first event, oldest first, numbered up to 0: no answer can cite them.
+
+    ``max_tokens`` is what the recipe allows (0: none); the oldest line is cut at its beginning if the lines
+    hold more.
+    """
+    if not max_tokens:
+        return ()
+    rows = fetcher.fetch(ContextMessages(shard_key=batch.lane.shard_key, batch_id=batch.batch_id))
+    messages = [
+        by_local_clock(message, row.time_zone) for row, message in zip(rows, read_rows(rows), strict=True)
+    ]
+    shown = [(message, text) for message, text in _fit(messages, max_tokens) if text.strip()]
+    return tuple(
+        TranscriptLine(1 - place, message.role, shown_name(message), text, message.created_at)
+        for place, (message, text) in zip(range(len(shown), 0, -1), reversed(shown), strict=True)
+        if message.created_at is not None
+    )
+
+
+def _fit(messages: Sequence[Message], max_tokens: int) -> Iterator[tuple[Message, str]]:
+    """Each message with the text that there is room for, newest first."""
+    room = max_tokens
+    for message in reversed(messages):
+        if room <= 0:
+            return
+        yield message, _cut_beginning(full_text(message), message.tokens or 0, room)
+        room -= message.tokens or 0
+
+
+def _cut_beginning(text: str, tokens: int, max_tokens: int) -> str:
+    """The end of a text of so many tokens, as much of it as ``max_tokens`` are."""
+    if tokens <= max_tokens:
+        return text
+    kept = len(text) * max_tokens // tokens
+    return f"…{text[len(text) - kept :]}"
+
+
+# Roles whose words can be a fact. The output of tools and instructions to the assistant belong to no speaker;
+# they become a fact when a speaker in the conversation says them.
+SPEAKERS = frozenset({"user", "assistant"})
+
+EARLIEST = date(1800, 1, 1)
+LATEST_AHEAD = timedelta(days=36_525)
+
+
+def ground_fact(fact: ExtractedFact, lines: Sequence[TranscriptLine]) -> ExtractedFact | None:
+    """The fact as far as its messages support it; None if none of them was said by a speaker.
+
+    ``messages`` keeps those that are; ``said_by`` is one of their speakers, or None if the model named
+    another and they have several; ``about_date`` is a possible day, or, if the model gives none, the day that
+    a single message names.
+    """
+    cited = [line for number in fact.messages if (line := lines[number - 1]).role in SPEAKERS]
+    if not cited:
+        return None
+    return replace(
+        fact,
+        messages=tuple(line.number for line in cited),
+        said_by=_speaker(fact.said_by, cited),
+        about_date=_date(fact.about_date, fact.text, cited),
+    )
+
+
+def _speaker(said_by: str | None, cited: Sequence[TranscriptLine]) -> str | None:
+    """As prompts show a speaker: a name, a role, or both as ``name (role)``."""
+    roles = {line.name or line.role: line.role for line in cited}
+    name = (said_by or "").strip()
+    if name.casefold() in map(str.casefold, roles):
+        return name
+    speakers = [
+        speaker
+        for speaker, role in roles.items()
+        if name.casefold() in (role, f"{speaker} ({role})".casefold()) or len(roles) == 1
+    ]
+    return speakers[0] if len(speakers) == 1 else None
+
+
+def _date(about: date | None, text: str, cited: Sequence[TranscriptLine]) -> date | None:
+    if about is not None:
+        latest = max(line.created_at for line in cited).date() + LATEST_AHEAD
+        return about if EARLIEST <= about <= latest else None
+    if len(cited) > 1:
+        return None
+    # The model has not resolved it, which is easily done where the fact kept the words of the message.
+    (line,) = cited
+    named = spoken_date(text, line.created_at.date())
+    return named if named == spoken_date(line.text, line.created_at.date()) else None
+
 
 _STEP = "extract"
 

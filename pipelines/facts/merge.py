@@ -19,23 +19,23 @@ from uuid import UUID
 from strandline.pipelines.capture import load_capture
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.facts.condense import condense, condense_call, plan_condensing
-from strandline.pipelines.facts.editing.instructions import (
-    CarriedOut,
-    carry_out,
-    instruction_call,
-    load_instructions,
-    read_changes,
-)
-from strandline.pipelines.facts.merge_apply import Fold
-from strandline.pipelines.facts.merge_inputs import (
+from strandline.pipelines.facts.folding import (
     Candidate,
     Dropped,
+    Fold,
     KnownFact,
     MergeWork,
     held_back_by,
     keep_allowed,
     related_facts,
     tombstones_about,
+)
+from strandline.pipelines.facts.instructions import (
+    CarriedOut,
+    carry_out,
+    instruction_call,
+    load_instructions,
+    read_changes,
 )
 from strandline.pipelines.models.answers import MergeOperation, parse_merge
 from strandline.pipelines.models.asking import ask

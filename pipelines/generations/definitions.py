@@ -27,8 +27,7 @@ from strandline.pipelines.models.factory import (
 from strandline.pipelines.models.local.text_model import LOCAL_EMBEDDERS
 from strandline.pipelines.models.local.text_model import MODEL as LOCAL_MODEL
 from strandline.pipelines.models.prefixes import Prefixes
-from strandline.pipelines.models.prompts.overrides import prompt_texts
-from strandline.pipelines.models.prompts.render import hash_of
+from strandline.pipelines.models.prompts.render import hash_of, prompt_texts
 from strandline.pipelines.overflow.loading import LoadedHandler, load_handler
 from strandline.pipelines.overflow.stage import OverflowStage
 from strandline.pipelines.summary import SummaryStage

@@ -15,27 +15,27 @@ from uuid import UUID
 from strandline.pipelines.audit.appending import append_inspection
 from strandline.pipelines.engine.batches import read_batch, stored_answers
 from strandline.pipelines.facts.extract import is_capped
-from strandline.pipelines.inspect.corrections import corrections_of
+from strandline.pipelines.inspect.changes import corrections_of, policy_changes
 from strandline.pipelines.inspect.directory import check_known
-from strandline.pipelines.inspect.explain_fact import Where, explain_fact
-from strandline.pipelines.inspect.explain_reasons import (
-    company_reasons,
-    correction_reasons,
-    message_reasons,
-    part_reasons,
-)
-from strandline.pipelines.inspect.policy_history import policy_changes
-from strandline.pipelines.inspect.rows import (
+from strandline.pipelines.inspect.explain_fact import (
+    Where,
     candidate_trace,
     chunk_trace,
     citing_fact,
     context_trace,
     event_trace,
     excerpt,
+    explain_fact,
     model_calls,
     source_of,
 )
-from strandline.pipelines.inspect.verify_checks import stage_chain
+from strandline.pipelines.inspect.explain_reasons import (
+    company_reasons,
+    correction_reasons,
+    message_reasons,
+    part_reasons,
+)
+from strandline.pipelines.inspect.verify import stage_chain
 from strandline.pipelines.transcript import load_transcript
 from strandline.pipelines.vectors.chunks import MAX_INDEXED_CHARACTERS, indexed_characters
 from strandline.schemas.display.shown_text import quote

@@ -9,9 +9,8 @@ from json import dumps, loads
 from uuid import UUID
 
 from strandline.pipelines.audit.appending import append_inspection
-from strandline.pipelines.inspect.corrections import corrections_of
+from strandline.pipelines.inspect.changes import corrections_of, policy_changes
 from strandline.pipelines.inspect.directory import check_known, find_session
-from strandline.pipelines.inspect.policy_history import policy_changes
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, NotFoundError
 from strandline.schemas.postgres.database import Database, Fetcher

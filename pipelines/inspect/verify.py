@@ -11,31 +11,198 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol, TypedDict
 from uuid import UUID
 
 from strandline.pipelines.inspect.directory import check_known
-from strandline.pipelines.inspect.verify_checks import CHECKS, Scope, stage_chain
-from strandline.pipelines.inspect.verify_report import Coverage, Report, Unjudged, Violation
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS
+from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.inspection.verify import (
+    VerifyBatches,
+    VerifyCandidates,
+    VerifyCaptures,
+    VerifyChunks,
+    VerifyContexts,
+    VerifyCorrections,
     VerifyCoverage,
     VerifyCoverageRow,
+    VerifyDue,
+    VerifyErased,
+    VerifyEventContents,
     VerifyFactPage,
+    VerifyFacts,
     VerifyFindSession,
+    VerifyGenerations,
+    VerifyLetters,
     VerifyLimits,
+    VerifyLog,
     VerifyNames,
+    VerifyOrder,
     VerifyOwners,
+    VerifyRanges,
+    VerifyReceipts,
+    VerifyRetention,
+    VerifyRevisions,
+    VerifySearchable,
     VerifySearchableRow,
+    VerifyShared,
+    VerifySharedCorrections,
     VerifySnapshot,
+    VerifyStates,
+    VerifyStrays,
     VerifyTotals,
     VerifyUnjudged,
+    VerifyWork,
 )
 from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
+from strandline.schemas.values.lanes import PIPELINES
+from strandline.schemas.wire import report
+
+
+class Violation(report.Report):
+    """Something that is not as it must be: its kind, one sentence, and the ids to look for."""
+
+    kind: str
+    sentence: str
+    namespace: str | None = None
+    session_id: str | None = None
+    session_key: UUID | None = None
+    event_id: UUID | None = None
+    fact_id: UUID | None = None
+    batch_id: UUID | None = None
+    revision: int | None = None
+    generation: int | None = None
+    stage: str | None = None
+    from_seq: int | None = None
+    through_seq: int | None = None
+    found: int | None = None
+    expected: int | None = None
+    table: str | None = None
+
+
+class Coverage(report.Report):
+    """One generation that is kept: the events it has applied to the end, what is due in it, and its holes."""
+
+    generation: int
+    pipeline: str
+    state: str
+    applied: int
+    due: int
+    holes: int
+
+
+class Unjudged(report.Report):
+    """An owner whose rows were not checked: an erasure takes them table by table, and is not finished."""
+
+    erasure: int
+    namespace: str
+    owner_key: UUID
+
+
+class Report(report.Report):
+    """The totals of what was checked, the work under way, and the violations.
+
+    Attributes:
+        applications: receipts of (event, stage, generation) that say applied; ``voids`` those that say void.
+        pending: due work; it is under way, and not a violation.
+        holes: dead letters; ``dropped`` those that were given up for good.
+        tombstones: facts that lost some of their sources to a reset with ``derived``.
+        seconds: how long it took.
+        generations: the coverage of each derivation that is kept.
+        unjudged: the owners that were not checked.
+    """
+
+    messages: int
+    events: int
+    sessions: int
+    facts: int
+    applications: int
+    voids: int
+    pending: int
+    holes: int
+    dropped: int
+    tombstones: int
+    seconds: float
+    generations: tuple[Coverage, ...]
+    violations: tuple[Violation, ...]
+    unjudged: tuple[Unjudged, ...] = ()
+
+
+class ScopeParams(TypedDict):
+    owners: list[UUID] | None
+    session_key: UUID | None
+
+
+class StageChain(TypedDict):
+    """Each later stage with the one before it, as parallel arrays for the statements."""
+
+    stages: list[str]
+    stages_before: list[str]
+
+
+class Scope(NamedTuple):
+    """The scope of a check: everything, the owners of a namespace, or one session and its owner's facts.
+
+    ``is_deep``: sealed content is opened where a check has to look into it.
+    """
+
+    owners: list[UUID] | None = None
+    session_key: UUID | None = None
+    is_deep: bool = False
+
+    @property
+    def params(self) -> ScopeParams:
+        return {"owners": self.owners, "session_key": self.session_key}
+
+
+class _Finding(Protocol):
+    @property
+    def kind(self) -> str: ...
+    @property
+    def place(self) -> str: ...
+
+
+Check = Callable[[Scope], Query[_Finding]]
+
+
+CHECKS: Mapping[str, Check] = {
+    "logs, marks and token counts": lambda scope: VerifyLog(**scope.params),
+    "messages outside their log": lambda scope: VerifyStrays(**scope.params),
+    "what retention removed": lambda scope: VerifyRetention(**scope.params),
+    "coverage by flush events": lambda scope: VerifyRanges(**scope.params),
+    "contents of flush events": lambda scope: VerifyEventContents(**scope.params),
+    "corrections": lambda scope: VerifyCorrections(**scope.params),
+    "generations that serve": lambda scope: VerifyGenerations(owners=scope.owners),
+    "work neither due nor received": lambda scope: VerifyWork(**scope.params, **stage_chain()),
+    "order of stages": lambda scope: VerifyOrder(**scope.params, **stage_chain()),
+    "due work": lambda scope: VerifyDue(**scope.params),
+    "receipts": lambda scope: VerifyReceipts(**scope.params, **stage_chain()),
+    "dead letters": lambda scope: VerifyLetters(**scope.params),
+    "batches": lambda scope: VerifyBatches(**scope.params),
+    "context of batches": lambda scope: VerifyContexts(**scope.params),
+    "acts on capturing": lambda scope: VerifyCaptures(**scope.params),
+    "candidates": lambda scope: VerifyCandidates(**scope.params, **stage_chain()),
+    "chunks": lambda scope: VerifyChunks(**scope.params),
+    "messages without chunks": lambda scope: VerifySearchable(**scope.params, with_sealed=scope.is_deep),
+    "shared messages": lambda scope: VerifyShared(**scope.params),
+    "shared messages that were corrected": lambda scope: VerifySharedCorrections(**scope.params),
+    "states": lambda scope: VerifyStates(**scope.params),
+    "facts": lambda scope: VerifyFacts(owners=scope.owners),
+    "provenance of facts": lambda scope: VerifyRevisions(**scope.params, **stage_chain()),
+    "erased users and sessions": lambda _scope: VerifyErased(),
+}
+
+
+def stage_chain() -> StageChain:
+    chains = (pairwise(pipeline.stages) for pipeline in PIPELINES.values())
+    pairs = [(after, before) for chain in chains for before, after in chain]
+    return {"stages": [pair[0] for pair in pairs], "stages_before": [pair[1] for pair in pairs]}
+
 
 Progress = Callable[[str, int, int], None]
 

@@ -15,7 +15,7 @@ from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.overflow.contract import OverflowEvent
 from strandline.pipelines.overflow.loading import LoadedHandler
 from strandline.pipelines.own_code.bounded_calls import NoPlaceError, TimeLimitError, worker_calls
-from strandline.pipelines.own_code.raising import place_in
+from strandline.pipelines.own_code.places import place_in
 from strandline.pipelines.transcript import load_messages
 from strandline.schemas.errors import (
     HandlerError,

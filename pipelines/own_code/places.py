@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import traceback
 from collections.abc import Callable
 from functools import lru_cache
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
-from strandline.pipelines.own_code.raising import place_in
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
+
+
+def place_in(error: BaseException) -> str:
+    """The line of code that raised, without the error's message."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
 class _MissingError(Exception):

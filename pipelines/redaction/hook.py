@@ -14,7 +14,7 @@ from inspect import iscoroutinefunction
 from typing import Any, Protocol, TypeVar
 
 from strandline.pipelines.own_code.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
-from strandline.pipelines.own_code.raising import place_in
+from strandline.pipelines.own_code.places import place_in
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, ProviderDownError, RedactionError, RefusalError
 

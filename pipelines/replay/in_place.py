@@ -28,16 +28,14 @@ from uuid import UUID
 from strandline.pipelines.admission import admit
 from strandline.pipelines.engine.batches import read_batch, stored_answers
 from strandline.pipelines.engine.dead_letters import retry_dead_letter
-from strandline.pipelines.engine.stage import Batch, Stage
+from strandline.pipelines.engine.stage import Batch, OrderedStage, Stage
 from strandline.pipelines.facts.extract import CandidateRows
 from strandline.pipelines.generations.registry import Generation, serving_generations
 from strandline.pipelines.generations.stages import build
-from strandline.pipelines.replay.filling import lanes_to_fill, make_due
+from strandline.pipelines.replay.filling import lanes_to_fill, make_due, refuse_truncated
 from strandline.pipelines.replay.ordered_lanes import Folding, fill_lane, put_right
 from strandline.pipelines.replay.planning import dead_letters_of, lacks_answers
 from strandline.pipelines.replay.records import Replay, Selection, begin, report
-from strandline.pipelines.replay.truncation import refuse_truncated
-from strandline.pipelines.states import OrderedStage
 from strandline.pipelines.vectors.sharing import ChunkRows
 from strandline.schemas.errors import ErasedError, ReplayError
 from strandline.schemas.postgres.database import Database, Fetcher

@@ -11,24 +11,27 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
 from strandline.pipelines.admission import admit
-from strandline.pipelines.facts.edits import apply_fact_events
-from strandline.pipelines.facts.fact_lanes import open_fact_lanes
+from strandline.pipelines.facts.edits import apply_fact_events, open_fact_lanes
 from strandline.pipelines.generations.definitions import recipe_for
 from strandline.pipelines.generations.recipe import differences
 from strandline.pipelines.generations.registry import Generation, find, recipe_params, serving_generations
 from strandline.pipelines.generations.stages import build
-from strandline.pipelines.replay.carrying import ProvideInput, carry_base, forget_input
-from strandline.pipelines.replay.filling import make_due
-from strandline.pipelines.replay.progress import OnProgress, Progress
+from strandline.pipelines.replay.filling import (
+    ProvideInput,
+    carry_base,
+    forget_input,
+    make_due,
+    refuse_truncated,
+)
 from strandline.pipelines.replay.records import Replay, Selection, begin, report
 from strandline.pipelines.replay.switching import pause_owner, serve_everybody, switch_owner
-from strandline.pipelines.replay.truncation import refuse_truncated
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ErasedError, ReplayError
 from strandline.schemas.postgres.database import Database
@@ -47,6 +50,35 @@ from strandline.schemas.queries.derived.generations import (
 from strandline.schemas.queries.derived.replay import GenerationBacklog, OlderBacklog, OwnersBacklog
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import FACTS, pipeline_named
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a replay is.
+
+    Attributes:
+        phase: ``waiting`` for older transactions, ``filling`` from the log, ``deriving``, ``switching``,
+            then ``held`` or ``done``.
+        owners, events, tokens: made due so far.
+        carried: events whose messages retention has removed: what they gave was taken over.
+        due: events that workers have not done yet.
+        switched, remaining: owners for whom it serves, and owners whom it does not cover yet.
+        eta_seconds: until nothing is due, at the pace so far; None if unknown.
+    """
+
+    phase: str
+    owners: int = 0
+    events: int = 0
+    tokens: int = 0
+    due: int = 0
+    switched: int = 0
+    remaining: int = 0
+    eta_seconds: float | None = None
+    carried: int = 0
+
+
+OnProgress = Callable[[Progress], None]
+
 
 NOBODY = UUID(int=0)
 

@@ -14,11 +14,11 @@ from uuid import UUID
 
 from strandline.pipelines.admission import admit
 from strandline.pipelines.engine.batches import read_batch, stored_answers
+from strandline.pipelines.engine.stage import OrderedStage
 from strandline.pipelines.generations.registry import Generation
 from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.planning import lacks_answers
 from strandline.pipelines.replay.records import Selection
-from strandline.pipelines.states import OrderedStage
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.derived.replay import (
     LaneStates,

@@ -9,8 +9,7 @@ from uuid import UUID
 
 from strandline.pipelines.admission import admit
 from strandline.pipelines.audit.appending import Act, append_query
-from strandline.pipelines.facts.edits import apply_fact_events
-from strandline.pipelines.facts.fact_lanes import open_fact_lanes
+from strandline.pipelines.facts.edits import apply_fact_events, open_fact_lanes
 from strandline.pipelines.generations.registry import Generation, find
 from strandline.pipelines.older_transactions import older_have_ended
 from strandline.pipelines.replay.records import replays, report

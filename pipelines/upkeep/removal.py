@@ -8,19 +8,20 @@ open while an archive is written to.
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from strandline.pipelines.audit.appending import Act, append_act
 from strandline.pipelines.facts.edits import take_away_again
+from strandline.pipelines.flush.flush import deliver_by_hand
+from strandline.pipelines.flush.plan import Entry, plan_manual
 from strandline.pipelines.upkeep.archive import Archive, LeavingRange
-from strandline.pipelines.upkeep.delivering import deliver_leaving
-from strandline.pipelines.upkeep.left_objects import delete_left_objects, is_step_given_up
 from strandline.schemas.errors import ArchiveError, StrandlineError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch
@@ -28,25 +29,102 @@ from strandline.schemas.queries.conversation.retention import (
     ArchiveIsUsed,
     BeginAttempt,
     BeginAttemptRow,
+    DeliverExpired,
     DropStep,
+    ExpiredWindow,
     GiveUpAttempt,
+    IsStepGivenUp,
     LeavingMessages,
     LeavingMessagesRow,
+    LeftObjects,
     MarkArchived,
     MarkReadBack,
     NameObject,
     PlanRemoval,
     RemoveMessages,
     RemoveMessagesRow,
+    TryLeftObject,
 )
 from strandline.schemas.queries.conversation.sharing import ClearShared, LockSharedSession
 from strandline.schemas.queries.upkeep.erasures import FindFence, LookAtFence
 from strandline.schemas.queries.work.lanes import RangeMessages
+from strandline.schemas.values.flush_event import EVENT_VERSION
 from strandline.schemas.values.identity import SessionKeys, identify_session
 from strandline.schemas.values.lanes import Ring
 from strandline.schemas.values.message import Message, read_rows
 
 logger = logging.getLogger("strandline.retention")
+
+# So long after an attempt to delete an object it is tried again.
+RETRY_SECONDS = 3_600.0
+
+
+def delete_left_objects(
+    database: Database, open_archive: Callable[[str], Archive | None], session: SessionKeys
+) -> None:
+    """Delete what given-up steps of a session left in archives; what cannot be deleted stays named."""
+    for left in database.fetch(LeftObjects(**session, retry_seconds=RETRY_SECONDS)):
+        is_deleted = True
+        try:
+            archive = open_archive(left.archive)
+            if archive is not None:
+                archive.delete(left.object_name)
+        except ArchiveError as error:
+            is_deleted = False
+            logger.warning(
+                "an object of a step that was given up cannot be deleted",
+                extra={
+                    "action": "archive_failed",
+                    "reason": str(error),
+                    "session_key": str(session["session_key"]),
+                },
+            )
+        database.fetch(TryLeftObject(**session, step_id=left.step_id, is_deleted=is_deleted))
+
+
+def is_step_given_up(database: Database, session: SessionKeys, step_id: UUID) -> bool:
+    """Whether a step was given up, so that nobody will name what is put into an archive for it."""
+    return database.fetch(IsStepGivenUp(**session, step_id=step_id))[0].is_given_up
+
+
+def deliver_leaving(database: Database, ring: Ring, session: SessionKeys, incarnation: UUID) -> bool:
+    """Deliver what is to be derived before it leaves: of this life, or of the present one.
+
+    Returns whether anything was delivered by this call; ``ring`` is called with lanes that have work now.
+    """
+    windows = database.fetch(ExpiredWindow(**session, incarnation=incarnation))
+    if not windows:
+        flushed = database.run(deliver_by_hand(**session))
+        if flushed is not None:
+            ring(flushed.lanes)
+        return flushed is not None
+    window = windows[0]
+    entries = [
+        Entry(seq, role, tokens, (), (), size)
+        for seq, role, tokens, _calls, _answers, size in json.loads(window.entries)
+    ]
+    plan = plan_manual(
+        entries,
+        flushed_through=window.flushed_through,
+        flush_size=window.token_flush_size,
+        everything=True,
+    )
+    events = [] if plan is None else plan.events
+    rows = database.fetch(
+        DeliverExpired(
+            **session,
+            incarnation=incarnation,
+            old_flushed_through=window.flushed_through,
+            event_ids=[uuid4() for _ in events],
+            from_seqs=[event.from_seq for event in events],
+            through_seqs=[event.through_seq for event in events],
+            tokens=[event.tokens for event in events],
+            messages=[event.messages for event in events],
+            version=EVENT_VERSION,
+        )
+    )
+    return rows[0].is_first
+
 
 # What one step removes at most: some tenths of a second of one connection, and one object.
 MAX_STEP_MESSAGES = 1_000

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from strandline.pipelines.facts.editing import recording
+from strandline.pipelines.facts import recording
 from strandline.pipelines.models.answers import MAX_FACT_CHARACTERS, MAX_TOPIC_CHARACTERS, MAX_TOPICS
 from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.redacting import redact_texts

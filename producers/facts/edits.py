@@ -9,8 +9,8 @@ from typing import TypeVar
 from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act
-from strandline.pipelines.facts.editing.recording import clear_facts, delete_fact, judge_fact
-from strandline.pipelines.facts.fact_lanes import lock_facts, open_fact_lanes
+from strandline.pipelines.facts.edits import lock_facts, open_fact_lanes
+from strandline.pipelines.facts.recording import clear_facts, delete_fact, judge_fact
 from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.audit.carrying_out import Recorder, is_done
 from strandline.producers.facts.edit_operations import (

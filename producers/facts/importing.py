@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from strandline.pipelines.facts.editing import recording
+from strandline.pipelines.facts import recording
 from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.facts.edit_operations import Wording, redact_feedback, redact_wording
 from strandline.schemas.errors import InvalidMessageError

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID, uuid4, uuid5
 
 from strandline.pipelines.facts.condense import MAX_LOADED_FACTS, may_condense, most_alike
-from strandline.pipelines.facts.editing.recording import lock_registered
+from strandline.pipelines.facts.recording import lock_registered
 from strandline.pipelines.models.answers import CondensedFact, parse_condense
 from strandline.pipelines.models.contract import CondenseTask, ModelAnswer, NumberedFact, TextModel
 from strandline.pipelines.text.lexemes import indexed_lexemes

@@ -25,7 +25,7 @@ from strandline.cli.servers.memories import (
 )
 from strandline.cli.servers.options import namespace_option, user_option
 from strandline.cli.terminal.output import console, say, styled_text
-from strandline.pipelines.inspect.rows import excerpt
+from strandline.pipelines.inspect.explain_fact import excerpt
 from strandline.pipelines.transcript import speaker
 from strandline.producers.reading.context import GivenMessage, MemoryContext
 from strandline.schemas.display.shown_text import quantity, shown_lines

@@ -10,9 +10,8 @@ import click
 from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.options import namespace_option
 from strandline.cli.servers.targets import opened_database
-from strandline.pipelines.inspect.corrections import correction_line
+from strandline.pipelines.inspect.changes import change_line, correction_line
 from strandline.pipelines.inspect.explain_message import explain
-from strandline.pipelines.inspect.policy_history import change_line
 from strandline.schemas.display.shown_text import quantity, time_text
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE

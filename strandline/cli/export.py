@@ -17,7 +17,7 @@ from strandline.cli.servers.targets import opened_database
 from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.new_file import new_file
 from strandline.cli.terminal.output import say
-from strandline.pipelines.inspect.known_names import refuse_unknown_user, user_is_known
+from strandline.pipelines.inspect.directory import refuse_unknown_user, user_is_known
 from strandline.producers.exports.lines import ExportLine
 from strandline.schemas.display.shown_text import json_shown, quantity
 from strandline.schemas.settings import Settings

@@ -10,7 +10,7 @@ import click
 
 from strandline.cli.command import Output, offline_command
 from strandline.pipelines.models.answer_forms import answer_schema
-from strandline.pipelines.models.prompts.overrides import TASKS, prompt_texts
+from strandline.pipelines.models.prompts.render import TASKS, prompt_texts
 from strandline.schemas.settings import load_settings
 from strandline.schemas.wire.report import Report
 

@@ -23,8 +23,7 @@ from strandline.pipelines.generations.registry import serving_generations, setti
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.replay.estimate import Estimate, estimate
 from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
-from strandline.pipelines.replay.new_generation import begin_generation, derive_generation
-from strandline.pipelines.replay.progress import Progress
+from strandline.pipelines.replay.new_generation import Progress, begin_generation, derive_generation
 from strandline.pipelines.replay.records import Replay, Selection, claim_replay, find_unfinished, replays
 from strandline.retention import provide_input
 from strandline.schemas.display.shown_text import quantity

@@ -14,7 +14,7 @@ from strandline.cli.servers.memories import opened_session, opened_user
 from strandline.cli.servers.options import limit_option, namespace_option
 from strandline.cli.terminal.output import table
 from strandline.memory import Memory
-from strandline.pipelines.inspect.rows import excerpt
+from strandline.pipelines.inspect.explain_fact import excerpt
 from strandline.pipelines.transcript import speaker
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.hits import HitKind

@@ -327,7 +327,7 @@ class ProcessResources:
 def _build_text_model(settings: Settings, name: str) -> TextModel:
     with undivided:
         from strandline.pipelines.models.factory import build_text_model
-        from strandline.pipelines.models.prompts.overrides import prompt_texts
+        from strandline.pipelines.models.prompts.render import prompt_texts
     return build_text_model(
         settings.model_copy(update={"facts_model": name}),
         purpose="facts",

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from strandline.pipelines.engine.stage import OrderedStage
 from strandline.pipelines.generations.definitions import DEFINITIONS, PipelineDefinition, recipe_for
 from strandline.pipelines.generations.registry import Generation
 from strandline.pipelines.generations.stages import build
-from strandline.pipelines.states import OrderedStage
 from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.blocks.resolve import declare_blocks
 from strandline.schemas.settings import Settings

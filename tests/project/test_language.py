@@ -14,7 +14,7 @@ ROOMS = ("schemas", "pipelines", "producers", "workers", "deploy", "strandline")
 # Words of a language, which are data.
 DATA = {
     "pipelines/text/lexemes.py",
-    "pipelines/models/local/fact_cues.py",
+    "pipelines/models/local/extractive.py",
     "pipelines/models/local/text_model.py",
 }
 

@@ -26,7 +26,7 @@ NOT_PARTICIPLES = set("acting embed feed heading mapping meaning need ring seed 
 QUESTIONS = set("is are was has have can may must needs does did shows fits".split())
 # Fields of what `--json` prints, which others read.
 PUBLIC_FIELDS = {
-    ("pipelines/inspect/verify_report.py", "found"),
+    ("pipelines/inspect/verify.py", "found"),
     ("strandline/cli/demo/results.py", "found"),
     ("strandline/cli/doctor/reports.py", "found"),
 }

@@ -26,7 +26,7 @@ ROOMS = {
     "schemas": "broker display migrations migrations/versions postgres postgres/pools queries"
     " queries/application queries/conversation queries/derived queries/inspection queries/upkeep queries/work"
     " queries/audit sealed sealing sql tables values values/acts values/forms wire",
-    "pipelines": "audit custom engine facts facts/editing flush generations inspect models models/local"
+    "pipelines": "audit custom engine facts flush generations inspect models models/local"
     " models/openai models/prompts models/provided overflow own_code redaction replay sealing text"
     " upkeep upkeep/erasure vectors",
     "producers": "audit blocks doorbell erasing evaluation exports facts items operations"

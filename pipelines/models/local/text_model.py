@@ -23,9 +23,7 @@ from strandline.pipelines.models.contract import (
     SummaryTask,
     Task,
 )
-from strandline.pipelines.models.local.extractive_facts import pick_facts
-from strandline.pipelines.models.local.extractive_summary import roll_summary
-from strandline.pipelines.models.local.sentences import words
+from strandline.pipelines.models.local.extractive import pick_facts, roll_summary, words
 from strandline.schemas.errors import PermanentModelError
 
 MODEL = "local-extractive"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import ssl
 import weakref
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ import httpx2
 import openai
 from pydantic import SecretStr
 
-from strandline.pipelines.models.openai.refusals import RejectedError, read_rejection
+from strandline.pipelines.models.openai.errors import RejectedError, read_rejection
 from strandline.pipelines.models.openai.replies import Body
 from strandline.pipelines.models.openai.response_bounds import (
     UNCOMPRESSED,
@@ -23,7 +24,7 @@ from strandline.pipelines.models.openai.response_bounds import (
     start_clock,
     watch_body,
 )
-from strandline.pipelines.models.openai.url_log import hide_secrets_of
+from strandline.schemas.display.shown_url import HIDDEN, secrets_of
 from strandline.schemas.errors import (
     ConfigurationError,
     ModelError,
@@ -32,6 +33,40 @@ from strandline.schemas.errors import (
 )
 from strandline.schemas.forking import ProcessKey, this_process
 from strandline.schemas.model_roles import COMMON, Role, is_header_text
+
+# Those that log the URLs of requests.
+_LOGGERS = ("httpx2", "openai._base_client")
+
+
+class _WithoutSecrets(logging.Filter):
+    """Lets every record through, and puts ``***`` in place of secrets in its arguments."""
+
+    def __init__(self, secrets: list[str]) -> None:
+        super().__init__()
+        self._secrets = secrets
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple):
+            record.args = tuple(map(self._without, record.args))
+        return True
+
+    def _without(self, argument: object) -> object:
+        """The argument itself where nothing of it is secret."""
+        text = str(argument)
+        if not any(secret in text for secret in self._secrets):
+            return argument
+        for secret in self._secrets:
+            text = text.replace(secret, HIDDEN)
+        return text
+
+
+@cache
+def hide_secrets_of(url: str) -> None:
+    """Have the client's loggers hide what is secret in ``url``, from now on; once for each URL."""
+    if secrets := secrets_of(url):
+        for name in _LOGGERS:
+            logging.getLogger(name).addFilter(_WithoutSecrets(secrets))
+
 
 # Self-hosted servers rarely check a key, but the SDK insists on one.
 PLACEHOLDER_KEY = "no-key-configured"

@@ -16,10 +16,15 @@ from typing import Any
 from strandline.pipelines.models.contract import EmbeddingAnswer
 from strandline.pipelines.models.embedding_batches import batches, ready_to_embed, unit_length
 from strandline.pipelines.models.openai.client import PROBE_SECONDS, ModelClient
-from strandline.pipelines.models.openai.errors import after_answers, is_too_long, judge, refuses_everything
-from strandline.pipelines.models.openai.refusals import RejectedError, Rejection
-from strandline.pipelines.models.openai.replies import Embeddings, read_embeddings
-from strandline.pipelines.models.openai.vectors import in_order
+from strandline.pipelines.models.openai.errors import (
+    RejectedError,
+    Rejection,
+    after_answers,
+    is_too_long,
+    judge,
+    refuses_everything,
+)
+from strandline.pipelines.models.openai.replies import Embeddings, in_order, read_embeddings
 from strandline.schemas.errors import (
     PermanentModelError,
     ProviderSetupError,

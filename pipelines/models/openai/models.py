@@ -15,13 +15,14 @@ from strandline.pipelines.models.answers import CheckedAnswer, check_answer
 from strandline.pipelines.models.contract import ChooseTask, ModelAnswer, Task, TaskName
 from strandline.pipelines.models.openai.client import PROBE_SECONDS, ModelClient
 from strandline.pipelines.models.openai.errors import (
+    RejectedError,
+    Rejection,
     after_answers,
     is_moderated,
     is_too_long,
     judge,
     refuses_everything,
 )
-from strandline.pipelines.models.openai.refusals import RejectedError, Rejection
 from strandline.pipelines.models.openai.replies import Completion, Usage, read_completion
 from strandline.pipelines.models.openai.request_forms import (
     MORE_ROOM,

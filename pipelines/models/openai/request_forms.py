@@ -20,7 +20,7 @@ from strandline.pipelines.models.contract import (
     Task,
     TaskName,
 )
-from strandline.pipelines.models.openai.refusals import Rejection
+from strandline.pipelines.models.openai.errors import Rejection
 from strandline.schemas.model_roles import TextRole
 
 Messages = Sequence[dict[str, str]]

@@ -14,7 +14,8 @@ from datetime import datetime
 from functools import cache, lru_cache
 from hashlib import blake2b
 from importlib import resources
-from typing import assert_never
+from pathlib import Path
+from typing import assert_never, get_args
 
 from strandline.pipelines.models.answer_forms import answer_schema
 from strandline.pipelines.models.contract import (
@@ -29,8 +30,51 @@ from strandline.pipelines.models.contract import (
     TaskName,
     TranscriptLine,
 )
-from strandline.pipelines.models.prompts.capture import with_capture
 from strandline.schemas.display.shown_text import json_seen
+from strandline.schemas.errors import ConfigurationError
+
+# The sections of the shipped prompts that are replaced; prompts of one's own may have them as well.
+KEEP = "# What to keep"
+WRITE = "# How to write it"
+_MORE = "# Further instructions"
+_OFF = "# Operations that are switched off"
+
+
+def with_capture(task: Task, instructions: str) -> str:
+    """The instructions of a task with what an operator asks for; as they are if that is nothing."""
+    match task:
+        case ExtractTask():
+            text = _replace_section(instructions, KEEP, task.instructions)
+            return _append(text, _MORE, task.more_instructions) if task.more_instructions else text
+        case SummaryTask():
+            return _replace_section(instructions, WRITE, task.instructions)
+        case MergeTask() if task.switched_off:
+            return _append(instructions, _OFF, _switched_off(task.switched_off))
+        case _:
+            return instructions
+
+
+def _replace_section(instructions: str, heading: str, text: str | None) -> str:
+    """A section with another text, if there is one; at the end if the instructions have no such section."""
+    if text is None:
+        return instructions
+    lines = instructions.splitlines()
+    if heading not in lines:
+        return _append(instructions, heading, f"This takes the place of what is said above on it.\n{text}")
+    begin = lines.index(heading) + 1
+    after = (at for at in range(begin, len(lines)) if lines[at].startswith("# "))
+    end = next(after, len(lines))
+    return "\n".join((*lines[:begin], text, "", *lines[end:]))
+
+
+def _append(instructions: str, heading: str, text: str) -> str:
+    return f"{instructions.rstrip()}\n\n{heading}\n{text}\n"
+
+
+def _switched_off(operations: Sequence[str]) -> str:
+    names = " and ".join(f"`{name}`" for name in operations)
+    return f"Never answer {names}: choose another operation for the candidate."
+
 
 # Spelled out here, since strftime follows the process's locale.
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -129,3 +173,52 @@ def _moment(moment: datetime) -> str:
 
 def _encode(value: object) -> str:
     return json_seen(json.dumps(value, ensure_ascii=False)).replace("<", "\\u003c")
+
+
+MAX_PROMPT_BYTES = 65_536
+
+TASKS: tuple[TaskName, ...] = get_args(TaskName)
+
+
+def prompt_texts(directory: Path | None) -> dict[TaskName, str]:
+    """The instructions of each task: the file ``<task>.md`` of the directory, else what ships.
+
+    Raises:
+        ConfigurationError: there is no such directory, or a file of it is of no task, empty, too long or no
+            UTF-8.
+    """
+    texts: dict[TaskName, str] = {name: instructions(name) for name in TASKS}
+    if directory is None:
+        return texts
+    if not directory.is_dir():
+        raise ConfigurationError(
+            f"STRANDLINE_PROMPTS_DIR names {directory}, which is not a directory; make it,"
+            " or unset the variable."
+        )
+    files = {path.stem: path for path in sorted(directory.glob("*.md"))}
+    if unknown := sorted(set(files) - set(TASKS)):
+        raise ConfigurationError(
+            f"STRANDLINE_PROMPTS_DIR holds {', '.join(f'{name}.md' for name in unknown)}, which belongs to"
+            f" no task; the tasks are {', '.join(TASKS)}."
+        )
+    return texts | {name: _read(files[name]) for name in TASKS if name in files}
+
+
+def _problem(error: OSError | UnicodeDecodeError) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8 text; save it as UTF-8"
+    return f"{error.strerror}; check its owner and its permissions"
+
+
+def _read(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+        text = content.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"The prompt {path} cannot be read: {_problem(error)}.") from None
+    if not text.strip() or "\0" in text or len(content) > MAX_PROMPT_BYTES:
+        raise ConfigurationError(
+            f"The prompt {path} cannot be used: it must be text of at most {MAX_PROMPT_BYTES:,} bytes,"
+            " without NUL, and not empty."
+        )
+    return text

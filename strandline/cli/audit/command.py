@@ -29,10 +29,9 @@ from strandline.cli.servers.targets import opened_database
 from strandline.cli.terminal.numbers import UtcTime
 from strandline.cli.terminal.output import print_json_line, say
 from strandline.pipelines.audit.anchors import Anchor, read_anchors
-from strandline.pipelines.audit.findings import TrailVerification
 from strandline.pipelines.audit.keys import keys_of
 from strandline.pipelines.audit.listing import audited_namespaces
-from strandline.pipelines.audit.trails import anchor_trails, find_trails, verify_trails
+from strandline.pipelines.audit.verifying import TrailVerification, anchor_trails, find_trails, verify_trails
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database

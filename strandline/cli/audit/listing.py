@@ -16,7 +16,7 @@ from strandline.cli.servers.targets import opened_servers
 from strandline.cli.terminal.numbers import UtcTime
 from strandline.cli.terminal.output import print_json_line
 from strandline.pipelines.audit.listing import ActPage, AuditedAct
-from strandline.pipelines.inspect.known_names import check_namespace
+from strandline.pipelines.inspect.directory import check_namespace
 from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.settings import Settings

@@ -23,7 +23,7 @@ from strandline.cli.servers.options import actor_option, namespace_option, setti
 from strandline.cli.servers.targets import opened_database
 from strandline.cli.terminal.output import say
 from strandline.erasure import ErasureReceipt, Erasures, PlannedErasure
-from strandline.pipelines.inspect.known_names import refuse_unknown_user
+from strandline.pipelines.inspect.directory import refuse_unknown_user
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.settings import Settings
 

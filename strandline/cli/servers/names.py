@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import click
 
 from strandline.cli.servers.targets import opened_database
-from strandline.pipelines.inspect.known_names import check_namespace
+from strandline.pipelines.inspect.directory import check_namespace
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.settings import Settings
 

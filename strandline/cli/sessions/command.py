@@ -17,8 +17,7 @@ from strandline.cli.sessions.corrections import (
 )
 from strandline.cli.sessions.policy import policy_lines, set_policy_command
 from strandline.cli.terminal.output import Row, table
-from strandline.pipelines.inspect.corrections import correction_line
-from strandline.pipelines.inspect.policy_history import change_line
+from strandline.pipelines.inspect.changes import change_line, correction_line
 from strandline.pipelines.inspect.sessions import (
     PipelineCoverage,
     SessionFlush,

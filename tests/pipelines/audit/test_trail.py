@@ -13,12 +13,11 @@ import pytest
 from strandline.pipelines.audit import upkeep
 from strandline.pipelines.audit.anchors import Anchor, read_anchors
 from strandline.pipelines.audit.appending import Act, append_act
-from strandline.pipelines.audit.findings import TrailVerification
 from strandline.pipelines.audit.keys import NO_KEYS, SealKeys, one_key, read_keyring
 from strandline.pipelines.audit.listing import ActFilter, list_acts
 from strandline.pipelines.audit.sealing import seal_once
 from strandline.pipelines.audit.upkeep import forget_pseudonym, prune_trail, set_level
-from strandline.pipelines.audit.verifying import verify_trail
+from strandline.pipelines.audit.verifying import TrailVerification, verify_trail
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.identity import identify_session, identify_user

@@ -13,7 +13,7 @@ import pytest
 
 from strandline import Memory
 from strandline.cli.entry import run
-from strandline.pipelines.engine.retry import RetryPolicy
+from strandline.pipelines.engine.failures import RetryPolicy
 from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.generations.stages import GenerationStages
 from strandline.schemas.errors import PermanentModelError, TransientModelError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.pipelines.engine.retry import RetryPolicy
+from strandline.pipelines.engine.failures import RetryPolicy
 
 SECONDS = st.floats(0.01, 1e6)
 JITTER = st.floats(0, 1, exclude_max=True)

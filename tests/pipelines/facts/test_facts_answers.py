@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.pipelines.facts.decisions import holds_all_of
-from strandline.pipelines.facts.grounding import ground_fact
+from strandline.pipelines.facts.extract import ground_fact
 from strandline.pipelines.models.answers import (
     ExtractedFact,
     check_answer,

@@ -17,7 +17,7 @@ from strandline import Capture, Memory
 from strandline.pipelines.engine.stage import RawAnswer
 from strandline.pipelines.facts.condense import may_condense
 from strandline.pipelines.facts.decisions import adds_to, check_decision, holds_all_of, is_made_of
-from strandline.pipelines.facts.editing.instructions import Instruction, read_changes
+from strandline.pipelines.facts.instructions import Instruction, read_changes
 from strandline.pipelines.models.answers import MergeOperation
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.postgres.database import Database

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 
 from strandline import Facts, Memory
 from strandline.pipelines.facts.edits import apply_fact_events
-from strandline.pipelines.facts.similarity import are_alike, telling_lexemes
 from strandline.pipelines.facts.tombstones import (
     Tombstone,
     Trace,
     Utterance,
+    are_alike,
     read_traces,
+    telling_lexemes,
     trace_of,
     write_traces,
 )

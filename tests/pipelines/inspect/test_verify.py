@@ -18,9 +18,7 @@ from hypothesis import strategies as st
 
 from strandline import Memory
 from strandline.deploy.embedded.stack import EmbeddedStack
-from strandline.pipelines.inspect.verify import SENTENCES, verify
-from strandline.pipelines.inspect.verify_checks import CHECKS
-from strandline.pipelines.inspect.verify_report import Report
+from strandline.pipelines.inspect.verify import CHECKS, SENTENCES, Report, verify
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions

@@ -11,7 +11,7 @@ from strandline.cli.doctor.models import check_models
 from strandline.cli.doctor.servers import check_database
 from strandline.cli.servers.targets import Servers
 from strandline.cli.status import read_status
-from strandline.pipelines.engine.troubles import KEPT_SECONDS, Troubles
+from strandline.pipelines.engine.failures import KEPT_SECONDS, Troubles
 from strandline.pipelines.inspect.explain_message import explain
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings

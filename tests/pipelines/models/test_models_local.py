@@ -26,7 +26,7 @@ from strandline.pipelines.models.contract import (
     Task,
     TranscriptLine,
 )
-from strandline.pipelines.models.local.sentences import estimated_tokens, sentences
+from strandline.pipelines.models.local.extractive import estimated_tokens, sentences
 from strandline.pipelines.models.local.text_model import LocalTextModel
 
 Talk = Sequence[tuple[str, str | None, str]]

@@ -24,9 +24,9 @@ from strandline.pipelines.models.contract import (
 )
 from strandline.pipelines.models.openai.client import ModelClient
 from strandline.pipelines.models.openai.embedder import OpenAIEmbedder, embedder_from
+from strandline.pipelines.models.openai.errors import retry_after_seconds
 from strandline.pipelines.models.openai.models import OpenAITextModel, text_model_from
 from strandline.pipelines.models.openai.replies import MAX_TOKENS_OF_CALL, Embeddings
-from strandline.pipelines.models.openai.waits import retry_after_seconds
 from strandline.pipelines.models.prompts.render import prompt_hash
 from strandline.schemas.errors import (
     ConfigurationError,

@@ -18,8 +18,7 @@ from strandline.pipelines.models.contract import (
     Task,
     TranscriptLine,
 )
-from strandline.pipelines.models.prompts.overrides import prompt_texts
-from strandline.pipelines.models.prompts.render import instructions, prompt_hash, render
+from strandline.pipelines.models.prompts.render import instructions, prompt_hash, prompt_texts, render
 from strandline.schemas.errors import ConfigurationError
 
 MOMENT = datetime(2024, 3, 11, 9, 30, tzinfo=UTC)

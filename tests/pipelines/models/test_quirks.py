@@ -21,8 +21,8 @@ from strandline.pipelines.models.contract import (
     TranscriptLine,
 )
 from strandline.pipelines.models.openai.embedder import OpenAIEmbedder, embedder_from
+from strandline.pipelines.models.openai.errors import retry_after_seconds
 from strandline.pipelines.models.openai.models import OpenAITextModel, text_model_from
-from strandline.pipelines.models.openai.waits import retry_after_seconds
 from strandline.schemas.errors import (
     ModelError,
     PermanentModelError,

@@ -22,8 +22,7 @@ from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.replay.comparison import compare_generations
 from strandline.pipelines.replay.estimate import estimate
 from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
-from strandline.pipelines.replay.new_generation import begin_generation, derive_generation
-from strandline.pipelines.replay.progress import Progress
+from strandline.pipelines.replay.new_generation import Progress, begin_generation, derive_generation
 from strandline.pipelines.replay.records import Replay, Selection, claim_replay, replays
 from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody, switch_owner
 from strandline.schemas.errors import ReplayError

@@ -10,8 +10,7 @@ import pytest
 from strandline import Memory
 from strandline.erasure import Erasures
 from strandline.pipelines.inspect.verify import verify
-from strandline.pipelines.replay.new_generation import begin_generation, derive_generation
-from strandline.pipelines.replay.progress import Progress
+from strandline.pipelines.replay.new_generation import Progress, begin_generation, derive_generation
 from strandline.pipelines.replay.records import claim_replay
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings

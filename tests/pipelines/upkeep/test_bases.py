@@ -17,8 +17,7 @@ from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.replay import new_generation
 from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
-from strandline.pipelines.replay.new_generation import begin_generation, derive_generation
-from strandline.pipelines.replay.progress import Progress
+from strandline.pipelines.replay.new_generation import Progress, begin_generation, derive_generation
 from strandline.pipelines.replay.records import Selection
 from strandline.pipelines.replay.switching import prune, roll_back
 from strandline.schemas.errors import ArchiveError, ConflictError, ReplayError

@@ -18,11 +18,10 @@ from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.pipelines.inspect.explain_message import explain_fact_alone
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.upkeep import handler_archive
-from strandline.pipelines.upkeep.ages import forget_aged
 from strandline.pipelines.upkeep.archive import LeavingRange
 from strandline.pipelines.upkeep.handler_archive import HandlerArchive, LeavingMessages
 from strandline.pipelines.upkeep.object_archive import ObjectArchive
-from strandline.pipelines.upkeep.passes import Which, run_once, tick
+from strandline.pipelines.upkeep.passes import Which, forget_aged, run_once, tick
 from strandline.pipelines.upkeep.removal import Removal, Remover, StepPoint
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.pipelines.models.contract import ExtractTask, TranscriptLine
-from strandline.pipelines.models.local.extractive_facts import attribute_sentence
+from strandline.pipelines.models.local.extractive import attribute_sentence
 from strandline.pipelines.models.prompts.render import render
 from strandline.producers.blocks.base import (
     BaseMemoryBlock,

@@ -19,8 +19,7 @@ from strandline.erasure import Erasures, make_receipt_key
 from strandline.pipelines.generations.registry import Generation, kept_generations
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
-from strandline.pipelines.replay.new_generation import begin_generation, derive_generation
-from strandline.pipelines.replay.progress import Progress
+from strandline.pipelines.replay.new_generation import Progress, begin_generation, derive_generation
 from strandline.pipelines.replay.records import Selection, claim_replay, replays
 from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody, switch_owner
 from strandline.pipelines.sealing.enabling import change_key, enable, prepare_owners

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from strandline.pipelines.facts.decisions import holds_all_of
 from strandline.pipelines.models.contract import ExtractTask, SummaryTask, TranscriptLine
-from strandline.pipelines.models.local.sentences import sentences, words
+from strandline.pipelines.models.local.extractive import sentences, words
 from strandline.pipelines.models.local.text_model import LocalTextModel
 from strandline.pipelines.models.loose_json import find_values
 from strandline.pipelines.redaction.contacts import redact_contacts

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.pipelines.models.contract import SummaryTask, TranscriptLine
-from strandline.pipelines.models.local.extractive_summary import roll_summary
+from strandline.pipelines.models.local.extractive import roll_summary
 from strandline.pipelines.transcript import full_text
 from strandline.producers.blocks.render import message_line, speech_line
 from strandline.producers.tokens import count_default, count_message, count_parts

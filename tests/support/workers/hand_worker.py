@@ -10,8 +10,8 @@ from uuid import UUID, uuid4
 from strandline import Memory
 from strandline.pipelines.engine.drain import drain
 from strandline.pipelines.engine.engine import Engine, Outcome, StopPoint
+from strandline.pipelines.engine.failures import RetryPolicy
 from strandline.pipelines.engine.leases import LeaseTerms
-from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer, Stage, Stages
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.queries.work.states import InsertState

@@ -16,7 +16,7 @@ from uuid import UUID
 from strandline.pipelines.audit.appending import Act, append_owners_act
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.facts.decisions import adds_to
-from strandline.pipelines.facts.editing.recording import (
+from strandline.pipelines.facts.recording import (
     add_fact,
     delete_fact,
     edit_facts,

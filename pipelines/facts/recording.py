@@ -10,11 +10,13 @@ from uuid import UUID, uuid4
 from strandline.pipelines.facts.edits import (
     FactEvent,
     FactEventKind,
+    FactSet,
     apply_fact_event,
     fact_like,
+    lock_facts,
+    open_fact_lanes,
     traces_of,
 )
-from strandline.pipelines.facts.fact_lanes import FactSet, lock_facts, open_fact_lanes
 from strandline.pipelines.facts.tombstones import Trace, write_traces
 from strandline.schemas.errors import UnknownPipelineError
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch

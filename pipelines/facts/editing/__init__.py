@@ -1,1 +1,0 @@
-"""Edits as they are recorded, and instructions that are carried out as edits."""
