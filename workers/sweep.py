@@ -145,16 +145,16 @@ def _look_at_idle(watch: _WatchKeys) -> Operation[Flushed | None]:
     """Deliver a session that has been idle long enough; check one that was used since again later."""
     flushed = None
     for _attempt in range(MAX_IDLE_ATTEMPTS):
-        marks, entries = yield from read_window(watch["shard_key"], watch["session_key"])
-        if marks is None or marks.idle_seconds is None:
+        window = yield from read_window(watch["shard_key"], watch["session_key"])
+        if window is None or window.marks.idle_seconds is None:
             break
-        remaining = marks.idle_seconds - marks.idle_for_seconds
-        if remaining > 0 and not marks.watched:
+        remaining = window.marks.idle_seconds - window.marks.idle_for_seconds
+        if remaining > 0 and not window.marks.watched:
             yield from fetch(WatchAgain(**watch, wait_seconds=remaining))
             return None
         if remaining > 0:
             break
-        flushed = yield from deliver_idle(watch["shard_key"], watch["session_key"], marks, entries)
+        flushed = yield from deliver_idle(window)
         if flushed is not None:
             break
     yield from fetch(EndWatch(**watch))

@@ -107,14 +107,6 @@ class Worker:
         self._replaying = ReplaySlots(self.engine, settings)
         self._heartbeat = Periodic("heartbeat", settings.heartbeat_interval_seconds, self._beat)
         self._upkeep = Periodic("upkeep", settings.heartbeat_interval_seconds, self._keep_up)
-        resealing = Resealing(
-            database, cache_seconds=settings.key_cache_seconds, is_stopping=self._stopping.is_set
-        )
-        self._resealing = (
-            Periodic("resealing", RESEAL_SECONDS, resealing.tick)
-            if with_sweep and settings.has_keyring
-            else None
-        )
         self._take_over = TakeOver(self.take_over)
         self._foreign_hints = ForeignHints(database, self.condition)
         self._sweep = Sweep(
@@ -126,23 +118,23 @@ class Worker:
             dead_after_seconds=settings.worker_dead_after_seconds,
             is_busy=self.is_busy,
         )
-        self._sweeping = (
-            Periodic("sweep", settings.sweep_interval_seconds, self._sweep.tick) if with_sweep else None
-        )
-        self._retaining = (
-            make_retaining(
-                database,
-                settings,
-                open_archive,
-                ring=ring,
-                is_ending=self._stopping.is_set,
-                reach=reach_step,
-            )
-            if with_sweep and open_archive is not None
-            else None
-        )
         self._sealing = Sealing(database, settings)
-        self._sealer = Periodic("sealing", SEALING_SECONDS, self._sealing.tick) if with_sweep else None
+        self._with_sweep = with_sweep
+        # What any worker does for all of them, with the seconds to wait for its end.
+        self._shared_work: list[tuple[Periodic, float]] = []
+        if not with_sweep:
+            return
+        ending = self._stopping.is_set
+        self._shared_work.append((Periodic("sweep", settings.sweep_interval_seconds, self._sweep.tick), 5.0))
+        if settings.has_keyring:
+            resealing = Resealing(database, cache_seconds=settings.key_cache_seconds, is_stopping=ending)
+            self._shared_work.append((Periodic("resealing", RESEAL_SECONDS, resealing.tick), 5.0))
+        if open_archive is not None:
+            retaining = make_retaining(
+                database, settings, open_archive, ring=ring, is_ending=ending, reach=reach_step
+            )
+            self._shared_work.append((retaining, CLAIM_SECONDS))
+        self._shared_work.append((Periodic("sealing", SEALING_SECONDS, self._sealing.tick), 5.0))
 
     def start(self) -> None:
         """Register this worker, then start its heartbeat and its sweep.
@@ -153,14 +145,8 @@ class Worker:
         self._beat()
         self._heartbeat.start()
         self._upkeep.start()
-        if self._sweeping is not None:
-            self._sweeping.start()
-        if self._resealing is not None:
-            self._resealing.start()
-        if self._retaining is not None:
-            self._retaining.start()
-        if self._sealer is not None:
-            self._sealer.start()
+        for periodic, _seconds in self._shared_work:
+            periodic.start()
         self._replaying.start()
 
     def drain(self, lane: Lane) -> Outcome:
@@ -228,14 +214,9 @@ class Worker:
     def stop(self) -> None:
         """End sweep and heartbeat, and leave."""
         self.begin_stopping()
-        if self._sweeping is not None:
-            self._sweeping.stop()
-        if self._resealing is not None:
-            self._resealing.stop()
-        if self._retaining is not None:
-            self._retaining.stop(CLAIM_SECONDS)
-        if self._sealer is not None:
-            self._sealer.stop()
+        for periodic, seconds in self._shared_work:
+            periodic.stop(seconds)
+        if self._with_sweep:
             self._sealing.close()
         self._take_over.stop()
         self._replaying.await_end(CLAIM_SECONDS)

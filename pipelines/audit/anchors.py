@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from strandline.schemas.errors import ConfigurationError
@@ -33,15 +33,7 @@ class Anchor:
 
     def as_line(self) -> str:
         """As a line of a file of anchors."""
-        return json.dumps(
-            {
-                "namespace": self.namespace,
-                "seal": self.seal,
-                "entries": self.entries,
-                "mac": self.mac,
-                "sealed_at": self.sealed_at.isoformat(),
-            }
-        )
+        return json.dumps(asdict(self), default=datetime.isoformat)
 
 
 def read_anchors(lines: Iterable[str], place: str) -> list[Anchor]:

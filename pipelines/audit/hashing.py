@@ -13,6 +13,8 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from uuid import UUID
 
+from strandline.schemas.queries.audit.audit import ReadUnsealedRow, SealedEntriesRow
+
 DIGEST_BYTES = 32
 FIRST = bytes(DIGEST_BYTES)
 """What the first seal of a chain follows."""
@@ -39,6 +41,23 @@ class SealedEntry:
     detail: str | None
     flags: tuple[str, ...]
     created_at: datetime
+
+    @classmethod
+    def of(cls, row: ReadUnsealedRow | SealedEntriesRow, origin_digest: bytes | None) -> SealedEntry:
+        """A row of the trail as its seal covers it."""
+        return cls(
+            row.entry_id,
+            row.act,
+            row.actor,
+            origin_digest,
+            row.subject,
+            row.session,
+            row.seq,
+            row.amount,
+            row.detail,
+            tuple(row.flags),
+            row.created_at,
+        )
 
     def leaf(self, chain_key: UUID) -> bytes:
         """The digest of the entry in a namespace's chain."""

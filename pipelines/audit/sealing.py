@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from itertools import groupby
 from uuid import UUID
 
@@ -19,7 +18,7 @@ from strandline.pipelines.audit.anchors import Anchor
 from strandline.pipelines.audit.hashing import FIRST, Link, SealedEntry, merkle_root, origin_digest
 from strandline.pipelines.audit.keys import SealKeys
 from strandline.schemas.errors import DatabaseError
-from strandline.schemas.postgres.operations import Atomic, Operation, fetch
+from strandline.schemas.postgres.operations import Operation, atomic, fetch
 from strandline.schemas.queries.audit.audit import (
     AddSeals,
     AdvanceChains,
@@ -83,11 +82,12 @@ def seal_once(
     chain_keys = [audit_chain_key(namespace) for namespace in namespaces]
     yield from fetch(OpenChains(shard_keys=chain_keys, namespaces=namespaces))
     chains = dict(zip(chain_keys, namespaces, strict=True))
-    sealed: SealingPass = yield Atomic(partial(_seal, keys, chains, limit, now or datetime.now(UTC)))
+    sealed = yield from _seal(keys, chains, limit, now or datetime.now(UTC))
     is_full = sealed.entries >= limit or len(rows) >= MAX_NAMESPACES_PER_PASS
     return replace(sealed, is_full=sealed.entries > 0 and is_full)
 
 
+@atomic
 def _seal(keys: SealKeys, chains: Mapping[UUID, str], limit: int, now: datetime) -> Operation[SealingPass]:
     """Seal in one transaction; ``chains`` are the namespaces by the keys of their chains."""
     # An anchor that is kept elsewhere must not name a seal that a crash of Postgres takes back.
@@ -145,7 +145,9 @@ def _make_seal(
 ) -> _Seal:
     chain_key = audit_chain_key(namespace)
     digests = tuple(_origin_digest(row, salts) for row in rows)
-    leaves = tuple(_entry(row, digest).leaf(chain_key) for row, digest in zip(rows, digests, strict=True))
+    leaves = tuple(
+        SealedEntry.of(row, digest).leaf(chain_key) for row, digest in zip(rows, digests, strict=True)
+    )
     link = Link(
         chain_key=chain_key,
         number=end.seals + 1,
@@ -166,22 +168,6 @@ def _origin_digest(row: ReadUnsealedRow, salts: Mapping[UUID, bytes]) -> bytes |
     if row.origin is None or salt is None:
         return None
     return origin_digest(salt, row.entry_id, row.origin)
-
-
-def _entry(row: ReadUnsealedRow, digest: bytes | None) -> SealedEntry:
-    return SealedEntry(
-        row.entry_id,
-        row.act,
-        row.actor,
-        digest,
-        row.subject,
-        row.session,
-        row.seq,
-        row.amount,
-        row.detail,
-        tuple(row.flags),
-        row.created_at,
-    )
 
 
 def _seal_record(seal: _Seal) -> dict[str, object]:

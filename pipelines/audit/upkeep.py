@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from uuid import UUID, uuid4
 
 from strandline.pipelines.audit.appending import Act, append_act
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.postgres.operations import Atomic, Operation, fetch
+from strandline.schemas.postgres.operations import Operation, atomic, fetch
 from strandline.schemas.queries.audit.audit import (
     ForgetSealedOrigins,
     ForgetUnsealedOrigins,
@@ -24,7 +23,7 @@ from strandline.schemas.queries.audit.audit import (
     SubjectOf,
 )
 from strandline.schemas.queries.upkeep.erasures import EraseRows
-from strandline.schemas.values.acts.kinds import AuditLevel, check_level
+from strandline.schemas.values.acts.kinds import check_level
 from strandline.schemas.values.identity import audit_chain_key
 
 # What one transaction deletes at most; puts wait for no lock of it, sealers of this chain do.
@@ -41,17 +40,13 @@ class Pruning:
     through_seal: int
 
 
+@atomic
 def set_level(namespace: str, level: str, act: Act) -> Operation[bool]:
     """Set the level of a namespace's trail; False if it has it already.
 
     The act is in the trail whatever the levels are: at the old one before the change, or at the new one.
     """
-    checked = check_level(level)
-    is_new: bool = yield Atomic(partial(_set_level, namespace, checked, act))
-    return is_new
-
-
-def _set_level(namespace: str, level: AuditLevel, act: Act) -> Operation[bool]:
+    check_level(level)
     (before,) = yield from fetch(LevelOfNamespace(namespace=namespace))
     if before.level == level:
         return False
@@ -78,7 +73,7 @@ def prune_trail(namespace: str, before: datetime, act: Act) -> Operation[Pruning
         raise ConfigurationError("before has no time zone; write one, as in 2026-11-25T10:00+00:00.")
     entries, through = 0, 0
     while True:
-        step: Pruning | None = yield Atomic(partial(_prune, namespace, before, act))
+        step = yield from _prune(namespace, before, act)
         if step is None:
             return Pruning(entries, through)
         entries, through = entries + step.entries, step.through_seal
@@ -92,6 +87,7 @@ def plan_pruning(namespace: str, before: datetime) -> Operation[Pruning]:
     return Pruning(row.entries, row.through_seal or 0)
 
 
+@atomic
 def _prune(namespace: str, before: datetime, act: Act) -> Operation[Pruning | None]:
     chain_key = audit_chain_key(namespace)
     for chain in (yield from fetch(LockChain(shard_key=chain_key))):
@@ -131,10 +127,10 @@ def forget_pseudonym(namespace: str, shard_key: UUID, erasure: int) -> Operation
     chain_key, subject, forgotten = audit_chain_key(namespace), rows[0].subject, 0
     while page := len((yield from fetch(_sealed_origins(chain_key, subject)))):
         forgotten += page
-    rest: int = yield Atomic(partial(_forget_pseudonym, chain_key, shard_key, subject, erasure))
-    return forgotten + rest
+    return forgotten + (yield from _forget_pseudonym(chain_key, shard_key, subject, erasure))
 
 
+@atomic
 def _forget_pseudonym(chain_key: UUID, shard_key: UUID, subject: UUID, erasure: int) -> Operation[int]:
     # A sealer that has read the secret commits before this; a later one finds none, and seals no origin.
     yield from fetch(LockChain(shard_key=chain_key))

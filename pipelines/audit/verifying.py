@@ -355,7 +355,7 @@ def _entry_findings(
 
 def _content_findings(chain_key: UUID, row: SealedEntriesRow, leaf: bytes) -> Iterator[Finding]:
     where = (row.seal, row.place, row.entry_id)
-    if sealed_entry(row).leaf(chain_key) != leaf:
+    if SealedEntry.of(row, row.origin_digest).leaf(chain_key) != leaf:
         yield Finding("changed", f"Entry {row.entry_id} was changed.", *where)
         return
     is_erased = row.subject is not None and row.salt is None
@@ -370,23 +370,6 @@ def _content_findings(chain_key: UUID, row: SealedEntriesRow, leaf: bytes) -> It
         problem = None if fits else "was changed: it has another origin"
     if problem is not None:
         yield Finding("changed", f"Entry {row.entry_id} {problem}.", *where)
-
-
-def sealed_entry(row: SealedEntriesRow) -> SealedEntry:
-    """A row of the trail as its seal covers it."""
-    return SealedEntry(
-        row.entry_id,
-        row.act,
-        row.actor,
-        row.origin_digest,
-        row.subject,
-        row.session,
-        row.seq,
-        row.amount,
-        row.detail,
-        tuple(row.flags),
-        row.created_at,
-    )
 
 
 def _end_findings(chain: _Chain, recorded_before: int, recorded_after: int) -> Iterator[Finding]:

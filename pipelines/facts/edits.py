@@ -11,18 +11,17 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, Generic, TypedDict, TypeVar
 from uuid import UUID
 
 from strandline.pipelines.admission import admit, refuse_if_erased
-from strandline.pipelines.facts.tombstones import Trace, read_traces
+from strandline.pipelines.facts.tombstones import Tombstone, Trace, read_traces
 from strandline.pipelines.text.lexemes import indexed_lexemes
 from strandline.schemas.postgres.operations import Operation, check_owner_keys, fetch
 from strandline.schemas.queries.derived.facts_edit import (
     DecidingFactEvents,
     FactDerivations,
     FactEvents,
-    FactEventsRow,
     FactsOfTraces,
     FactsOfTracesRow,
     FactsThatHold,
@@ -112,82 +111,39 @@ class Details(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
-    """A payload as statements take it."""
-
-    text: str
-    fingerprint: bytes
-    lexemes: list[str]
-    topics: list[str]
-    about_date: date | None
-    valid_from: datetime | None
-    created_at: datetime | None
-    said_at: datetime | None
-    input: str | None
-    agent_id: str | None
-    team_id: str | None
-
-    @property
-    def words(self) -> Words:
-        return {"text": self.text, "fingerprint": self.fingerprint, "lexemes": self.lexemes}
-
-    @property
-    def details(self) -> Details:
-        return {
-            "topics": self.topics,
-            "about_date": self.about_date,
-            "input": self.input,
-            "agent_id": self.agent_id,
-            "team_id": self.team_id,
-        }
-
-
-def read_wording(payload: Mapping[str, Any]) -> Wording:
-    text: str = payload["text"]
-    about_date = payload.get("about_date")
-    return Wording(
-        text=text,
-        fingerprint=fingerprint(text),
-        lexemes=indexed_lexemes(text),
-        topics=list(payload.get("topics") or ()),
-        about_date=date.fromisoformat(about_date) if about_date else None,
-        valid_from=_read_moment(payload.get("valid_from")),
-        created_at=_read_moment(payload.get("created_at")),
-        said_at=_read_moment(payload.get("said_at")),
-        input=payload.get("input"),
-        agent_id=payload.get("agent_id"),
-        team_id=payload.get("team_id"),
-    )
-
-
-def _read_moment(text: str | None) -> datetime | None:
-    return datetime.fromisoformat(text) if text else None
-
-
-FactEventKind = Literal["add", "replace", "delete", "clear", "feedback"]
-
-
-@dataclass(frozen=True, slots=True)
-class FactEvent:
-    """A person's edit of an owner's facts.
+class FactEvent(Tombstone):
+    """A person's edit of an owner's facts: to add, replace, delete, clear or judge (``feedback``).
 
     Attributes:
-        number: its place among the owner's events, from 1.
-        fact_id: the fact's id in the generation that it was made in; None for ``clear``.
         payload: the new wording, or the feedback; None for other edits, and if a later deletion removed the
             text.
-        traces: the marks by which other derivations recognise the fact.
-        at: the time of the edit, by the server's clock.
         made_in: the generation whose fact was edited, if the edit is applied at once; else None.
     """
 
-    number: int
-    kind: FactEventKind
-    fact_id: UUID | None
-    payload: Mapping[str, Any] | None
-    traces: tuple[Trace, ...]
-    at: datetime
+    payload: Mapping[str, Any] | None = None
     made_in: int | None = None
+
+    @property
+    def words(self) -> Words:
+        text: str = (self.payload or {})["text"]
+        return {"text": text, "fingerprint": fingerprint(text), "lexemes": indexed_lexemes(text)}
+
+    @property
+    def details(self) -> Details:
+        given = self.payload or {}
+        about_date = given.get("about_date")
+        return {
+            "topics": list(given.get("topics") or ()),
+            "about_date": date.fromisoformat(about_date) if about_date else None,
+            "input": given.get("input"),
+            "agent_id": given.get("agent_id"),
+            "team_id": given.get("team_id"),
+        }
+
+    def moment(self, name: str) -> datetime:
+        """A moment that a person gives, at most that of the event: a later fact would outlive a clearing."""
+        given = (self.payload or {}).get(name)
+        return min(datetime.fromisoformat(given), self.at) if given else self.at
 
 
 def apply_fact_events(shard_key: UUID, generation_id: int) -> Operation[int]:
@@ -200,26 +156,16 @@ def apply_fact_events(shard_key: UUID, generation_id: int) -> Operation[int]:
     yield from lock_facts(shard_key)
     rows = yield from fetch(FactEvents(shard_key=shard_key))
     for row in rows:
-        yield from apply_fact_event(FactSet(shard_key, generation_id), _event(row))
+        payload = json.loads(row.payload) if row.payload else None
+        traces = read_traces(row.traces)
+        event = FactEvent(row.number, row.kind, row.fact_id, traces, row.created_at, payload)
+        yield from apply_fact_event(FactSet(shard_key, generation_id), event)
     return len(rows)
 
 
 def apply_fact_event(fact_set: FactSet, event: FactEvent) -> Operation[list[RemoveFactsRow]]:
     """Apply one event; returns the facts that it removed, as ``remove_facts`` does."""
-    if event.kind == "add":
-        yield from _add(fact_set, event)
-    elif event.kind == "replace":
-        return (yield from _replace(fact_set, event))
-    elif event.kind == "feedback":
-        yield from _set_feedback(fact_set, event)
-    elif event.kind == "delete":
-        return (
-            yield from _remove(fact_set, event, (yield from _by_themselves(fact_set, event, _ids_to_delete)))
-        )
-    else:
-        rows = yield from fetch(FactsUntil(**fact_set.keys, until=event.at, number=event.number))
-        return (yield from _remove(fact_set, event, [row.fact_id for row in rows]))
-    return []
+    return (yield from _Application(fact_set, event).apply())
 
 
 def take_away_again(
@@ -241,10 +187,11 @@ def take_away_again(
     for row in rows:
         fact_set = FactSet(shard_key, row.generation_id)
         traces = yield from _own_traces(fact_set, fact_ids)
-        events = yield from _events_about(shard_key, traces)
-        for event in events if before is None else [event for event in events if event.number < before]:
-            ids = yield from _ids_recognised(fact_set, event, since=event.number - 1)
-            yield from _remove(fact_set, event, [fact_id for fact_id in ids if fact_id in traces])
+        for stone in (yield from _stones_about(shard_key, traces)):
+            if before is None or stone.number < before:
+                removal = _Removal(fact_set, stone)
+                ids = yield from removal.recognised(since=stone.number - 1)
+                yield from removal.remove([fact_id for fact_id in ids if fact_id in traces])
 
 
 def fact_like(fact_set: FactSet, text: str) -> Operation[UUID | None]:
@@ -265,68 +212,7 @@ def _own_traces(fact_set: FactSet, fact_ids: Sequence[UUID]) -> Operation[dict[U
     return {row.fact_id: read_traces(row.traces) for row in rows}
 
 
-def _add(fact_set: FactSet, event: FactEvent) -> Operation[None]:
-    if event.payload is None:
-        return
-    like = yield from fact_like(fact_set, event.payload["text"])
-    if like is not None:
-        yield from _repeat(fact_set, event, like)
-    else:
-        yield from _write(fact_set, event, "add")
-
-
-def _replace(fact_set: FactSet, event: FactEvent) -> Operation[list[RemoveFactsRow]]:
-    """Give the fact its new words; a fact that says them already replaces it."""
-    ids = yield from _by_themselves(fact_set, event, _ids_of_event)
-    if event.payload is None:
-        return (yield from _remove(fact_set, event, ids))
-    like = yield from fact_like(fact_set, event.payload["text"])
-    if like is not None and like not in ids[:1]:
-        yield from _repeat(fact_set, event, like)
-        return (yield from _remove(fact_set, event, [fact_id for fact_id in ids if fact_id != like]))
-    if not ids:
-        yield from _write(fact_set, event, "replace")
-    elif not (yield from _is_worded_by(fact_set, event, ids[0])):
-        wording = read_wording(event.payload or {})
-        yield from fetch(
-            RewordFact(
-                **fact_set.keys,
-                fact_id=ids[0],
-                **wording.words,
-                topics=wording.topics,
-                about_date=wording.about_date,
-                at=event.at,
-            )
-        )
-        yield from _revise(fact_set, event, ids[0], "replace")
-    return (yield from _remove(fact_set, event, ids[1:]))
-
-
-def _set_feedback(fact_set: FactSet, event: FactEvent) -> Operation[None]:
-    if event.payload is not None:
-        ids = yield from _ids_of_event(fact_set, event)
-        rows = yield from fetch(FactsThatHold(**fact_set.keys, fact_ids=ids))
-        fact_ids = [row.fact_id for row in rows]
-        feedback: str | None = event.payload.get("feedback")
-        yield from fetch(SetFeedback(**fact_set.keys, fact_ids=fact_ids, feedback=feedback))
-
-
-def _by_themselves(
-    fact_set: FactSet,
-    event: FactEvent,
-    find: Callable[[FactSet, FactEvent], Operation[list[UUID]]],
-) -> Operation[list[UUID]]:
-    """The facts that ``find`` returns, after condensed facts among them were taken apart."""
-    facts = yield from find(fact_set, event)
-    rows = yield from fetch(Uncondense(**fact_set.keys, fact_ids=facts))
-    if not rows:
-        return facts
-    # What earlier events had taken away while it was part of another one is among what came back.
-    yield from take_away_again(fact_set.shard_key, [row.fact_id for row in rows], before=event.number)
-    return (yield from find(fact_set, event))
-
-
-def _events_about(shard_key: UUID, traces: Mapping[UUID, Sequence[Trace]]) -> Operation[list[FactEvent]]:
+def _stones_about(shard_key: UUID, traces: Mapping[UUID, Sequence[Trace]]) -> Operation[list[Tombstone]]:
     """The deletions and corrections that recognise one of these facts."""
     theirs = [trace for of_fact in traces.values() for trace in of_fact]
     rows = yield from fetch(
@@ -337,145 +223,183 @@ def _events_about(shard_key: UUID, traces: Mapping[UUID, Sequence[Trace]]) -> Op
             session_keys=list({trace.session_key for trace in theirs if trace.session_key is not None}),
         )
     )
-    events = (
-        FactEvent(row.number, _kind(row.kind), row.fact_id, None, read_traces(row.traces), row.created_at)
-        for row in rows
-        if row.kind != "clear"
-    )
-    return [
-        event for event in events if any(mine.recognises(trace) for mine in event.traces for trace in theirs)
-    ]
+    stones = [Tombstone.read(row) for row in rows if row.kind != "clear"]
+    return [stone for stone in stones if stone.recognises(theirs)]
 
 
-def _ids_of_event(fact_set: FactSet, event: FactEvent) -> Operation[list[UUID]]:
-    """The facts that an event concerns: the one of its id, and in other derivations, facts recognised as it.
-
-    The derivation that the event was made in has the fact itself; a similar fact there is another one.
-    """
-    named: list[UUID] = []
-    if event.fact_id is not None:
-        rows = yield from fetch(FindFact(**fact_set.keys, fact_id=event.fact_id))
-        named = [row.fact_id for row in rows]
-    if named and fact_set.generation_id == event.made_in:
-        return named
-    return list(dict.fromkeys(named + (yield from _ids_recognised(fact_set, event, since=event.number))))
+E = TypeVar("E", bound=Tombstone)
 
 
-def _ids_recognised(fact_set: FactSet, event: FactEvent, *, since: int) -> Operation[list[UUID]]:
-    """The facts that the event concerns, by its traces.
+@dataclass(frozen=True, slots=True)
+class _Removal(Generic[E]):
+    """What an event removes from one derivation."""
 
-    Excluded are facts that were said again after it, or that a person's event above number ``since`` worded.
-    """
-    facts = yield from _said_before(
-        fact_set,
-        event,
-        [trace.session_key for trace in event.traces if trace.session_key is not None],
-        since=since,
-    )
-    traces = yield from _own_traces(fact_set, [row.fact_id for row in facts])
-    return [
-        row.fact_id
-        for row in facts
-        if any(mine.recognises(theirs) for mine in event.traces for theirs in traces.get(row.fact_id, ()))
-    ]
+    fact_set: FactSet
+    event: E
 
+    @property
+    def keys(self) -> DerivationKeys:
+        return self.fact_set.keys
 
-def _said_before(
-    fact_set: FactSet, event: FactEvent, session_keys: Sequence[UUID] = (), *, since: int | None = None
-) -> Operation[list[FactsOfTracesRow]]:
-    """Facts that were once worded like the one that an event concerns, or come from these sessions."""
-    return (
-        yield from fetch(
-            FactsOfTraces(
-                **fact_set.keys,
-                fingerprints=[trace.fingerprint.hex() for trace in event.traces],
-                session_keys=list(session_keys),
-                number=event.number if since is None else since,
-                at=event.at,
+    def recognised(self, *, since: int) -> Operation[list[UUID]]:
+        """The facts that the event concerns, by its traces.
+
+        Excluded are facts that were said again after it, or that a person's event above number ``since``
+        worded.
+        """
+        sessions = [trace.session_key for trace in self.event.traces if trace.session_key is not None]
+        facts = yield from self.said_before(sessions, since=since)
+        traces = yield from _own_traces(self.fact_set, [row.fact_id for row in facts])
+        return [row.fact_id for row in facts if self.event.recognises(traces.get(row.fact_id, ()))]
+
+    def said_before(
+        self, session_keys: Sequence[UUID] = (), *, since: int | None = None
+    ) -> Operation[list[FactsOfTracesRow]]:
+        """Facts that were once worded like the one of the event, or come from these sessions."""
+        return (
+            yield from fetch(
+                FactsOfTraces(
+                    **self.keys,
+                    fingerprints=[trace.fingerprint.hex() for trace in self.event.traces],
+                    session_keys=list(session_keys),
+                    number=self.event.number if since is None else since,
+                    at=self.event.at,
+                )
             )
         )
-    )
+
+    def remove(self, fact_ids: Sequence[UUID]) -> Operation[list[RemoveFactsRow]]:
+        if not fact_ids:
+            return []
+        gone = RemoveFacts(**self.keys, fact_ids=list(fact_ids), number=self.event.number)
+        return (yield from fetch(gone))
 
 
-def _ids_to_delete(fact_set: FactSet, event: FactEvent) -> Operation[list[UUID]]:
-    """The facts that a deletion concerns, and facts with the same words, even if these ended."""
-    ids = yield from _ids_of_event(fact_set, event)
-    words = {trace.fingerprint for trace in event.traces}
-    facts = yield from _said_before(fact_set, event)
-    return list(dict.fromkeys(ids + [row.fact_id for row in facts if fingerprint(row.text) in words]))
+class _Application(_Removal[FactEvent]):
+    """One event, as it is applied to one derivation."""
 
+    __slots__ = ()
 
-def _remove(fact_set: FactSet, event: FactEvent, fact_ids: Sequence[UUID]) -> Operation[list[RemoveFactsRow]]:
-    if not fact_ids:
+    def apply(self) -> Operation[list[RemoveFactsRow]]:
+        if self.event.kind == "add":
+            yield from self._add()
+        elif self.event.kind == "replace":
+            return (yield from self._replace())
+        elif self.event.kind == "feedback":
+            yield from self._set_feedback()
+        elif self.event.kind == "delete":
+            return (yield from self.remove((yield from self._by_themselves(self._ids_to_delete))))
+        else:
+            until = FactsUntil(**self.keys, until=self.event.at, number=self.event.number)
+            return (yield from self.remove([row.fact_id for row in (yield from fetch(until))]))
         return []
-    gone = yield from fetch(RemoveFacts(**fact_set.keys, fact_ids=list(fact_ids), number=event.number))
-    return gone
 
+    def _add(self) -> Operation[None]:
+        if self.event.payload is None:
+            return
+        like = yield from fact_like(self.fact_set, self.event.payload["text"])
+        if like is not None:
+            yield from self._repeat(like)
+        else:
+            yield from self._write()
 
-def _write(fact_set: FactSet, event: FactEvent, operation: str) -> Operation[None]:
-    if event.fact_id is None:
-        return
-    wording = read_wording(event.payload or {})
-    rows = yield from fetch(
-        WriteFact(
-            **fact_set.keys,
-            fact_id=event.fact_id,
-            number=event.number,
-            **wording.words,
-            **wording.details,
-            at=_no_later(wording.said_at, event),
-            valid_from=_no_later(wording.valid_from, event),
-            created_at=_no_later(wording.created_at, event),
-        )
-    )
-    if rows:
-        yield from _revise(fact_set, event, event.fact_id, operation)
+    def _replace(self) -> Operation[list[RemoveFactsRow]]:
+        """Give the fact its new words; a fact that says them already replaces it."""
+        ids = yield from self._by_themselves(self._ids)
+        if self.event.payload is None:
+            return (yield from self.remove(ids))
+        like = yield from fact_like(self.fact_set, self.event.payload["text"])
+        if like is not None and like not in ids[:1]:
+            yield from self._repeat(like)
+            return (yield from self.remove([fact_id for fact_id in ids if fact_id != like]))
+        if not ids:
+            yield from self._write()
+        elif not (yield from self._has_worded(ids[0])):
+            details = self.event.details
+            yield from fetch(
+                RewordFact(
+                    **self.keys,
+                    fact_id=ids[0],
+                    **self.event.words,
+                    topics=details["topics"],
+                    about_date=details["about_date"],
+                    at=self.event.at,
+                )
+            )
+            yield from self._revise(ids[0], "replace")
+        return (yield from self.remove(ids[1:]))
 
+    def _set_feedback(self) -> Operation[None]:
+        if self.event.payload is not None:
+            ids = yield from self._ids()
+            rows = yield from fetch(FactsThatHold(**self.keys, fact_ids=ids))
+            fact_ids = [row.fact_id for row in rows]
+            feedback: str | None = self.event.payload.get("feedback")
+            yield from fetch(SetFeedback(**self.keys, fact_ids=fact_ids, feedback=feedback))
 
-def _no_later(moment: datetime | None, event: FactEvent) -> datetime:
-    """A moment that a person gives, or that of the event: a fact of the future would outlive a clearing."""
-    return event.at if moment is None else min(moment, event.at)
+    def _by_themselves(self, find: Callable[[], Operation[list[UUID]]]) -> Operation[list[UUID]]:
+        """The facts that ``find`` returns, after condensed facts among them were taken apart."""
+        facts = yield from find()
+        rows = yield from fetch(Uncondense(**self.keys, fact_ids=facts))
+        if not rows:
+            return facts
+        # What earlier events had taken away while it was part of another one is among what came back.
+        back = [row.fact_id for row in rows]
+        yield from take_away_again(self.fact_set.shard_key, back, before=self.event.number)
+        return (yield from find())
 
+    def _ids(self) -> Operation[list[UUID]]:
+        """The facts that the event concerns: the one of its id, and in other derivations, those like it.
 
-def _repeat(fact_set: FactSet, event: FactEvent, fact_id: UUID) -> Operation[None]:
-    if not (yield from _is_worded_by(fact_set, event, fact_id)):
-        wording = read_wording(event.payload or {})
-        yield from fetch(
-            RepeatFact(
-                **fact_set.keys,
-                fact_id=fact_id,
-                at=_no_later(wording.said_at, event),
-                **wording.details,
+        The derivation that the event was made in has the fact itself; a similar fact there is another one.
+        """
+        named: list[UUID] = []
+        if self.event.fact_id is not None:
+            rows = yield from fetch(FindFact(**self.keys, fact_id=self.event.fact_id))
+            named = [row.fact_id for row in rows]
+        if named and self.fact_set.generation_id == self.event.made_in:
+            return named
+        return list(dict.fromkeys(named + (yield from self.recognised(since=self.event.number))))
+
+    def _ids_to_delete(self) -> Operation[list[UUID]]:
+        """The facts that a deletion concerns, and facts with the same words, even if these ended."""
+        ids = yield from self._ids()
+        facts = yield from self.said_before()
+        same = [row.fact_id for row in facts if self.event.took_away(fingerprint(row.text))]
+        return list(dict.fromkeys(ids + same))
+
+    def _write(self) -> Operation[None]:
+        event = self.event
+        if event.fact_id is None:
+            return
+        rows = yield from fetch(
+            WriteFact(
+                **self.keys,
+                fact_id=event.fact_id,
+                number=event.number,
+                **event.words,
+                **event.details,
+                at=event.moment("said_at"),
+                valid_from=event.moment("valid_from"),
+                created_at=event.moment("created_at"),
             )
         )
-        yield from _revise(fact_set, event, fact_id, "duplicate")
+        if rows:
+            yield from self._revise(event.fact_id, event.kind)
 
+    def _repeat(self, fact_id: UUID) -> Operation[None]:
+        if not (yield from self._has_worded(fact_id)):
+            at = self.event.moment("said_at")
+            yield from fetch(RepeatFact(**self.keys, fact_id=fact_id, at=at, **self.event.details))
+            yield from self._revise(fact_id, "duplicate")
 
-def _is_worded_by(fact_set: FactSet, event: FactEvent, fact_id: UUID) -> Operation[bool]:
-    """Whether this event, or a later one, has been applied already."""
-    rows = yield from fetch(FindFact(**fact_set.keys, fact_id=fact_id))
-    return bool(rows) and (rows[0].worded_by or 0) >= event.number
+    def _has_worded(self, fact_id: UUID) -> Operation[bool]:
+        """Whether this event, or a later one, has been applied already."""
+        rows = yield from fetch(FindFact(**self.keys, fact_id=fact_id))
+        return bool(rows) and (rows[0].worded_by or 0) >= self.event.number
 
-
-def _revise(fact_set: FactSet, event: FactEvent, fact_id: UUID, operation: str) -> Operation[None]:
-    wording = read_wording(event.payload or {})
-    yield from fetch(
-        ReviseByPerson(
-            **fact_set.keys,
-            fact_id=fact_id,
-            operation=operation,
-            number=event.number,
-            **wording.words,
+    def _revise(self, fact_id: UUID, operation: str) -> Operation[None]:
+        number, words = self.event.number, self.event.words
+        yield from fetch(
+            ReviseByPerson(**self.keys, fact_id=fact_id, operation=operation, number=number, **words)
         )
-    )
-
-
-def _event(row: FactEventsRow) -> FactEvent:
-    payload = json.loads(row.payload) if row.payload else None
-    return FactEvent(
-        row.number, _kind(row.kind), row.fact_id, payload, read_traces(row.traces), row.created_at
-    )
-
-
-def _kind(stored: str) -> FactEventKind:
-    return cast(FactEventKind, stored)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from typing import TypedDict
 from uuid import UUID, uuid5
 
 from strandline.pipelines.capture import AppliedCapture
 from strandline.pipelines.facts.condense import Condensing
 from strandline.pipelines.facts.decisions import check_decision, may_stand_for
 from strandline.pipelines.facts.instructions import Instruction
-from strandline.pipelines.facts.tombstones import Tombstone, Utterance, read_traces, trace_of
+from strandline.pipelines.facts.tombstones import Tombstone, Utterance, trace_of
 from strandline.pipelines.models.answers import MergeOperation
 from strandline.pipelines.text.lexemes import indexed_lexemes, query_lexemes
 from strandline.schemas.postgres.database import Fetcher
@@ -23,6 +23,7 @@ from strandline.schemas.queries.derived.facts_merge import (
     InvalidateFact,
     PendingCandidatesRow,
     RelatedFacts,
+    RelatedFactsRow,
     UpdateFact,
 )
 from strandline.schemas.values.fingerprints import fingerprint
@@ -30,6 +31,11 @@ from strandline.schemas.values.lanes import DerivationKeys
 
 # What one merge call shows of the known facts: those that share most words with the candidates.
 MAX_KNOWN_FACTS = 60
+
+
+class _Place(TypedDict):
+    event_id: UUID
+    ordinal: int
 
 
 class Candidate(PendingCandidatesRow):
@@ -41,6 +47,11 @@ class Candidate(PendingCandidatesRow):
     __slots__ = ()
 
     @property
+    def place(self) -> _Place:
+        """The candidate among those of its event, as parameters of statements."""
+        return {"event_id": self.event_id, "ordinal": self.ordinal}
+
+    @property
     def utterance(self) -> Utterance:
         """The candidate as tombstones see it, with the lines of its context among its messages."""
         seqs = (*self.context_seqs, *self.seqs)
@@ -48,28 +59,8 @@ class Candidate(PendingCandidatesRow):
         return Utterance(trace, self.said_at, self.flushed_at)
 
 
-@dataclass(frozen=True, slots=True)
-class KnownFact:
-    """A live fact of the owner that is related to the candidates.
-
-    ``worded_by`` and ``worded_at`` name the person's event that worded it last, if one did.
-    """
-
-    fact_id: UUID
-    text: str
-    said_at: datetime
-    fingerprint: bytes
-    is_by_assistants: bool = False
-    worded_by: int | None = None
-    worded_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """A candidate that a person's event speaks against, and the number of that event."""
-
-    candidate: Candidate
-    number: int
+Dropped = tuple[Candidate, int]
+"""A candidate that a person's event speaks against, and the number of that event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +71,7 @@ class MergeWork:
     """
 
     candidates: tuple[Candidate, ...]
-    known: tuple[KnownFact, ...]
+    known: tuple[RelatedFactsRow, ...]
     dropped: tuple[Dropped, ...] = ()
     condensing: Condensing | None = None
     capture: AppliedCapture = field(default_factory=AppliedCapture)
@@ -89,25 +80,19 @@ class MergeWork:
 
 def related_facts(
     fetcher: Fetcher, keys: DerivationKeys, candidates: Sequence[Candidate]
-) -> tuple[KnownFact, ...]:
+) -> tuple[RelatedFactsRow, ...]:
     """The known facts that share words with the candidates, closest first."""
     words = {lexeme for candidate in candidates for lexeme in query_lexemes(candidate.text)}
-    rows = fetcher.fetch(
-        RelatedFacts(
-            **keys,
-            lexemes=sorted(words),
-            fingerprints=[fingerprint(candidate.text) for candidate in candidates],
-            limit=MAX_KNOWN_FACTS,
-        )
-    )
-    return tuple(KnownFact(row.fact_id, row.text, row.said_at, row.fingerprint, *row[4:]) for row in rows)
+    prints = [fingerprint(candidate.text) for candidate in candidates]
+    related = RelatedFacts(**keys, lexemes=sorted(words), fingerprints=prints, limit=MAX_KNOWN_FACTS)
+    return tuple(fetcher.fetch(related))
 
 
 def tombstones_about(
     fetcher: Fetcher,
     keys: DerivationKeys,
     candidates: Sequence[Candidate],
-    known: Sequence[KnownFact] = (),
+    known: Sequence[RelatedFactsRow] = (),
     wordings: Iterable[str] = (),
 ) -> list[Tombstone]:
     """The deletions, corrections and clearings that may concern these candidates, facts and words."""
@@ -121,9 +106,7 @@ def tombstones_about(
             session_keys=list({candidate.session_key for candidate in candidates}),
         )
     )
-    return [
-        Tombstone(row.number, row.kind, row.fact_id, read_traces(row.traces), row.created_at) for row in rows
-    ]
+    return [Tombstone.read(row) for row in rows]
 
 
 def held_back_by(candidate: Candidate, tombstones: Iterable[Tombstone]) -> int | None:
@@ -159,7 +142,7 @@ def keep_allowed(
             numbers.setdefault(op.candidate, number)
     kept = (op for op, number in decided if number is None and op.candidate not in numbers)
     return list(_each_added_once(kept)), [
-        Dropped(work.candidates[place - 1], number) for place, number in numbers.items()
+        (work.candidates[place - 1], number) for place, number in numbers.items()
     ]
 
 
@@ -171,7 +154,7 @@ def _check(work: MergeWork, operations: Iterable[MergeOperation]) -> Iterator[Me
             candidate = work.candidates[op.candidate - 1]
             op = check_decision(op, candidate, known[op.fact])  # noqa: PLW2901
             if op.fact is not None and not candidate.is_by_assistants:
-                known[op.fact] = replace(known[op.fact], is_by_assistants=False)
+                known[op.fact] = known[op.fact]._replace(is_by_assistants=False)
         yield op
 
 
@@ -192,11 +175,11 @@ def _decide(
     if as_they_are.get(known.fact_id) != known.fingerprint:
         changed_by = _changed_by(known, tombstones) if op.op == "duplicate" else None
         return alone, changed_by
-    if op.op == "duplicate" or known.worded_at is None:
+    if op.op == "duplicate" or known.number is None:
         return op, None
-    if not work.candidates[op.candidate - 1].utterance.is_before(known.worded_at):
+    if not work.candidates[op.candidate - 1].utterance.is_before(known.created_at):
         return op, None
-    return alone, known.worded_by if op.op == "invalidate" else None
+    return alone, known.number if op.op == "invalidate" else None
 
 
 def _in_words_that_may_be(
@@ -212,20 +195,14 @@ def _in_words_that_may_be(
     if not any(stone.took_away(words) and utterance.is_before(stone.at) for stone in tombstones):
         return op
     if op.op == "invalidate":
-        return MergeOperation("invalidate", op.candidate, op.fact, None)
+        return replace(op, text=None)
     return MergeOperation("add", op.candidate, None, None)
 
 
-def _changed_by(known: KnownFact, tombstones: Sequence[Tombstone]) -> int | None:
+def _changed_by(known: RelatedFactsRow, tombstones: Sequence[Tombstone]) -> int | None:
     """The last event by which a person removed this fact, or its words."""
-    return max(
-        (
-            stone.number
-            for stone in tombstones
-            if stone.fact_id == known.fact_id or stone.took_away(known.fingerprint)
-        ),
-        default=None,
-    )
+    removing = (s for s in tombstones if s.fact_id == known.fact_id or s.took_away(known.fingerprint))
+    return max((stone.number for stone in removing), default=None)
 
 
 def _each_added_once(operations: Iterable[MergeOperation]) -> Iterator[MergeOperation]:
@@ -278,6 +255,7 @@ class Fold:
         self._reworded: set[UUID] = set()
         self._words = {fact.fact_id: fact.fingerprint for fact in work.known}
         self._withheld: set[int] = set()
+        self._number = 0
 
     @property
     def withheld(self) -> list[int]:
@@ -292,23 +270,28 @@ class Fold:
         else:
             self._apply(allowed)
 
+    @property
+    def _candidate(self) -> Candidate:
+        """The candidate of the operation that is being applied."""
+        return self._work.candidates[self._number - 1]
+
     def _apply(self, operation: MergeOperation) -> None:
-        number = operation.candidate
-        candidate = self._work.candidates[number - 1]
+        self._number = operation.candidate
         known = None if operation.fact is None else self._work.known[operation.fact - 1]
-        text = operation.text or candidate.text
+        text = operation.text or self._candidate.text
         if operation.op == "update" and known is not None and known.fact_id not in self._reworded:
-            self._update(number, candidate, known, text)
+            self._update(known, text)
         elif operation.op == "invalidate" and known is not None:
-            self._replace(number, candidate, known, text)
-        elif operation.op == "duplicate" and (same := known.fact_id if known else self._like(candidate)):
-            self._confirm(number, candidate, same)
+            self._replace(known, text)
+        elif operation.op == "duplicate" and (same := known.fact_id if known else self._like()):
+            self._confirm(same)
         else:
             # Also a second candidate that makes one fact more exact: its wording knows nothing of the first.
-            self._add_or_confirm(number, candidate, candidate.text)
+            self._add_or_confirm(self._candidate.text)
 
-    def _like(self, candidate: Candidate) -> UUID | None:
+    def _like(self) -> UUID | None:
         """The fact made of the earlier candidate that this one repeats: the one that shares most words."""
+        candidate = self._candidate
         wording, words = fingerprint(candidate.text), set(query_lexemes(candidate.text))
 
         def likeness(number: int) -> tuple[bool, int]:
@@ -319,34 +302,38 @@ class Fold:
         nearest = max(alike, key=likeness, default=None)
         return None if nearest is None else self._became[nearest]
 
-    def _add(self, number: int, candidate: Candidate, text: str) -> UUID:
-        fact_id = uuid5(self._batch_id, str(number))
+    @property
+    def _new_id(self) -> UUID:
+        return uuid5(self._batch_id, str(self._number))
+
+    def _add(self, text: str) -> UUID:
+        candidate = self._candidate
         # Words that are known already make no second fact: the one there gets another source.
         (kept,) = self._fetcher.fetch(
             AddFact(
-                **self._source(candidate, fact_id, text),
+                **self._source(self._new_id, text),
                 topics=candidate.topics,
                 about_date=candidate.about_date,
                 said_at=candidate.said_at,
                 said_by=candidate.said_by,
             )
         )
-        self._became[number] = kept.fact_id
+        self._became[self._number] = kept.fact_id
         return kept.fact_id
 
-    def _add_or_confirm(self, number: int, candidate: Candidate, text: str) -> UUID | None:
+    def _add_or_confirm(self, text: str) -> UUID | None:
         """Add a fact; where nothing may be added, confirm the one that says these words, if there is one."""
         if not self._work.capture.capture.is_add_off:
-            return self._add(number, candidate, text)
+            return self._add(text)
         rows = self._fetcher.fetch(LiveFactLike(**self._keys, fingerprint=fingerprint(text)))
         if not rows:
-            self._withheld.add(number)
+            self._withheld.add(self._number)
             return None
-        self._confirm(number, candidate, rows[0].fact_id)
+        self._confirm(rows[0].fact_id)
         return rows[0].fact_id
 
-    def _update(self, number: int, candidate: Candidate, known: KnownFact, text: str) -> None:
-        words = fingerprint(text)
+    def _update(self, known: RelatedFactsRow, text: str) -> None:
+        candidate, words = self._candidate, fingerprint(text)
         update = UpdateFact(
             **self._keys,
             fact_id=known.fact_id,
@@ -361,29 +348,29 @@ class Fold:
         if self._fetcher.fetch(update):
             self._words[known.fact_id] = words
             self._reworded.add(known.fact_id)
-            self._revise(number, candidate, known.fact_id, "update", text)
+            self._revise(known.fact_id, "update", text)
         else:
             # Ended earlier in this fold, or another fact says just this: then that one takes its place.
-            by_fact_id = self._add_or_confirm(number, candidate, text)
+            by_fact_id = self._add_or_confirm(text)
             if by_fact_id is not None and not self._work.capture.capture.is_delete_off:
-                self._end(number, candidate, known, by_fact_id)
+                self._end(known, by_fact_id)
 
-    def _replace(self, number: int, candidate: Candidate, known: KnownFact, text: str) -> None:
+    def _replace(self, known: RelatedFactsRow, text: str) -> None:
         """End the known fact and put the candidate in its place; the known fact stays on record."""
         if fingerprint(text) == known.fingerprint:
-            self._confirm(number, candidate, known.fact_id)
+            self._confirm(known.fact_id)
             return
-        if candidate.said_at < known.said_at:
-            self._add_past(number, candidate, known, text)
+        if self._candidate.said_at < known.said_at:
+            self._add_past(known, text)
             return
         # A candidate that ends several facts becomes one.
-        by_fact_id = self._became.get(number) or self._add(number, candidate, text)
-        self._end(number, candidate, known, by_fact_id)
+        by_fact_id = self._became.get(self._number) or self._add(text)
+        self._end(known, by_fact_id)
 
-    def _add_past(self, number: int, candidate: Candidate, known: KnownFact, text: str) -> None:
+    def _add_past(self, known: RelatedFactsRow, text: str) -> None:
         """Add what came late, and was true only until the known fact was: what is newer it never ends."""
-        fact_id = self._add(number, candidate, text)
-        if fact_id != uuid5(self._batch_id, str(number)):
+        fact_id = self._add(text)
+        if fact_id != self._new_id:
             return  # it was said again since
         ended = InvalidateFact(
             **self._keys,
@@ -393,9 +380,9 @@ class Fold:
             expected=fingerprint(text),
         )
         if self._fetcher.fetch(ended):
-            self._revise(number, candidate, fact_id, "invalidate", text)
+            self._revise(fact_id, "invalidate", text)
 
-    def _end(self, number: int, candidate: Candidate, known: KnownFact, by_fact_id: UUID) -> None:
+    def _end(self, known: RelatedFactsRow, by_fact_id: UUID) -> None:
         # Words that an earlier candidate gave this very fact: it says so already, and must not end itself.
         if by_fact_id == known.fact_id:
             return
@@ -403,24 +390,26 @@ class Fold:
             **self._keys,
             fact_id=known.fact_id,
             by_fact_id=by_fact_id,
-            said_at=candidate.said_at,
+            said_at=self._candidate.said_at,
             expected=self._words[known.fact_id],
         )
         if self._fetcher.fetch(ended):
-            self._revise(number, candidate, known.fact_id, "invalidate", known.text)
-            self._became[number] = by_fact_id
+            self._revise(known.fact_id, "invalidate", known.text)
+            self._became[self._number] = by_fact_id
 
-    def _confirm(self, number: int, candidate: Candidate, fact_id: UUID) -> None:
+    def _confirm(self, fact_id: UUID) -> None:
+        candidate = self._candidate
         self._fetcher.fetch(ConfirmFact(**self._keys, fact_id=fact_id, said_at=candidate.said_at))
-        self._revise(number, candidate, fact_id, "duplicate", candidate.text)
+        self._revise(fact_id, "duplicate", candidate.text)
 
-    def _revise(self, number: int, candidate: Candidate, fact_id: UUID, operation: str, text: str) -> None:
-        self._became[number] = fact_id
-        source = self._source(candidate, fact_id, text, changes=operation != "invalidate")
+    def _revise(self, fact_id: UUID, operation: str, text: str) -> None:
+        self._became[self._number] = fact_id
+        source = self._source(fact_id, text, changes=operation != "invalidate")
         self._fetcher.fetch(InsertRevision(**source, operation=operation))
 
-    def _source(self, candidate: Candidate, fact_id: UUID, text: str, *, changes: bool = True) -> _Source:
+    def _source(self, fact_id: UUID, text: str, *, changes: bool = True) -> _Source:
         """The source of a revision; with the candidate's own words, if it ``changes`` them."""
+        candidate = self._candidate
         own = candidate.text if changes and text != candidate.text else None
         return {
             **self._keys,

@@ -9,21 +9,18 @@ person was quicker than the model, when its answer is applied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from typing import ClassVar
-from uuid import UUID
 
 from strandline.pipelines.capture import load_capture
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.facts.condense import condense, condense_call, plan_condensing
 from strandline.pipelines.facts.folding import (
     Candidate,
-    Dropped,
     Fold,
-    KnownFact,
     MergeWork,
     held_back_by,
     keep_allowed,
@@ -43,9 +40,14 @@ from strandline.pipelines.models.contract import MergeTask, NumberedFact, TextMo
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.queries.derived.capture import WithholdCandidate
 from strandline.schemas.queries.derived.facts_edit import FactsAsTheyAre
-from strandline.schemas.queries.derived.facts_merge import DropCandidate, NoteFactsChange, PendingCandidates
+from strandline.schemas.queries.derived.facts_merge import (
+    DropCandidate,
+    NoteFactsChange,
+    PendingCandidates,
+    RelatedFactsRow,
+)
 from strandline.schemas.values.fingerprints import fingerprint
-from strandline.schemas.values.lanes import MERGE_STAGE, DerivationKeys, Lane
+from strandline.schemas.values.lanes import MERGE_STAGE, Lane
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class MergeStage:
         return MergeWork(
             candidates=candidates,
             known=related_facts(fetcher, keys, candidates),
-            dropped=tuple(Dropped(c, n) for c, n in zip(extracted, numbers, strict=True) if n is not None),
+            dropped=tuple((c, n) for c, n in zip(extracted, numbers, strict=True) if n is not None),
             condensing=plan_condensing(fetcher, keys, batch, self.max_facts),
             capture=load_capture(fetcher, batch),
             instructions=load_instructions(fetcher, batch),
@@ -142,13 +144,19 @@ class MergeStage:
         fetcher.fetch(NoteFactsChange(shard_key=keys["shard_key"]))
         wordings = [op.text for op in effect.operations if op.text is not None]
         tombstones = tombstones_about(fetcher, keys, work.candidates, work.known, wordings)
-        as_they_are = _as_they_are(fetcher, keys, work.known)
+        # Under the lane's lock people cannot change the known facts any more.
+        rows = fetcher.fetch(FactsAsTheyAre(**keys, fact_ids=[fact.fact_id for fact in work.known]))
+        as_they_are = {row.fact_id: row.fingerprint for row in rows}
         operations, dropped = keep_allowed(work, effect.operations, tombstones, as_they_are)
         fold = Fold(fetcher, keys, batch.batch_id, work)
         for operation in operations:
             fold.apply(operation)
-        _withhold(fetcher, keys, work, fold.withheld)
-        _drop(fetcher, keys, (*work.dropped, *dropped))
+        # Which act keeps a candidate from becoming a fact is recorded, so that no merge takes it up again.
+        for number in fold.withheld:
+            candidate = work.candidates[number - 1]
+            fetcher.fetch(WithholdCandidate(**keys, **candidate.place, number=work.capture.number))
+        for candidate, number in (*work.dropped, *dropped):
+            fetcher.fetch(DropCandidate(**keys, **candidate.place, number=number))
         if work.condensing is not None and effect.condensed is not None:
             condense(fetcher, keys, batch.batch_id, work.condensing, effect.condensed)
         return []
@@ -188,33 +196,5 @@ def _operations(work: MergeWork, answers: Mapping[str, RawAnswer]) -> Iterator[M
     yield from (MergeOperation("add", number, None, None) for number in range(through + 1, count + 1))
 
 
-def _as_they_are(fetcher: Fetcher, keys: DerivationKeys, known: Sequence[KnownFact]) -> dict[UUID, bytes]:
-    """The words of the known facts now, under the lane's lock: people cannot change them any more."""
-    rows = fetcher.fetch(FactsAsTheyAre(**keys, fact_ids=[fact.fact_id for fact in known]))
-    return {row.fact_id: row.fingerprint for row in rows}
-
-
-def _drop(fetcher: Fetcher, keys: DerivationKeys, dropped: Iterable[Dropped]) -> None:
-    for item in dropped:
-        candidate = item.candidate
-        fetcher.fetch(
-            DropCandidate(**keys, event_id=candidate.event_id, ordinal=candidate.ordinal, number=item.number)
-        )
-
-
-def _withhold(fetcher: Fetcher, keys: DerivationKeys, work: MergeWork, numbers: Iterable[int]) -> None:
-    """Record which act keeps these candidates from becoming facts, so that no merge takes them up again."""
-    for number in numbers:
-        candidate = work.candidates[number - 1]
-        fetcher.fetch(
-            WithholdCandidate(
-                **keys,
-                event_id=candidate.event_id,
-                ordinal=candidate.ordinal,
-                number=work.capture.number,
-            )
-        )
-
-
-def _number_facts(facts: Sequence[Candidate | KnownFact]) -> tuple[NumberedFact, ...]:
+def _number_facts(facts: Sequence[Candidate | RelatedFactsRow]) -> tuple[NumberedFact, ...]:
     return tuple(NumberedFact(number, fact.text, fact.said_at) for number, fact in enumerate(facts, 1))

@@ -9,7 +9,6 @@ from uuid import UUID, uuid4
 
 from strandline.pipelines.facts.edits import (
     FactEvent,
-    FactEventKind,
     FactSet,
     apply_fact_event,
     fact_like,
@@ -209,7 +208,7 @@ def _traces(fact_set: FactSet, fact_id: UUID) -> Operation[tuple[Trace, ...]]:
 
 def _record_event(
     made_in: FactSet,
-    kind: FactEventKind,
+    kind: str,
     fact_id: UUID | None,
     *,
     payload: Mapping[str, Any] | None = None,
@@ -229,9 +228,8 @@ def _record_event(
         )
     )
     (recorded,) = rows
-    return FactEvent(
-        recorded.number, kind, fact_id, payload, traces, recorded.created_at, made_in.generation_id
-    )
+    number, at = recorded.number, recorded.created_at
+    return FactEvent(number, kind, fact_id, traces, at, payload, made_in.generation_id)
 
 
 def _apply_event(fact_sets: Sequence[FactSet], event: FactEvent) -> Operation[list[RemoveFactsRow]]:

@@ -15,6 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from strandline.pipelines.text.lexemes import query_lexemes
+from strandline.schemas.queries.derived.facts_edit import DecidingFactEventsRow
 from strandline.schemas.values.fingerprints import fingerprint
 
 # How models and the local stand-in call a speaker without a name.
@@ -73,7 +74,11 @@ class Utterance:
 class Tombstone:
     """A person's event that holds candidates back: a deletion, a correction, or a clearing of everything.
 
-    ``number`` is the event's place among the owner's.
+    Attributes:
+        number: its place among the owner's events, from 1.
+        fact_id: the fact's id in the generation that it was made in; None for ``clear``.
+        traces: the marks by which other derivations recognise the fact.
+        at: the time of the edit, by the server's clock.
     """
 
     number: int
@@ -82,10 +87,18 @@ class Tombstone:
     traces: tuple[Trace, ...]
     at: datetime
 
+    @classmethod
+    def read(cls, row: DecidingFactEventsRow) -> Tombstone:
+        return cls(row.number, row.kind, row.fact_id, read_traces(row.traces), row.created_at)
+
+    def recognises(self, traces: Iterable[Trace]) -> bool:
+        """Whether it concerns a fact with these traces."""
+        return any(mine.recognises(theirs) for theirs in traces for mine in self.traces)
+
     def holds_back(self, utterance: Utterance) -> bool:
         if not utterance.is_before(self.at):
             return False
-        return self.kind == "clear" or any(trace.recognises(utterance.trace) for trace in self.traces)
+        return self.kind == "clear" or self.recognises([utterance.trace])
 
     def took_away(self, words: bytes) -> bool:
         """Whether the fact that it concerns was once worded with this fingerprint."""

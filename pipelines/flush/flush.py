@@ -81,15 +81,23 @@ class Flushed:
         return Flushed(earlier.event_ids + self.event_ids, tuple(lanes))
 
 
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A session's window as one read saw it: its marks, and its messages in order."""
+
+    shard_key: UUID
+    session_key: UUID
+    marks: Marks
+    entries: Sequence[Entry]
+
+
 def flush_over_mark(shard_key: UUID, session_key: UUID) -> Operation[Flushed | None]:
     """Flush a session that crossed its mark, and deliver its turns if its policy says so.
 
     None if it need not, cannot, or another was first.
     """
-    marks, entries = yield from read_window(shard_key, session_key)
-    if marks is None:
-        return None
-    return (yield from _flush_by_policy(shard_key, session_key, marks, entries))
+    window = yield from read_window(shard_key, session_key)
+    return None if window is None else (yield from _flush_by_policy(window))
 
 
 def flush_at_put(
@@ -107,18 +115,12 @@ def flush_at_put(
     ``lazily``: without waiting for the disk, for a flush that is alone in its transaction.
     ``turn_delay_seconds``: how long the work of a turn waits for more.
     """
-    marks, entries = yield from _read_window(shard_key, window)
-    flushing = _flush_by_policy(
-        shard_key, session_key, marks, entries, cause, lazily=lazily, turn_delay_seconds=turn_delay_seconds
-    )
-    return (yield from flushing)
+    seen = yield from _read_window(shard_key, session_key, window)
+    return (yield from _flush_by_policy(seen, cause, lazily=lazily, turn_delay_seconds=turn_delay_seconds))
 
 
 def _flush_by_policy(
-    shard_key: UUID,
-    session_key: UUID,
-    marks: Marks,
-    entries: Sequence[Entry],
+    window: Window,
     cause: FlushCause = "threshold",
     *,
     lazily: bool = False,
@@ -129,45 +131,32 @@ def _flush_by_policy(
     In this order, what leaves was delivered with its turn, and no event parts a question from its answer.
     """
     delivered: Flushed | None = None
+    marks = window.marks
     if marks.deliver == "turn":
         plan = plan_turn(
-            entries,
+            window.entries,
             window_from=marks.window_from,
             flushed_through=marks.flushed_through,
             flush_size=marks.token_flush_size,
         )
         if plan is not None:
-            cause_of_turn: FlushCause = "turn" if cause == "threshold" else cause
+            of_turn: FlushCause = "turn" if cause == "threshold" else cause
             delivered = yield from _apply(
-                shard_key,
-                session_key,
-                marks,
-                entries,
-                plan,
-                cause_of_turn,
-                lazily=lazily,
-                delay_seconds=turn_delay_seconds,
+                window, plan, of_turn, lazily=lazily, delay_seconds=turn_delay_seconds
             )
             if delivered is None:
                 return None
             marks = replace(marks, flushed_through=plan.flushed_through)
     if not marks.is_crossed:
         return delivered
-    flushed = yield from _flush_threshold(shard_key, session_key, marks, entries, cause, lazily=lazily)
+    flushed = yield from _flush_threshold(replace(window, marks=marks), cause, lazily=lazily)
     return delivered if flushed is None else flushed.after(delivered)
 
 
-def _flush_threshold(
-    shard_key: UUID,
-    session_key: UUID,
-    marks: Marks,
-    entries: Sequence[Entry],
-    cause: FlushCause = "threshold",
-    *,
-    lazily: bool = False,
-) -> Operation[Flushed | None]:
+def _flush_threshold(window: Window, cause: FlushCause, *, lazily: bool) -> Operation[Flushed | None]:
+    marks = window.marks
     plan = plan_threshold(
-        entries,
+        window.entries,
         flushed_through=marks.flushed_through,
         pinned_tokens=marks.pinned_tokens,
         mark=marks.flush_at_tokens,
@@ -176,62 +165,65 @@ def _flush_threshold(
         max_bytes=marks.max_window_bytes,
         message_flush_size=marks.message_flush_size,
     )
-    if plan is None:
-        yield from fetch(_postponement(shard_key, session_key, marks))
-        return None
-    return (yield from _apply(shard_key, session_key, marks, entries, plan, cause, lazily=lazily))
+    if plan is not None:
+        return (yield from _apply(window, plan, cause, lazily=lazily))
+    # Until half a flush more has come in; a user message or a tool result ends the wait.
+    yield from fetch(
+        PostponePlanning(
+            shard_key=window.shard_key,
+            session_key=window.session_key,
+            incarnation=marks.incarnation,
+            old_window_from=marks.window_from,
+            old_flushed_through=marks.flushed_through,
+            tokens_more=max(1, marks.token_flush_size // 2),
+        )
+    )
+    return None
 
 
 def flush_by_hand(shard_key: UUID, session_key: UUID, *, everything: bool) -> Operation[Flushed | None]:
     """Flush all but the last turn, or all; None if there is nothing to flush."""
     for _attempt in range(MAX_MANUAL_ATTEMPTS):
-        marks, entries = yield from read_window(shard_key, session_key)
-        if marks is None:
+        window = yield from read_window(shard_key, session_key)
+        plan = None if window is None else _plan_by_hand(window, window.entries, everything=everything)
+        if window is None or plan is None:
             return None
-        plan = plan_manual(
-            entries,
-            flushed_through=marks.flushed_through,
-            flush_size=marks.token_flush_size,
-            everything=everything,
-        )
-        if plan is None:
-            return None
-        flushed = yield from _apply(shard_key, session_key, marks, entries, plan, "manual")
+        flushed = yield from _apply(window, plan, "manual")
         if flushed is not None:
             return flushed
     return None
 
 
-def deliver_idle(
-    shard_key: UUID,
-    session_key: UUID,
-    marks: Marks,
-    entries: Sequence[Entry],
-    *,
-    cause: FlushCause = "idle",
-) -> Operation[Flushed | None]:
+def _plan_by_hand(window: Window, entries: Sequence[Entry], *, everything: bool) -> FlushPlan | None:
+    return plan_manual(
+        entries,
+        flushed_through=window.marks.flushed_through,
+        flush_size=window.marks.token_flush_size,
+        everything=everything,
+    )
+
+
+def deliver_idle(window: Window, *, cause: FlushCause = "idle") -> Operation[Flushed | None]:
     """Deliver the messages in an idle session's window, and leave them in the window.
 
     If there is nothing to deliver, there are no events; None if another flush, or a reset, was first.
     """
     plan = plan_idle(
-        entries,
-        window_from=marks.window_from,
-        flushed_through=marks.flushed_through,
-        flush_size=marks.token_flush_size,
+        window.entries,
+        window_from=window.marks.window_from,
+        flushed_through=window.marks.flushed_through,
+        flush_size=window.marks.token_flush_size,
     )
-    if plan is None:
-        return Flushed((), ())
-    return (yield from _apply(shard_key, session_key, marks, entries, plan, cause))
+    return Flushed((), ()) if plan is None else (yield from _apply(window, plan, cause))
 
 
 def deliver_by_hand(shard_key: UUID, session_key: UUID) -> Operation[Flushed | None]:
     """Deliver all that the window holds, and leave it there; None if there is nothing to deliver."""
     for _attempt in range(MAX_MANUAL_ATTEMPTS):
-        marks, entries = yield from read_window(shard_key, session_key)
-        if marks is None:
+        window = yield from read_window(shard_key, session_key)
+        if window is None:
             return None
-        delivered = yield from deliver_idle(shard_key, session_key, marks, entries, cause="manual")
+        delivered = yield from deliver_idle(window, cause="manual")
         if delivered is not None:
             return delivered if delivered.event_ids else None
     return None
@@ -248,28 +240,29 @@ def deliver_closed(shard_key: UUID, session_key: UUID, cause: FlushCause) -> Ope
 
     Calls without results wait for none.
     """
-    marks, entries = yield from read_window(shard_key, session_key)
-    if marks is None:
+    window = yield from read_window(shard_key, session_key)
+    if window is None:
         return None
-    plan = plan_manual(
-        [replace(entry, calls=(), answers=()) for entry in entries],
-        flushed_through=marks.flushed_through,
-        flush_size=marks.token_flush_size,
-        everything=True,
-    )
-    return None if plan is None else (yield from _apply(shard_key, session_key, marks, entries, plan, cause))
+    closed = [replace(entry, calls=(), answers=()) for entry in window.entries]
+    plan = _plan_by_hand(window, closed, everything=True)
+    return None if plan is None else (yield from _apply(window, plan, cause))
 
 
-def read_window(shard_key: UUID, session_key: UUID) -> Operation[tuple[Marks | None, list[Entry]]]:
-    """The marks and the window's entries, in one snapshot; no marks if there is no such session."""
+def read_window(shard_key: UUID, session_key: UUID) -> Operation[Window | None]:
+    """A session's window, in one snapshot; None if there is no such session."""
     rows = yield from fetch(PlanWindow(shard_key=shard_key, session_key=session_key))
     window = rows[0].to_flush
-    return (None, []) if window is None else (yield from _read_window(shard_key, window))
+    return None if window is None else (yield from _read_window(shard_key, session_key, window))
 
 
-def _read_window(shard_key: UUID, window: str) -> Operation[tuple[Marks, list[Entry]]]:
+def _read_window(shard_key: UUID, session_key: UUID, window: str) -> Operation[Window]:
     """The window of a JSON text; ids of tool calls in one form, if only some of them are keyed yet."""
-    marks, entries = _parse_window(window)
+    seen: dict[str, Any] = json.loads(window)
+    seen["marks"]["incarnation"] = UUID(seen["marks"]["incarnation"])
+    entries = [
+        Entry(seq, role, tokens, tuple(calls or ()), tuple(answers or ()), size)
+        for seq, role, tokens, calls, answers, size in seen["entries"]
+    ]
     ids = [name for entry in entries for name in (*entry.calls, *entry.answers)]
     if len({name.startswith(REFERENCE) for name in ids}) == 2:
         keys = yield from find_owner_keys(shard_key)
@@ -282,35 +275,18 @@ def _read_window(shard_key: UUID, window: str) -> Operation[tuple[Marks, list[En
                 )
                 for entry in entries
             ]
-    return marks, entries
-
-
-def _parse_window(window: str) -> tuple[Marks, list[Entry]]:
-    seen: dict[str, Any] = json.loads(window)
-    seen["marks"]["incarnation"] = UUID(seen["marks"]["incarnation"])
-    entries = [
-        Entry(seq, role, tokens, tuple(calls or ()), tuple(answers or ()), size)
-        for seq, role, tokens, calls, answers, size in seen["entries"]
-    ]
-    return Marks(**seen["marks"]), entries
+    return Window(shard_key, session_key, Marks(**seen["marks"]), entries)
 
 
 def _apply(
-    shard_key: UUID,
-    session_key: UUID,
-    marks: Marks,
-    entries: Sequence[Entry],
-    plan: FlushPlan,
-    cause: FlushCause,
-    *,
-    lazily: bool = False,
-    delay_seconds: float = 0.0,
+    window: Window, plan: FlushPlan, cause: FlushCause, *, lazily: bool = False, delay_seconds: float = 0.0
 ) -> Operation[Flushed | None]:
+    marks = window.marks
     event_ids = [uuid4() for _ in plan.events]
     rows = yield from fetch(
         Flush(
-            shard_key=shard_key,
-            session_key=session_key,
+            shard_key=window.shard_key,
+            session_key=window.session_key,
             incarnation=marks.incarnation,
             corrections=marks.corrections,
             old_window_from=marks.window_from,
@@ -327,7 +303,7 @@ def _apply(
             tokens=[event.tokens for event in plan.events],
             messages=[event.messages for event in plan.events],
             version=EVENT_VERSION,
-            question_seq=question_of(entries, plan.window_from, marks.question_seq),
+            question_seq=question_of(window.entries, plan.window_from, marks.question_seq),
             lazily=lazily,
             delay_seconds=delay_seconds,
         )
@@ -335,21 +311,9 @@ def _apply(
     if not rows:
         return None
     lanes = tuple(
-        Lane(shard_key, scope_key, generation_id, stage)
+        Lane(window.shard_key, scope_key, generation_id, stage)
         for generation_id, stage, scope_key in rows
         if generation_id is not None
     )
     # What waits is rung for by the sweep, when its time has come.
     return Flushed(tuple(event_ids), () if delay_seconds else lanes)
-
-
-def _postponement(shard_key: UUID, session_key: UUID, marks: Marks) -> PostponePlanning:
-    """Postpone planning until half a flush more has come in; a user message or tool result ends the wait."""
-    return PostponePlanning(
-        shard_key=shard_key,
-        session_key=session_key,
-        incarnation=marks.incarnation,
-        old_window_from=marks.window_from,
-        old_flushed_through=marks.flushed_through,
-        tokens_more=max(1, marks.token_flush_size // 2),
-    )

@@ -92,10 +92,9 @@ def _check_namespace(fetcher: Fetcher, namespace: str) -> None:
 
 
 def _check_user(fetcher: Fetcher, namespace: str, user_id: str) -> None:
-    owner = identify_user(namespace, user_id)
-    asked = UserIsKnown(namespace=namespace, user_id=user_id, owner_key=owner.shard_key)
-    if not fetcher.fetch(asked)[0].known:
-        _raise_if_erased(fetcher, [owner.shard_key], f"User {quote(user_id)} in namespace {quote(namespace)}")
+    if not user_is_known(fetcher, namespace, user_id):
+        owner_key = identify_user(namespace, user_id).shard_key
+        _raise_if_erased(fetcher, [owner_key], f"User {quote(user_id)} in namespace {quote(namespace)}")
         raise NotFoundError(
             f"There is nothing of user {quote(user_id)} in namespace {quote(namespace)};"
             " nothing has been put for this user yet, or a name is misspelt."

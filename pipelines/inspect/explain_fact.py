@@ -10,18 +10,12 @@ from strandline.pipelines.transcript import plain_text, speaker
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.inspection.explain import (
     ExplainCalls,
-    ExplainCandidatesRow,
-    ExplainChunksRow,
-    ExplainCitedRow,
     ExplainContextSources,
-    ExplainContextsRow,
     ExplainFact,
     ExplainFactEvents,
     ExplainFindFactEvents,
     ExplainFindFacts,
-    ExplainMessageRow,
     ExplainRemovedSources,
-    ExplainRemovedSourcesRow,
     ExplainRevisions,
     ExplainRevisionsRow,
     ExplainSources,
@@ -30,13 +24,8 @@ from strandline.schemas.queries.rows import SourceMessageRow
 from strandline.schemas.values.lanes import DerivationKeys
 from strandline.schemas.values.message import Message, read_rows
 from strandline.schemas.wire.explanations import (
-    CandidateTrace,
-    ChunkTrace,
-    CitingFact,
-    ContextTrace,
     FactEventTrace,
     FactExplanation,
-    FlushTrace,
     ModelCall,
     RemovedFactExplanation,
     RemovedSource,
@@ -70,50 +59,6 @@ def excerpt(text: str) -> str:
     """The beginning of a text, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= MAX_EXCERPT_CHARACTERS else line[: MAX_EXCERPT_CHARACTERS - 1].rstrip() + "…"
-
-
-def event_trace(row: ExplainMessageRow) -> FlushTrace | None:
-    if row.event_id is None:
-        return None
-    return FlushTrace(
-        event_id=row.event_id,
-        cause=row.cause,
-        from_seq=row.from_seq,
-        through_seq=row.through_seq,
-        at=row.flushed_at,
-    )
-
-
-def candidate_trace(row: ExplainCandidatesRow) -> CandidateTrace:
-    return CandidateTrace.of(row, generation=row.generation_id, dropped_because=row.kind)
-
-
-def citing_fact(row: ExplainCitedRow) -> CitingFact:
-    return CitingFact(
-        fact_id=row.fact_id,
-        generation=row.generation_id,
-        text=row.text,
-        live=row.live,
-        operations=tuple(row.operations),
-    )
-
-
-def chunk_trace(row: ExplainChunksRow) -> ChunkTrace:
-    return ChunkTrace(
-        generation=row.generation_id,
-        from_seq=row.from_seq,
-        through_seq=row.through_seq,
-        pieces=row.pieces,
-    )
-
-
-def context_trace(row: ExplainContextsRow) -> ContextTrace:
-    return ContextTrace(
-        generation=row.generation_id,
-        batch_id=row.batch_id,
-        from_seq=row.from_seq,
-        through_seq=row.through_seq,
-    )
 
 
 # Of the messages that a fact comes from, which are shown by how they begin, the newest are read.
@@ -172,14 +117,10 @@ def _revisions(
             messages=tuple(sources.get(row.revision, ())),
             context=tuple(contexts.get(row.revision, ())),
             calls=tuple(call for call in calls if call.batch_id in _batches(row)),
-            removed=tuple(_removed_source(one) for one in removed if one.revision == row.revision),
+            removed=tuple(RemovedSource.of(one) for one in removed if one.revision == row.revision),
         )
         for row in rows
     )
-
-
-def _removed_source(row: ExplainRemovedSourcesRow) -> RemovedSource:
-    return RemovedSource.of(row)
 
 
 def _by_revision(
@@ -199,6 +140,4 @@ def _events(
     fetcher: Fetcher, shard_key: UUID, generation_id: int | None, fact_id: UUID
 ) -> tuple[FactEventTrace, ...]:
     rows = fetcher.fetch(ExplainFactEvents(shard_key=shard_key, generation_id=generation_id, fact_id=fact_id))
-    return tuple(
-        FactEventTrace(number=row.number, kind=row.kind, at=row.created_at, actor=row.actor) for row in rows
-    )
+    return tuple(FactEventTrace.of(row, at=row.created_at) for row in rows)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import cast
+from contextlib import contextmanager
+from typing import TypedDict, cast
 from uuid import UUID
 
 from strandline.pipelines.audit.appending import append_inspection
@@ -18,12 +19,6 @@ from strandline.pipelines.facts.extract import is_capped
 from strandline.pipelines.inspect.changes import corrections_of, policy_changes
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.inspect.explain_fact import (
-    Where,
-    candidate_trace,
-    chunk_trace,
-    citing_fact,
-    context_trace,
-    event_trace,
     excerpt,
     explain_fact,
     model_calls,
@@ -40,7 +35,7 @@ from strandline.pipelines.transcript import load_transcript
 from strandline.pipelines.vectors.chunks import MAX_INDEXED_CHARACTERS, indexed_characters
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, NotFoundError
-from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.postgres.database import Database, Fetcher, Transaction
 from strandline.schemas.queries.derived.generations import FindGeneration
 from strandline.schemas.queries.inspection.explain import (
     ExplainCandidates,
@@ -60,7 +55,12 @@ from strandline.schemas.values.identity import DEFAULT_NAMESPACE, SessionKeys, i
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, SUMMARY_STAGE, VECTORS, Lane
 from strandline.schemas.values.message import read_rows
 from strandline.schemas.wire.explanations import (
+    CandidateTrace,
+    ChunkTrace,
+    CitingFact,
+    ContextTrace,
     FactExplanation,
+    FlushTrace,
     MessageExplanation,
     ModelCall,
     Place,
@@ -89,29 +89,10 @@ def explain(
         ConfigurationError: the id names several messages.
         StrandlineError: as ``Database.fetch`` does.
     """
-    key = _owner_key(namespace, user_id)
-    where = Where(
-        namespace=namespace, session_id=session_id, user_id=user_id, without_user=False, owner_key=key
-    )
-    append_inspection(database, namespace, "explain")
-    with database.transaction() as tx:
-        tx.fetch(VerifySnapshot())
-        check_known(tx, namespace=namespace, session_id=session_id, user_id=user_id)
-        fact_id = _as_uuid(subject)
-        if fact_id is not None:
-            fact = explain_fact(tx, where, fact_id)
-            if fact is not None:
-                return fact
-        rows = tx.fetch(
-            ExplainFindMessages(
-                namespace=namespace,
-                session_id=session_id,
-                user_id=user_id,
-                without_user=False,
-                message_id=subject,
-            )
-        )
-        return _explain_message(tx, _only(rows, subject, namespace))
+    whose = _Whose(namespace=namespace, session_id=session_id, user_id=user_id, without_user=False)
+    with _looking(database, whose) as tx:
+        fact = _find_fact(tx, subject, whose)
+        return _find_message(tx, subject, whose) if fact is None else fact
 
 
 def explain_message_alone(
@@ -129,22 +110,9 @@ def explain_message_alone(
 
     Raises: as ``explain``.
     """
-    append_inspection(database, namespace, "explain")
-    with database.transaction() as tx:
-        tx.fetch(VerifySnapshot())
-        check_known(
-            tx, namespace=namespace, session_id=session_id, user_id=user_id, without_user=without_user
-        )
-        rows = tx.fetch(
-            ExplainFindMessages(
-                namespace=namespace,
-                session_id=session_id,
-                user_id=user_id,
-                without_user=without_user,
-                message_id=message_id,
-            )
-        )
-        return _explain_message(tx, _only(rows, message_id, namespace))
+    whose = _Whose(namespace=namespace, session_id=session_id, user_id=user_id, without_user=without_user)
+    with _looking(database, whose) as tx:
+        return _find_message(tx, message_id, whose)
 
 
 def explain_fact_alone(
@@ -164,22 +132,9 @@ def explain_fact_alone(
         NotFoundError: no fact has this id, or the namespace, session or user does not exist.
         StrandlineError: as ``Database.fetch`` does.
     """
-    key = _owner_key(namespace, user_id)
-    where = Where(
-        namespace=namespace,
-        session_id=session_id,
-        user_id=user_id,
-        without_user=without_user,
-        owner_key=key,
-    )
-    append_inspection(database, namespace, "explain")
-    with database.transaction() as tx:
-        tx.fetch(VerifySnapshot())
-        check_known(
-            tx, namespace=namespace, session_id=session_id, user_id=user_id, without_user=without_user
-        )
-        id_ = _as_uuid(fact_id)
-        fact = None if id_ is None else explain_fact(tx, where, id_)
+    whose = _Whose(namespace=namespace, session_id=session_id, user_id=user_id, without_user=without_user)
+    with _looking(database, whose) as tx:
+        fact = _find_fact(tx, fact_id, whose)
     if fact is None:
         raise NotFoundError(
             f"There is no fact {quote(fact_id)} in namespace {quote(namespace)};"
@@ -188,16 +143,41 @@ def explain_fact_alone(
     return fact
 
 
-def _owner_key(namespace: str, user_id: str | None) -> UUID | None:
-    """A user may have facts and no session."""
-    return None if user_id is None else identify_user(namespace, user_id).shard_key
+class _Whose(TypedDict):
+    """The sessions that are asked about."""
+
+    namespace: str
+    session_id: str | None
+    user_id: str | None
+    without_user: bool
 
 
-def _as_uuid(subject: str) -> UUID | None:
+@contextmanager
+def _looking(database: Database, whose: _Whose) -> Iterator[Transaction]:
+    """One snapshot, in which these sessions are known; that an operator looks is in the audit trail."""
+    append_inspection(database, whose["namespace"], "explain")
+    with database.transaction() as tx:
+        tx.fetch(VerifySnapshot())
+        check_known(tx, **whose)
+        yield tx
+
+
+def _find_fact(
+    fetcher: Fetcher, fact_id: str, whose: _Whose
+) -> FactExplanation | RemovedFactExplanation | None:
     try:
-        return UUID(subject)
+        id_ = UUID(fact_id)
     except ValueError:
         return None
+    user_id = whose["user_id"]
+    # A user may have facts and no session.
+    owner_key = None if user_id is None else identify_user(whose["namespace"], user_id).shard_key
+    return explain_fact(fetcher, {**whose, "owner_key": owner_key}, id_)
+
+
+def _find_message(fetcher: Fetcher, message_id: str, whose: _Whose) -> MessageExplanation:
+    rows = fetcher.fetch(ExplainFindMessages(**whose, message_id=message_id))
+    return _explain_message(fetcher, _only(rows, message_id, whose["namespace"]))
 
 
 def _only(rows: Sequence[ExplainFindMessagesRow], subject: str, namespace: str) -> ExplainFindMessagesRow:
@@ -222,14 +202,20 @@ def _explain_message(fetcher: Fetcher, position: ExplainFindMessagesRow) -> Mess
     shard_key, session_key, seq = position.shard_key, position.session_key, position.seq
     key = SessionKeys(shard_key=shard_key, session_key=session_key)
     (row,) = fetcher.fetch(ExplainMessage(**key, seq=seq))
-    event = event_trace(row)
+    event = None if row.event_id is None else FlushTrace.of(row, at=row.flushed_at)
     stage_rows = _stage_rows(fetcher, shard_key, event.event_id, row.pipelines) if event else []
     calls = model_calls(fetcher, shard_key, [one.batch_id for one in stage_rows])
     stages = tuple(_stage(one, calls) for one in stage_rows)
-    candidates = [candidate_trace(one) for one in fetcher.fetch(ExplainCandidates(**key, seq=seq))]
-    facts = [citing_fact(one) for one in fetcher.fetch(ExplainCited(**key, seq=seq))]
-    contexts = [context_trace(one) for one in fetcher.fetch(ExplainContexts(**key, seq=seq))]
-    chunks = [chunk_trace(one) for one in fetcher.fetch(ExplainChunks(**key, seq=seq))]
+    candidates = [
+        CandidateTrace.of(one, generation=one.generation_id, dropped_because=one.kind)
+        for one in fetcher.fetch(ExplainCandidates(**key, seq=seq))
+    ]
+    facts = [
+        CitingFact.of(one, generation=one.generation_id)
+        for one in fetcher.fetch(ExplainCited(**key, seq=seq))
+    ]
+    contexts = fetcher.fetch(ExplainContexts(**key, seq=seq))
+    chunks = fetcher.fetch(ExplainChunks(**key, seq=seq))
     states = fetcher.fetch(ExplainStates(**key, event_id=event.event_id)) if event else []
     corrections = corrections_of(
         fetcher,
@@ -240,19 +226,16 @@ def _explain_message(fetcher: Fetcher, position: ExplainFindMessagesRow) -> Mess
     )
     place = _locate(row.current, seq, row.pinned_through, row.window_from, stages)
     (message,) = read_rows([row])
-    return MessageExplanation(
-        namespace=row.namespace,
-        session_id=row.session_id,
-        user_id=row.user_id,
+    return MessageExplanation.of(
+        row,
         message=source_of(message),
-        tokens=row.tokens,
         place=place,
         event=event,
         stages=stages,
         candidates=tuple(candidates),
         facts=tuple(facts),
-        contexts=tuple(contexts),
-        chunks=tuple(chunks),
+        contexts=tuple(ContextTrace.of(one, generation=one.generation_id) for one in contexts),
+        chunks=tuple(ChunkTrace.of(one, generation=one.generation_id) for one in chunks),
         states=tuple(map(_state, states)),
         policy_changes=policy_changes(fetcher, shard_key, session_key),
         corrections=corrections,
@@ -348,10 +331,5 @@ def _stage_state(row: ExplainStagesRow) -> StageState:
 def _state(row: ExplainStatesRow) -> StateTrace:
     content = json.loads(row.state)
     text = content.get("text") if isinstance(content, dict) else None
-    return StateTrace(
-        generation=row.generation_id,
-        through_seq=row.through_seq,
-        batch_id=row.batch_id,
-        at=row.created_at,
-        excerpt=excerpt(text if isinstance(text, str) else row.state),
-    )
+    shown = excerpt(text if isinstance(text, str) else row.state)
+    return StateTrace.of(row, generation=row.generation_id, at=row.created_at, excerpt=shown)

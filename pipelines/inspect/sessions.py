@@ -24,7 +24,6 @@ from strandline.schemas.queries.conversation.sessions import (
     SessionDeadLetters,
     SessionDeadLettersRow,
     SessionFlushes,
-    SessionFlushesRow,
     SessionRows,
     SessionRowsRow,
 )
@@ -224,7 +223,9 @@ def show_session(
         session=state,
         coverage=tuple(coverage),
         flushes=events[0].flushes if events else 0,
-        latest_flushes=tuple(_flush(row) for row in events[:flushes]),
+        latest_flushes=tuple(
+            SessionFlush.of(row, messages=row.message_count, at=row.created_at) for row in events[:flushes]
+        ),
         dead_letters=tuple(holes),
         policy_changes=changes,
         corrections=corrections,
@@ -261,30 +262,15 @@ def _state(row: SessionRowsRow) -> SessionState:
     return SessionState.of(row, policy=SessionPolicy.of(row, pipelines=tuple(row.pipelines)))
 
 
-def _flush(row: SessionFlushesRow) -> SessionFlush:
-    return SessionFlush.of(row, messages=row.message_count, at=row.created_at)
-
-
 def _coverage(state: SessionState, row: SessionCoverageRow) -> PipelineCoverage:
     through = state.flushed_through if row.first_pending is None else row.first_pending - 1
-    return PipelineCoverage(
-        pipeline=row.pipeline,
-        generation=row.generation_id,
-        covered_through=None if row.generation_id is None else through,
-        due=row.due,
-        dead=row.dead,
-    )
+    covered_through = None if row.generation_id is None else through
+    return PipelineCoverage.of(row, generation=row.generation_id, covered_through=covered_through)
 
 
 def _hole(row: SessionDeadLettersRow) -> SessionHole:
-    return SessionHole(
-        id=f"{row.event_id}/{row.stage}",
-        generation=row.generation_id,
-        from_seq=row.from_seq,
-        through_seq=row.through_seq,
-        at=row.created_at,
-        reason=row.reason,
-    )
+    id_ = f"{row.event_id}/{row.stage}"
+    return SessionHole.of(row, id=id_, generation=row.generation_id, at=row.created_at)
 
 
 def _cursor(namespace: str, session_id: str) -> str:

@@ -29,7 +29,6 @@ from strandline.schemas.queries.inspection.verify import (
     VerifyContexts,
     VerifyCorrections,
     VerifyCoverage,
-    VerifyCoverageRow,
     VerifyDue,
     VerifyErased,
     VerifyEventContents,
@@ -398,14 +397,10 @@ def verify(
     return Report.of(
         totals,
         seconds=round(time.monotonic() - began, 3),
-        generations=tuple(map(_coverage, coverage)),
+        generations=tuple(Coverage.of(row, generation=row.generation_id) for row in coverage),
         violations=tuple(_violation(kind, place, names) for kind, place in findings),
-        unjudged=tuple(Unjudged(**row._asdict()) for row in unjudged),
+        unjudged=tuple(map(Unjudged.of, unjudged)),
     )
-
-
-def _coverage(row: VerifyCoverageRow) -> Coverage:
-    return Coverage.of(row, generation=row.generation_id)
 
 
 def _scope(fetcher: Fetcher, namespace: str | None, session_id: str | None) -> Scope:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import assert_never
 from uuid import UUID
 
 from strandline.pipelines.generations.registry import Generation, find_kept, serving_generations
-from strandline.pipelines.replay.records import Selection
+from strandline.pipelines.replay.records import OWNERS_PER_PAGE, Selection, each_owner
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.derived.replay import CompareFacts, CompareStates, OwnerNames, SelectedOwners
 from strandline.schemas.values.lanes import pipeline_named
-
-OWNERS_PER_PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,8 @@ def compare_generations(
     totals: Counter[str] = Counter()
     owner_diffs: list[OwnerDiff] = []
     selection = Selection(namespace=namespace, user_id=user_id, session_id=session_id)
-    for shard_key in _owners(database, selection):
+    asked = partial(SelectedOwners, **selection.whose, limit=OWNERS_PER_PAGE)
+    for shard_key in each_owner(database, lambda after: asked(after=after)):
         owner = _owner(database, new.pipeline, old.generation_id, new.generation_id, shard_key)
         totals.update(change.change for change in owner.facts)
         totals.update("changed" for _state in owner.states)
@@ -111,14 +110,6 @@ def _pair(database: Database, new_id: int, old_id: int | None) -> tuple[Generati
             for_clients="The two generations are not of one pipeline, so they cannot be compared.",
         )
     return old, new
-
-
-def _owners(database: Database, selection: Selection) -> Iterator[UUID]:
-    after = UUID(int=0)
-    while page := database.fetch(SelectedOwners(**selection.whose, after=after, limit=OWNERS_PER_PAGE)):
-        for row in page:
-            yield row.shard_key
-        after = page[-1].shard_key
 
 
 def _owner(database: Database, pipeline: str, old: int, new: int, shard_key: UUID) -> OwnerDiff:

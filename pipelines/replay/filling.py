@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from uuid import UUID
 
 from strandline.pipelines.generations.registry import Generation, find
-from strandline.pipelines.replay.records import Selection
+from strandline.pipelines.replay.records import OWNERS_PER_PAGE, Selection, each_owner
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.queries.conversation.read import ServingGeneration
@@ -79,8 +80,6 @@ def lanes_to_fill(
     return {row.scope_key: row.is_known for row in fetcher.fetch(lacking)}
 
 
-OWNERS_PER_PAGE = 100
-
 ProvideInput = Callable[[Fetcher, UUID, int], int]
 """Gives an owner's archived messages to a generation; returns how many."""
 
@@ -128,10 +127,6 @@ def _refuse_other_code(tx: Fetcher, generation: Generation, old_id: int) -> None
 
 def forget_input(database: Database, generation_id: int) -> None:
     """Delete the messages that a generation was given from the archive, once it is made."""
-    after = UUID(int=0)
-    while page := database.fetch(
-        OwnersWithInput(generation_id=generation_id, after=after, limit=OWNERS_PER_PAGE)
-    ):
-        for row in page:
-            database.fetch(ForgetArchivedInput(shard_key=row.shard_key, generation_id=generation_id))
-        after = page[-1].shard_key
+    asked = partial(OwnersWithInput, generation_id=generation_id, limit=OWNERS_PER_PAGE)
+    for shard_key in each_owner(database, lambda after: asked(after=after)):
+        database.fetch(ForgetArchivedInput(shard_key=shard_key, generation_id=generation_id))

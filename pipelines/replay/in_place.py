@@ -6,7 +6,7 @@ written. By stage:
 - *vectors*: the pieces of a batch are rewritten if they differ; a batch whose answer is gone is embedded
   again.
 - *summary* and custom blocks: states are folded again from the first, and those that differ are rewritten; a
-  summary whose answer is gone is folded again from there, by the model (``ordered_lanes``).
+  summary whose answer is gone is folded again from there, by the model.
 - *extract*: candidates that differ are counted, not replaced: facts were merged from them.
 - *overflow* hands over what was never handed over, and nothing twice.
 - *merge* is not repeated: it decided on the facts known at the time. Only a new generation decides again.
@@ -18,10 +18,12 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass
 from datetime import date, datetime
+from functools import partial
+from itertools import takewhile
 from typing import Any, Protocol, assert_never
 from uuid import UUID
 
@@ -33,9 +35,8 @@ from strandline.pipelines.facts.extract import CandidateRows
 from strandline.pipelines.generations.registry import Generation, serving_generations
 from strandline.pipelines.generations.stages import build
 from strandline.pipelines.replay.filling import lanes_to_fill, make_due, refuse_truncated
-from strandline.pipelines.replay.ordered_lanes import Folding, fill_lane, put_right
 from strandline.pipelines.replay.planning import dead_letters_of, lacks_answers
-from strandline.pipelines.replay.records import Replay, Selection, begin, report
+from strandline.pipelines.replay.records import OWNERS_PER_PAGE, Replay, Selection, begin, each_owner, report
 from strandline.pipelines.vectors.sharing import ChunkRows
 from strandline.schemas.errors import ErasedError, ReplayError
 from strandline.schemas.postgres.database import Database, Fetcher
@@ -48,21 +49,25 @@ from strandline.schemas.queries.derived.replay import (
     DigestChunks,
     DigestDerivedChunks,
     IsApplied,
+    LaneStates,
+    LaneStatesRow,
     LockLaneForReplay,
+    OpenLane,
     RedoBatch,
+    RewriteState,
     SelectedBatches,
     SelectedBatchesRow,
     SelectedOwners,
     StoredCandidates,
     StoredCandidatesRow,
+    UnfoldFrom,
 )
+from strandline.schemas.queries.work.dead_letters import ReopenLane
 from strandline.schemas.sealed.values import keyed_array, keyed_tsvector
 from strandline.schemas.sealing.owner_keys import OwnerKeys
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session, identify_user
 from strandline.schemas.values.lanes import EXTRACT_STAGE, VECTORS_STAGE, DerivationKeys, Lane, pipeline_named
-
-OWNERS_PER_PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,110 @@ class InPlace:
     archived: int = 0
 
     def plus(self, **counts: int) -> InPlace:
-        return replace(self, **{name: getattr(self, name) + count for name, count in counts.items()})
+        return self + InPlace(**counts)
+
+    def __add__(self, other: InPlace) -> InPlace:
+        return InPlace(*map(sum, zip(astuple(self), astuple(other), strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Refolded:
+    """A state as it is stored, and as it is made now."""
+
+    ordinal: int
+    batch_id: UUID
+    stored: str
+    derived: str
+    is_base: bool = False
+
+    @property
+    def is_same(self) -> bool:
+        return bool(json.loads(self.derived) == json.loads(self.stored))
+
+    def is_in(self, row: LaneStatesRow) -> bool:
+        return (row.ordinal, row.batch_id, row.state) == (self.ordinal, self.batch_id, self.stored)
+
+
+def fill_lane(database: Database, generation: Generation, lane: Lane, selection: Selection) -> InPlace:
+    """Make due the events that the lane has not seen, and fold it again from its beginning, in log order.
+
+    One transaction, which locks the lane first: no worker folds later events before those made due here.
+
+    Raises:
+        ErasedError: the owner was erased.
+    """
+    with database.transaction() as tx:
+        tx.run(admit(lane.shard_key))
+        tx.fetch(OpenLane(**lane.keys))
+        tx.fetch(ReopenLane(**lane.keys, seize=True))
+        events, _tokens = make_due(tx, generation, lane.shard_key, selection, lane.scope_key)
+        if not events:
+            return InPlace()
+        states = tx.fetch(LaneStates(**lane.state_keys))
+        tx.fetch(UnfoldFrom(**lane.keys, ordinal=states[0].ordinal if states else None))
+    return InPlace(batches=len(states), asked_again=len(states), made_due=events)
+
+
+def put_right(database: Database, lane: Lane, stage: OrderedStage) -> InPlace:
+    """Fold a lane again from its first state, each batch as it was, and rewrite the states that differ.
+
+    What was folded onto a state that differs is due again, if it was not folded again here; so is what comes
+    from the first batch on whose answer is gone.
+    """
+    rows = database.fetch(LaneStates(**lane.state_keys))
+    refolded = _fold_again(database, lane, stage, rows)
+    lacking = rows[len(refolded)].batch_id if len(refolded) < len(rows) else None
+    if lacking is None and all(one.is_same for one in refolded):
+        bases = sum(one.is_base for one in refolded)
+        return InPlace(batches=len(refolded) - bases, same=len(refolded) - bases, archived=bases)
+    return _settle(database, lane, refolded, lacking)
+
+
+def _fold_again(
+    database: Database, lane: Lane, stage: OrderedStage, rows: Sequence[LaneStatesRow]
+) -> list[_Refolded]:
+    """The states as they are made now, up to the first batch whose answer is gone; nothing is written."""
+    refolded: list[_Refolded] = []
+    state: str | None = None
+    for row in rows:
+        if row.is_removed:
+            # Retention has removed messages of it: it is the base of what follows.
+            state = row.state
+            refolded.append(_Refolded(row.ordinal, row.batch_id, row.state, row.state, is_base=True))
+            continue
+        batch = read_batch(database, lane, row.batch_id, row.event_ids)
+        work = stage.load_onto(state, database, batch)
+        answers = stored_answers(database, batch)
+        if lacks_answers(stage, batch, work, answers):
+            break
+        new_state = stage.effect(batch, work, answers)
+        state = row.state if new_state is None else new_state
+        refolded.append(_Refolded(row.ordinal, row.batch_id, row.state, state))
+    return refolded
+
+
+def _settle(database: Database, lane: Lane, refolded: Sequence[_Refolded], lacking: UUID | None) -> InPlace:
+    """Under the lane's lock, taken from a holder who may have begun with a state that changes now.
+
+    What others changed since the states were read stays, and what was not folded again here is due again.
+    """
+    with database.transaction() as tx:
+        tx.run(admit(lane.shard_key))
+        tx.fetch(ReopenLane(**lane.keys, seize=True))
+        rows = tx.fetch(LaneStates(**lane.state_keys))
+        pairs = takewhile(lambda pair: pair[0].is_in(pair[1]), zip(refolded, rows, strict=False))
+        kept = [one for one, _row in pairs]
+        differing = [one for one in kept if not one.is_same]
+        for one in differing:
+            tx.fetch(RewriteState(**lane.state_keys, batch_id=one.batch_id, state=one.derived))
+        beyond = rows[len(kept) :]
+        is_lacking = bool(beyond) and beyond[0].batch_id == lacking
+        is_built_on = bool(kept) and not kept[-1].is_same
+        if is_lacking or is_built_on:
+            tx.fetch(UnfoldFrom(**lane.keys, ordinal=beyond[0].ordinal if beyond else None))
+    again = 1 if is_lacking else len(beyond) if is_built_on else 0
+    counts = {"same": len(kept) - len(differing), "rewritten": len(differing), "asked_again": again}
+    return InPlace(batches=sum(counts.values()), **counts)
 
 
 def begin_in_place(database: Database, pipeline: str, selection: Selection) -> Replay:
@@ -145,7 +253,7 @@ def replay_in_place(
     names = asdict(InPlace())
     run.counts = InPlace(**{name: replay.counts.get(name, 0) for name in names})
     try:
-        ended = run.carry_on(replay, on_progress, stop or threading.Event())
+        ended = run.resume(replay, on_progress, stop or threading.Event())
     except BaseException:
         report(database, replay, "stopped", asdict(run.counts), None)
         raise
@@ -169,27 +277,21 @@ class _Run:
         self._stages = stages
         self.counts = InPlace()
 
-    def carry_on(self, replay: Replay, on_progress: Callable[[InPlace], None], stop: threading.Event) -> bool:
+    def resume(self, replay: Replay, on_progress: Callable[[InPlace], None], stop: threading.Event) -> bool:
         if self._selection.only_dead:
             self._retry_dead()
             return True
-        after = replay.position or UUID(int=0)
-        while not stop.is_set():
-            page = self._database.fetch(
-                SelectedOwners(**self._selection.whose, after=after, limit=OWNERS_PER_PAGE)
-            )
-            for row in page:
-                after = row.shard_key
-                with suppress(ErasedError):  # meanwhile: there is nothing left to look at
-                    self._owner(after)
-                if report(self._database, replay, "running", asdict(self.counts), after):
-                    stop.set()
-                on_progress(self.counts)
-                if stop.is_set():
-                    return False
-            if len(page) < OWNERS_PER_PAGE:
-                return True
-        return False
+        selected = partial(SelectedOwners, **self._selection.whose, limit=OWNERS_PER_PAGE)
+        owners = each_owner(self._database, lambda after: selected(after=after), replay.position)
+        for shard_key in owners:
+            if stop.is_set():
+                return False
+            with suppress(ErasedError):  # since the page was read: there is nothing left to look at
+                self._owner(shard_key)
+            if report(self._database, replay, "running", asdict(self.counts), shard_key):
+                stop.set()
+            on_progress(self.counts)
+        return not stop.is_set()
 
     def _retry_dead(self) -> None:
         for letter in dead_letters_of(self._database, self._generation, self._selection):
@@ -233,7 +335,7 @@ class _Run:
                 self._make_due(shard_key, scope_key)
                 continue
             lane = self._lane(shard_key, scope_key, self._entry_stage)
-            self._count(fill_lane(self._database, self._generation, lane, self._selection))
+            self.counts += fill_lane(self._database, self._generation, lane, self._selection)
 
     def _fold_lanes(self, shard_key: UUID) -> None:
         name = self._entry_stage
@@ -241,10 +343,7 @@ class _Run:
         if not isinstance(stage, OrderedStage):
             raise TypeError(f"stage {name!r} of an ordered pipeline does not fold its batches")
         for scope_key in dict.fromkeys(row.scope_key for row in self._batches(shard_key, name)):
-            self._count(put_right(self._database, self._lane(shard_key, scope_key, name), stage))
-
-    def _count(self, folding: Folding) -> None:
-        self.counts = self.counts.plus(**asdict(folding))
+            self.counts += put_right(self._database, self._lane(shard_key, scope_key, name), stage)
 
     def _comparable(self, shard_key: UUID, stage: str) -> Iterator[SelectedBatchesRow]:
         """The batches whose messages are all there; of the others, what they gave is all that is left."""
@@ -297,7 +396,7 @@ class _Run:
         derived = [] if rows is None else _derived_candidates(rows)
         with self._database.transaction() as tx:
             # A reset may have taken away what it was made of since it was read.
-            same = not _lock_applied(tx, batch) or _stored_candidates(tx, batch) == derived
+            same = not _lock_applied(tx, batch) or tx.fetch(StoredCandidates(**_made_by(batch))) == derived
         self.counts = self.counts.plus(batches=1, same=int(same), differing=int(not same))
 
     @property
@@ -332,10 +431,6 @@ def _derived_chunks(rows: ChunkRows, keys: OwnerKeys | None) -> DigestDerivedChu
         tones=rows["tones"],
         said_on=rows["said_on"],
     )
-
-
-def _stored_candidates(tx: Fetcher, batch: Batch) -> list[StoredCandidatesRow]:
-    return tx.fetch(StoredCandidates(**_made_by(batch)))
 
 
 def _derived_candidates(rows: CandidateRows) -> list[StoredCandidatesRow]:

@@ -30,7 +30,7 @@ from strandline.pipelines.replay.filling import (
     make_due,
     refuse_truncated,
 )
-from strandline.pipelines.replay.records import Replay, Selection, begin, report
+from strandline.pipelines.replay.records import OWNERS_PER_PAGE, Replay, Selection, begin, each_owner, report
 from strandline.pipelines.replay.switching import pause_owner, serve_everybody, switch_owner
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ErasedError, ReplayError
@@ -82,7 +82,6 @@ OnProgress = Callable[[Progress], None]
 
 NOBODY = UUID(int=0)
 
-OWNERS_PER_PAGE = 100
 WAIT_SECONDS = 60.0
 POLL_SECONDS = 0.2
 
@@ -160,7 +159,7 @@ def derive_generation(
     """
     run = _Run(database, replay, on_progress, stop or threading.Event(), wait_seconds, provide_input)
     try:
-        return run.carry_on()
+        return run.resume()
     except BaseException:
         run.write("stopped")
         raise
@@ -196,7 +195,7 @@ class _Run:
         kept = {name: replay.counts.get(name, 0) for name in ("owners", "events", "tokens", "carried")}
         self._progress = Progress("waiting", **kept)
 
-    def carry_on(self) -> Progress:
+    def resume(self) -> Progress:
         if self._generation.state == "preparing":
             self._wait_for_older()
         if not self._stop.is_set() and self._fill():
@@ -244,18 +243,18 @@ class _Run:
     def _fill(self) -> bool:
         """Go through the log from where the last run ended; False if stopped before the end of the log."""
         self._tell(phase="filling")
-        after = self._replay.position or NOBODY
-        while not self._stop.is_set():
-            page = self._database.fetch(OwnersAfter(after=after, limit=OWNERS_PER_PAGE))
-            for row in page:
-                after = row.shard_key
-                self._fill_owner(after)
-                if self._stop.is_set():
-                    return False
-            if len(page) < OWNERS_PER_PAGE:
-                self._database.fetch(EndBackfill(generation_id=self._generation.generation_id))
-                return True
-        return False
+        for shard_key in each_owner(
+            self._database,
+            lambda after: OwnersAfter(after=after, limit=OWNERS_PER_PAGE),
+            self._replay.position,
+        ):
+            if self._stop.is_set():
+                return False
+            self._fill_owner(shard_key)
+        if self._stop.is_set():
+            return False
+        self._database.fetch(EndBackfill(generation_id=self._generation.generation_id))
+        return True
 
     def _fill_owner(self, shard_key: UUID) -> None:
         """Fill in what there is of an owner; one who is being erased is passed over."""
@@ -364,7 +363,9 @@ class _Run:
                 # What owners share is searched in one derivation: they are switched when everybody is.
                 if not owner.events and owner.is_shared:
                     continue
-                if owner.is_settled or (not owner.events and self._switch(owner.shard_key)):
+                if owner.is_settled or (
+                    not owner.events and switch_owner(self._database, self._generation, owner.shard_key)
+                ):
                     switched += 1
                     continue
                 lacking.append(owner.shard_key)
@@ -378,9 +379,6 @@ class _Run:
                 break
             after = page[-1].shard_key
         return lacking, blocked, dead
-
-    def _switch(self, shard_key: UUID) -> bool:
-        return switch_owner(self._database, self._generation, shard_key)
 
     def _fill_lacking(self, owners: list[UUID]) -> None:
         for shard_key in owners:

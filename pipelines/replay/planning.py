@@ -8,7 +8,7 @@ the candidates of the serving generation take its place.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, assert_never
@@ -18,10 +18,9 @@ from strandline.pipelines.engine.batches import MAX_BATCH_EVENTS, read_batch, st
 from strandline.pipelines.engine.dead_letters import DeadLetter, list_dead_letters
 from strandline.pipelines.engine.stage import Batch, RawAnswer, Stage
 from strandline.pipelines.generations.registry import Generation
-from strandline.pipelines.replay.records import Selection
+from strandline.pipelines.replay.records import OWNERS_PER_PAGE, Selection, each_owner
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.derived.generations import OwnersAfter
 from strandline.schemas.queries.derived.replay import (
     DerivableEvents,
@@ -32,10 +31,7 @@ from strandline.schemas.queries.derived.replay import (
     SelectedBatchesRow,
     SelectedOwners,
 )
-from strandline.schemas.queries.rows import ShardKeyRow
 from strandline.schemas.values.lanes import MERGE_STAGE, Lane, pipeline_named
-
-OWNERS_PER_PAGE = 100
 
 Stages = Mapping[str, Stage[Any, Any]]
 
@@ -123,25 +119,17 @@ class Planner:
                 self._ask(lane, [_Due(letter.event_id, letter.tokens)])
             return self.plan
         selected = partial(SelectedOwners, **selection.whose, limit=OWNERS_PER_PAGE)
-        for shard_key in self._owners(lambda after: selected(after=after)):
+        for shard_key in each_owner(self._database, lambda after: selected(after=after)):
             self._compare(shard_key, selection)
         return self.plan
 
     def anew(self) -> Plan:
         """Plan a new generation, with the settings that its stages are made with."""
-        for shard_key in self._owners(lambda after: OwnersAfter(after=after, limit=OWNERS_PER_PAGE)):
+        for shard_key in each_owner(
+            self._database, lambda after: OwnersAfter(after=after, limit=OWNERS_PER_PAGE)
+        ):
             self._derive(shard_key)
         return self.plan
-
-    def _owners(self, page_after: Callable[[UUID], Query[ShardKeyRow]]) -> Iterator[UUID]:
-        after = UUID(int=0)
-        while True:
-            page = self._database.fetch(page_after(after))
-            for row in page:
-                yield row.shard_key
-            if len(page) < OWNERS_PER_PAGE:
-                return
-            after = page[-1].shard_key
 
     def _compare(self, shard_key: UUID, selection: Selection) -> None:
         generation_id, stage = self._generation.generation_id, self._pipeline.entry_stage

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, Literal, TypedDict
 from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act, append_query
 from strandline.schemas.errors import ReplayError, UnknownReplayError
 from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.audit.audit import AppendAct
 from strandline.schemas.queries.derived.replay import (
     AskReplayToStop,
@@ -21,9 +22,11 @@ from strandline.schemas.queries.derived.replay import (
     ReportReplay,
     TakeReplay,
 )
-from strandline.schemas.queries.rows import ReplayRow
+from strandline.schemas.queries.rows import ReplayRow, ShardKeyRow
 from strandline.schemas.values.identity import ALL_NAMESPACES
 from strandline.schemas.values.policy import MAX_INTEGER
+
+OWNERS_PER_PAGE = 100
 
 ReplayKind = Literal["new", "in_place"]
 ReplayState = Literal["running", "stopped", "done"]
@@ -116,21 +119,22 @@ class Replay:
 
     @classmethod
     def read(cls, row: ReplayRow) -> Replay:
-        return cls(
-            replay_id=row.replay_id,
-            kind=cast(ReplayKind, row.kind),
-            pipeline=row.pipeline,
-            generation_id=row.generation_id,
-            selection=Selection.from_json(row.selection),
-            state=cast(ReplayState, row.state),
-            held=row.held,
-            position=row.position,
-            calls_per_second=row.calls_per_second,
-            counts=json.loads(row.counts),
-            started_at=row.started_at,
-            updated_at=row.updated_at,
-            is_alive=row.is_alive,
-        )
+        values: dict[str, Any] = row._asdict()
+        values |= {"selection": Selection.from_json(row.selection), "counts": json.loads(row.counts)}
+        return cls(**values)
+
+
+def each_owner(
+    database: Fetcher, page_after: Callable[[UUID], Query[ShardKeyRow]], after: UUID | None = None
+) -> Iterator[UUID]:
+    """The owners that a statement gives page by page, of ``OWNERS_PER_PAGE``, behind one; default: all."""
+    after = after or UUID(int=0)
+    while page := database.fetch(page_after(after)):
+        for row in page:
+            after = row.shard_key
+            yield after
+        if len(page) < OWNERS_PER_PAGE:
+            return
 
 
 def replays(

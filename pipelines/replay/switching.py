@@ -12,7 +12,7 @@ from strandline.pipelines.audit.appending import Act, append_query
 from strandline.pipelines.facts.edits import apply_fact_events, open_fact_lanes
 from strandline.pipelines.generations.registry import Generation, find
 from strandline.pipelines.older_transactions import older_have_ended
-from strandline.pipelines.replay.records import replays, report
+from strandline.pipelines.replay.records import OWNERS_PER_PAGE, each_owner, replays, report
 from strandline.schemas.errors import ErasedError, ReplayError, UnknownReplayError
 from strandline.schemas.postgres.database import Database, Transaction
 from strandline.schemas.queries.audit.audit import AppendAct
@@ -35,7 +35,6 @@ from strandline.schemas.values.lanes import FACTS, pipeline_named
 
 logger = logging.getLogger("strandline.generations")
 
-OWNERS_PER_PAGE = 100
 PAUSE_SECONDS = 10.0
 
 
@@ -45,28 +44,20 @@ def switch_owner(database: Database, generation: Generation, shard_key: UUID) ->
     People's edits of facts are applied once more first, under the locks that keep new ones out.  An owner who
     was erased has nothing that is to be switched.
     """
-    try:
-        return _switch(database, generation, shard_key)
-    except ErasedError:
-        return False
-
-
-def _switch(database: Database, generation: Generation, shard_key: UUID) -> bool:
-    if generation.pipeline == FACTS:
-        database.run(open_fact_lanes(shard_key))
-    with database.transaction() as tx:
-        tx.run(admit(shard_key))
+    generation_id, last_stage = generation.generation_id, pipeline_named(generation.pipeline).last_stage
+    is_switched = False
+    with suppress(ErasedError):
         if generation.pipeline == FACTS:
-            tx.run(apply_fact_events(shard_key, generation.generation_id))
-        switch = SwitchOwner(
-            shard_key=shard_key,
-            generation_id=generation.generation_id,
-            last_stage=pipeline_named(generation.pipeline).last_stage,
-        )
-        if not tx.fetch(switch):
-            return False
-        tx.fetch(RingOwner(shard_key=shard_key, generation_id=generation.generation_id))
-    return True
+            database.run(open_fact_lanes(shard_key))
+        with database.transaction() as tx:
+            tx.run(admit(shard_key))
+            if generation.pipeline == FACTS:
+                tx.run(apply_fact_events(shard_key, generation_id))
+            switch = SwitchOwner(shard_key=shard_key, generation_id=generation_id, last_stage=last_stage)
+            is_switched = bool(tx.fetch(switch))
+            if is_switched:
+                tx.fetch(RingOwner(shard_key=shard_key, generation_id=generation_id))
+    return is_switched
 
 
 def pause_owner(database: Database, pipeline: str, shard_key: UUID) -> None:
@@ -166,12 +157,9 @@ def prune(
             "An older transaction has not ended; the generation is retired. Prune it again later."
         )
     applied = owners = 0
-    after = UUID(int=0)
-    while page := database.fetch(OwnersWithRows(after=after, limit=OWNERS_PER_PAGE)):
-        for row in page:
-            applied, owners = applied + prune_owner(database, row.shard_key, generation_id), owners + 1
-            on_owners(owners)
-        after = page[-1].shard_key
+    for shard_key in each_owner(database, lambda after: OwnersWithRows(after=after, limit=OWNERS_PER_PAGE)):
+        applied, owners = applied + prune_owner(database, shard_key, generation_id), owners + 1
+        on_owners(owners)
     logger.info("generation pruned", extra={"action": "generation_pruned", **_where(generation)})
     return applied
 

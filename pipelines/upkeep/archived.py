@@ -67,6 +67,11 @@ class ArchivedRange:
     planned_at: datetime
     removed_at: datetime | None
 
+    @classmethod
+    def of(cls, row: ArchivedObjectsRow) -> ArchivedRange:
+        values: dict[str, Any] = row._asdict()
+        return cls(**{**values, "kept_seqs": tuple(row.kept_seqs)})
+
     @property
     def is_readable(self) -> bool:
         """Whether its messages can be read from here."""
@@ -79,7 +84,7 @@ def archived_ranges(shard_key: UUID, session_key: UUID | None = None) -> Operati
     An erasure takes the objects from here: each that is named may be there, whatever its state.
     """
     rows = yield from fetch(ArchivedObjects(shard_key=shard_key, session_key=session_key))
-    return [_range(row) for row in rows]
+    return [ArchivedRange.of(row) for row in rows]
 
 
 def read_archived(
@@ -91,9 +96,14 @@ def read_archived(
         ArchiveError: an object cannot be read, or went to a handler.
     """
     database.run(append_act(identity, Act.here("reveal", detail={"from": "archive"})))
-    for one in database.run(archived_ranges(identity.shard_key, identity.session_key)):
-        if one.state == "removed" and one.archive is not None:
-            yield from archived_messages(database, identity.shard_key, _content(open_archive, one))
+    for one in _removed_ranges(database, identity):
+        yield from archived_messages(database, identity.shard_key, _content(open_archive, one))
+
+
+def _removed_ranges(database: Database, identity: SessionIdentity) -> list[ArchivedRange]:
+    """The ranges of a session that are in an archive and no longer in the log."""
+    ranges = database.run(archived_ranges(identity.shard_key, identity.session_key))
+    return [one for one in ranges if one.state == "removed" and one.archive is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +135,7 @@ def restore(
         ArchiveError: an object cannot be read.
     """
     _refuse_sealed(database, identity, new)
-    ranges = [
-        one
-        for one in database.run(archived_ranges(identity.shard_key, identity.session_key))
-        if one.state == "removed" and one.archive is not None
-    ]
+    ranges = _removed_ranges(database, identity)
     if not ranges:
         raise NotFoundError(
             f"Nothing of session {quote(identity.session_id)} is in an archive:"
@@ -227,7 +233,7 @@ def provide_input(fetcher: Fetcher, open_archive: OpenArchive, shard_key: UUID, 
     """
     count = 0
     for row in fetcher.fetch(ArchivedObjects(shard_key=shard_key, session_key=None)):
-        one = _range(row)
+        one = ArchivedRange.of(row)
         if one.state != "removed" or not one.removed:
             continue
         _header, rows = decode(_content(open_archive, one))
@@ -269,8 +275,3 @@ def _claim(new: SessionIdentity) -> Operation[None]:
         raise ConflictError(
             f"Session {quote(new.session_id)} belongs to another owner. Restore to a new session."
         )
-
-
-def _range(row: ArchivedObjectsRow) -> ArchivedRange:
-    values: dict[str, Any] = row._asdict()
-    return ArchivedRange(**{**values, "kept_seqs": tuple(row.kept_seqs)})

@@ -38,19 +38,11 @@ from strandline.schemas.values.identity import SessionKeys
 OWNERS_PER_PAGE = 200
 ROWS_AT_ONCE = 500
 
-_Forget = Callable[[UUID, float], Query[object]]
-
-_STATEMENTS: Mapping[str, _Forget] = {
-    "answers_seconds": lambda owner, age: ForgetOldAnswers(
-        shard_key=owner, age_seconds=age, limit=ROWS_AT_ONCE
-    ),
-    "calls_seconds": lambda owner, age: ForgetOldCalls(shard_key=owner, age_seconds=age, limit=ROWS_AT_ONCE),
-    "traces_seconds": lambda owner, age: ForgetOldTraces(
-        shard_key=owner, age_seconds=age, limit=ROWS_AT_ONCE
-    ),
-    "ended_facts_seconds": lambda owner, age: ForgetEndedFacts(
-        shard_key=owner, age_seconds=age, limit=ROWS_AT_ONCE
-    ),
+_STATEMENTS: Mapping[str, Callable[..., Query[object]]] = {
+    "answers_seconds": ForgetOldAnswers,
+    "calls_seconds": ForgetOldCalls,
+    "traces_seconds": ForgetOldTraces,
+    "ended_facts_seconds": ForgetEndedFacts,
 }
 
 
@@ -74,11 +66,9 @@ def forget_aged(
 
 def _forget(database: Database, owner: UUID, name: str, age: int, is_ending: Callable[[], bool]) -> int:
     total = 0
-    while not is_ending():
-        gone = len(database.fetch(_STATEMENTS[name](owner, float(age))))
+    forget = _STATEMENTS[name](shard_key=owner, age_seconds=float(age), limit=ROWS_AT_ONCE)
+    while not is_ending() and (gone := len(database.fetch(forget))):
         total += gone
-        if not gone:
-            break
     return total
 
 

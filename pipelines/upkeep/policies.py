@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 
 from strandline.pipelines.admission import admit
 from strandline.pipelines.audit.appending import Act, Concerned, append_act
 from strandline.schemas.errors import ConflictError
-from strandline.schemas.postgres.operations import Atomic, Operation, fetch
+from strandline.schemas.postgres.operations import Operation, atomic, fetch
 from strandline.schemas.queries.conversation.retention import (
     RecordRetentionAct,
     RecordSessionRetentionAct,
@@ -100,7 +99,7 @@ def record_retention(
             tightened = _find_tightened(newest, stored)
         if (stored, tightened) == (newest.retention, newest.tightened):
             return newest.number
-        number: int | None = yield Atomic(partial(_record_once, level, stored, tightened, act))
+        number = yield from _record_once(level, stored, tightened, act)
         if number is not None:
             return number
     raise ConflictError(
@@ -119,6 +118,7 @@ def _find_tightened(newest: RetentionAct, stored: Retention) -> tuple[str, ...]:
     )
 
 
+@atomic
 def _record_once(
     level: RetentionLevel, retention: Retention, tightened: tuple[str, ...], act: Act
 ) -> Operation[int | None]:

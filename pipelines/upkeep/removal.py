@@ -12,7 +12,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from typing import Literal
 from uuid import UUID, uuid4
@@ -24,7 +24,7 @@ from strandline.pipelines.flush.plan import Entry, plan_manual
 from strandline.pipelines.upkeep.archive import Archive, LeavingRange
 from strandline.schemas.errors import ArchiveError, StrandlineError
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.operations import Atomic, Operation, fetch
+from strandline.schemas.postgres.operations import Operation, atomic, fetch
 from strandline.schemas.queries.conversation.retention import (
     ArchiveIsUsed,
     BeginAttempt,
@@ -71,20 +71,13 @@ def delete_left_objects(
                 archive.delete(left.object_name)
         except ArchiveError as error:
             is_deleted = False
-            logger.warning(
-                "an object of a step that was given up cannot be deleted",
-                extra={
-                    "action": "archive_failed",
-                    "reason": str(error),
-                    "session_key": str(session["session_key"]),
-                },
-            )
+            _log_archive_failure("an object of a step that was given up cannot be deleted", session, error)
         database.fetch(TryLeftObject(**session, step_id=left.step_id, is_deleted=is_deleted))
 
 
-def is_step_given_up(database: Database, session: SessionKeys, step_id: UUID) -> bool:
-    """Whether a step was given up, so that nobody will name what is put into an archive for it."""
-    return database.fetch(IsStepGivenUp(**session, step_id=step_id))[0].is_given_up
+def _log_archive_failure(problem: str, session: SessionKeys, error: ArchiveError) -> None:
+    where = {"reason": str(error), "session_key": str(session["session_key"])}
+    logger.warning(problem, extra={"action": "archive_failed", **where})
 
 
 def deliver_leaving(database: Database, ring: Ring, session: SessionKeys, incarnation: UUID) -> bool:
@@ -166,16 +159,7 @@ class Removal:
     given_up: int = 0
 
     def __add__(self, other: Removal) -> Removal:
-        return Removal(
-            self.removed + other.removed,
-            self.kept + other.kept,
-            self.archived + other.archived,
-            self.steps + other.steps,
-            self.waiting + other.waiting,
-            self.failed + other.failed,
-            self.busy + other.busy,
-            self.given_up + other.given_up,
-        )
+        return Removal(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
 class Remover:
@@ -233,7 +217,7 @@ class Remover:
                 continue
             if plan.status != "step" or plan.from_seq is None:
                 return replace(done, waiting=done.waiting + int(plan.status == "waiting"))
-            outcome = self.carry_on(session, plan.from_seq)
+            outcome = self.resume(session, plan.from_seq)
             done += outcome
             # Nothing came of it: a correction changed the messages, or took them; they are planned again.
             unchanged = 0 if outcome.steps else unchanged + 1
@@ -241,7 +225,7 @@ class Remover:
                 return done
         return done
 
-    def carry_on(self, session: SessionKeys, from_seq: int) -> Removal:
+    def resume(self, session: SessionKeys, from_seq: int) -> Removal:
         """Take a step from where it is to its end."""
         rows = self._database.fetch(
             BeginAttempt(**session, from_seq=from_seq, busy_seconds=self._busy_seconds)
@@ -254,14 +238,7 @@ class Remover:
         try:
             outcome = self._attempt(step)
         except ArchiveError as error:
-            logger.warning(
-                "messages cannot be archived",
-                extra={
-                    "action": "archive_failed",
-                    "reason": str(error),
-                    "session_key": str(session["session_key"]),
-                },
-            )
+            _log_archive_failure("messages cannot be archived", session, error)
             self._give_up(step, str(error), at_once=False)
             return Removal(failed=1)
         except StrandlineError as error:
@@ -285,7 +262,8 @@ class Remover:
             return Removal(busy=1)
         self._reach("removal_read_back")
         self._clear_shared(step)
-        outcome = self._remove(step)
+        act = Act.here("expire", seq=step.from_seq, detail={"cause": step.row.cause})
+        outcome: RemoveMessagesRow = self._database.run(_remove_range(step, act))
         if outcome.status == "removed":
             self._reach("removal_done")
             kept = stored.messages - outcome.removed
@@ -351,9 +329,11 @@ class Remover:
             return fence.erasure is None and bool(tx.fetch(NameObject(**step.keys, object_name=name)))
 
     def _is_over(self, step: _Step) -> bool:
+        """Whether nobody will name what is put into an archive for the step."""
         shard_key, session_key = step.session["shard_key"], step.session["session_key"]
         is_erased = bool(self._database.fetch(FindFence(shard_key=shard_key, scope_key=session_key)))
-        return is_erased or is_step_given_up(self._database, step.session, step.row.step_id)
+        given_up = IsStepGivenUp(**step.session, step_id=step.row.step_id)
+        return is_erased or self._database.fetch(given_up)[0].is_given_up
 
     def _messages(self, step: _Step) -> list[Message]:
         """The messages as values, for a handler."""
@@ -361,10 +341,6 @@ class Remover:
             RangeMessages(**step.session, from_seq=step.from_seq, through_seq=step.row.through_seq)
         )
         return read_rows(rows)
-
-    def _remove(self, step: _Step) -> RemoveMessagesRow:
-        outcome: RemoveMessagesRow = self._database.run(_remove_range(step))
-        return outcome
 
     def _clear_shared(self, step: _Step) -> None:
         """Remove the copies in a shared scope, but for important ones, in a transaction of their own."""
@@ -442,14 +418,8 @@ class _Step:
         )
 
 
-def _remove_range(step: _Step) -> Operation[RemoveMessagesRow]:
-    """One transaction, tried again if Postgres rolls it back in favour of another."""
-    act = Act.here("expire", seq=step.from_seq, detail={"cause": step.row.cause})
-    outcome: RemoveMessagesRow = yield Atomic(partial(_remove_once, step, act))
-    return outcome
-
-
-def _remove_once(step: _Step, act: Act) -> Operation[RemoveMessagesRow]:
+@atomic
+def _remove_range(step: _Step, act: Act) -> Operation[RemoveMessagesRow]:
     (outcome,) = yield from fetch(RemoveMessages(**step.keys))
     yield from take_away_again(step.session["shard_key"], outcome.touched)
     if outcome.status == "removed":

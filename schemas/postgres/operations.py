@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol, TypeVar
+from functools import partial, wraps
+from typing import Any, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.sealing.codec import ContentCodec
 from strandline.schemas.sealing.owner_keys import OwnerKeys
 
+P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -108,6 +109,17 @@ def fetch(query: Query[R]) -> Operation[list[R]]:
     """Run one statement, alone in its transaction unless the operation is in one; returns its rows."""
     rows: list[R] = yield query
     return rows
+
+
+def atomic(operation: Callable[P, Operation[T]]) -> Callable[P, Operation[T]]:
+    """The same operation in one transaction, as ``Atomic`` runs it: each attempt begins it again."""
+
+    @wraps(operation)
+    def run(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
+        result: T = yield Atomic(partial(operation, *args, **kwargs))
+        return result
+
+    return run
 
 
 def find_owner_keys(shard_key: UUID) -> Operation[OwnerKeys | None]:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Literal
 from uuid import UUID, uuid4
 
@@ -14,7 +13,7 @@ from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.upkeep.erasure.receipt import NOT_COVERED, ErasureReceipt, ReaderCheck, Signer
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget
 from strandline.schemas.errors import ConflictError, NotFoundError
-from strandline.schemas.postgres.operations import Atomic, Operation, fetch
+from strandline.schemas.postgres.operations import Operation, atomic, fetch
 from strandline.schemas.queries.upkeep.erasures import (
     FindErasure,
     FindErasureRow,
@@ -22,6 +21,7 @@ from strandline.schemas.queries.upkeep.erasures import (
     FinishErasure,
     KeepReceipt,
     ListErasures,
+    ListErasuresRow,
     Readmit,
 )
 from strandline.schemas.version import VERSION
@@ -64,22 +64,10 @@ class ErasureRecord:
         return self.receipt is not None and self.receipt.is_signed
 
 
-@dataclass(frozen=True, slots=True)
-class ErasureSummary:
+class ErasureSummary(ListErasuresRow):
     """One erasure in a list."""
 
-    number: int
-    erasure_id: UUID
-    kind: str
-    namespace: str
-    owner_key: UUID
-    scope_key: UUID
-    state: str
-    rows_erased: int
-    actor: str | None
-    requested_at: datetime
-    finished_at: datetime | None
-    is_signed: bool
+    __slots__ = ()
 
 
 def list_erasures(
@@ -87,10 +75,8 @@ def list_erasures(
 ) -> Operation[list[ErasureSummary]]:
     """Erasures and readmissions of a namespace, or of all, newest first; perhaps those of one owner alone."""
     newest = _NEWEST if before is None else before
-    rows = yield from fetch(
-        ListErasures(namespace=namespace, owner_key=owner_key, before=newest, limit=limit)
-    )
-    return [ErasureSummary(**row._asdict()) for row in rows]
+    asked = ListErasures(namespace=namespace, owner_key=owner_key, before=newest, limit=limit)
+    return [ErasureSummary(*row) for row in (yield from fetch(asked))]
 
 
 def find_erasure(
@@ -175,6 +161,7 @@ class RepeatedReadmission:
     erasures: Sequence[UUID]
 
 
+@atomic
 def readmit(
     target: ErasureTarget, actor: str | None, signer: Signer | None, again: RepeatedReadmission | None = None
 ) -> Operation[ErasureReceipt]:
@@ -184,27 +171,6 @@ def readmit(
         NotFoundError: no fence stands, or none that this readmission lifted before.
         ConflictError: the erasure is not finished, or something that was erased is there again.
     """
-    receipt: ErasureReceipt = yield Atomic(partial(_readmit, target, actor, signer, again))
-    return receipt
-
-
-def fence_of(owner_key: UUID, scope_key: UUID) -> Operation[int | None]:
-    """The number of the erasure or of its owner's, whose fence stands; None if there is none."""
-    rows = yield from fetch(FindFence(shard_key=owner_key, scope_key=scope_key))
-    return rows[0].number if rows else None
-
-
-def signed(receipt: ErasureReceipt, signer: Signer | None) -> ErasureReceipt:
-    """The receipt with its signature; as it is where there is no key."""
-    if signer is None:
-        return receipt
-    receipt = replace(receipt, key_id=signer.key_id)
-    return replace(receipt, signature=signer.sign(receipt.signed_bytes()))
-
-
-def _readmit(
-    target: ErasureTarget, actor: str | None, signer: Signer | None, again: RepeatedReadmission | None
-) -> Operation[ErasureReceipt]:
     erasure_id = uuid4() if again is None else again.erasure_id
     (row,) = yield from fetch(
         Readmit(
@@ -249,6 +215,20 @@ def _readmit(
     )
     yield from fetch(KeepReceipt(number=row.number, receipt=receipt.to_json()))
     return receipt
+
+
+def fence_of(owner_key: UUID, scope_key: UUID) -> Operation[int | None]:
+    """The number of the erasure or of its owner's, whose fence stands; None if there is none."""
+    rows = yield from fetch(FindFence(shard_key=owner_key, scope_key=scope_key))
+    return rows[0].number if rows else None
+
+
+def signed(receipt: ErasureReceipt, signer: Signer | None) -> ErasureReceipt:
+    """The receipt with its signature; as it is where there is no key."""
+    if signer is None:
+        return receipt
+    receipt = replace(receipt, key_id=signer.key_id)
+    return replace(receipt, signature=signer.sign(receipt.signed_bytes()))
 
 
 def _record(row: FindErasureRow) -> ErasureRecord:

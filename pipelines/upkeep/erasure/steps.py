@@ -21,7 +21,7 @@ from strandline.pipelines.upkeep.erasure.target import ErasureTarget
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.erasure_plan import ADAPTERS_WITH_ITEMS, ERASED, SCOPED
 from strandline.schemas.errors import ConflictError, KeyUnavailableError, NotFoundError, SealedContentError
-from strandline.schemas.postgres.operations import Atomic, Operation, fetch
+from strandline.schemas.postgres.operations import Operation, atomic, fetch
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.upkeep.erasures import (
     EraseDirectory,
@@ -182,12 +182,10 @@ def set_fence(order: ErasureOrder) -> Operation[Fenced]:
         ConflictError: the erasure of the session's user is not finished.
     """
     order.on_progress("fence", "erasure_fence", 0)
-    fenced: Fenced = yield Atomic(
-        partial(_fence_session if order.target.session_key else _fence_owner, order)
-    )
-    return fenced
+    return (yield from (_fence_session if order.target.session_key else _fence_owner)(order))
 
 
+@atomic
 def _fence_owner(order: ErasureOrder) -> Operation[Fenced]:
     target = order.target
     (row,) = yield from fetch(
@@ -206,6 +204,7 @@ def _fence_owner(order: ErasureOrder) -> Operation[Fenced]:
     return Fenced(row.number, row.ledger_key or uuid4(), row.requested_at, row.status == "erased")
 
 
+@atomic
 def _fence_session(order: ErasureOrder) -> Operation[Fenced]:
     target = order.target
     (row,) = yield from fetch(
@@ -332,20 +331,11 @@ def _erase_once(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
         if table not in STEPS:
             yield from _erase_table(order, fenced, table, column)
     if target.is_whole_owner:
-        calls = MoveCalls(
-            number=number,
-            shard_key=target.owner_key,
-            ledger_key=fenced.ledger_key,
-            limit=ROWS_PER_PAGE,
-        )
-        yield from _erase_pages(order, "calls", "model_call", calls)
-        acts = MoveEntries(
-            number=number,
-            shard_key=target.owner_key,
-            ledger_key=fenced.ledger_key,
-            limit=ROWS_PER_PAGE,
-        )
-        yield from _erase_pages(order, "calls", "audit_entry", acts)
+        keys = {"shard_key": target.owner_key, "ledger_key": fenced.ledger_key}
+        moves: dict[str, Callable[..., Query[_Page]]] = {"model_call": MoveCalls, "audit_entry": MoveEntries}
+        for table, move in moves.items():
+            moved = move(number=number, **keys, limit=ROWS_PER_PAGE)
+            yield from _erase_pages(order, "calls", table, moved)
     if not target.is_whole_owner and target.directory_key is None:
         return  # without a name it has no entry, and those of its owner stay
     directory = EraseDirectory(

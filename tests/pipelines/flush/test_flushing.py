@@ -202,9 +202,9 @@ def test_an_idle_delivery_leaves_the_window_alone(
     memory = make_memory("s", memory_blocks=["summary"], token_limit=100, token_flush_size=30, **TEN)
     talk(memory, 6)
     before = [message.text for message in memory.get()]
-    seen, entries = database.run(read_window(KEYS.shard_key, KEYS.session_key))
+    seen = database.run(read_window(KEYS.shard_key, KEYS.session_key))
     assert seen is not None
-    assert database.run(deliver_idle(KEYS.shard_key, KEYS.session_key, seen, entries)) is not None
+    assert database.run(deliver_idle(seen)) is not None
     assert marks(database_url) == (1, 6, 60)
     assert [message.text for message in memory.get()] == before
     assert events(database_url) == [(1, 3, "idle"), (4, 6, "idle")]
@@ -212,9 +212,9 @@ def test_an_idle_delivery_leaves_the_window_alone(
     talk(memory, 6)
     assert marks(database_url)[0] > 1
     check_delivery(database_url)
-    seen, entries = database.run(read_window(KEYS.shard_key, KEYS.session_key))
+    seen = database.run(read_window(KEYS.shard_key, KEYS.session_key))
     assert seen is not None
-    database.run(deliver_idle(KEYS.shard_key, KEYS.session_key, seen, entries))
+    database.run(deliver_idle(seen))
     assert marks(database_url)[1] == 12
     check_delivery(database_url)
 

@@ -336,9 +336,9 @@ def test_what_is_shown_takes_no_place_from_what_is_found(
     memory.flush(all=True)
     memory.put_messages([user("Is the lighthouse painted blue, the lighthouse?"), user("So be it.")])
     keys = identify_session("default", "s", None)
-    marks, entries = database.run(read_window(keys.shard_key, keys.session_key))
+    marks = database.run(read_window(keys.shard_key, keys.session_key))
     assert marks is not None
-    assert database.run(deliver_idle(keys.shard_key, keys.session_key, marks, entries)) is not None
+    assert database.run(deliver_idle(marks)) is not None
     wait_until(lambda: nothing_due(database_url), timeout=30, what="everything to be consumed")
     assert rows_of(database_url, "SELECT count(*) FROM strandline.chunk WHERE from_seq > 2") != [(0,)]
     context = memory.get("Is the lighthouse painted blue, the lighthouse?")

@@ -235,8 +235,9 @@ def test_a_flush_that_was_planned_before_a_correction_is_lost(
     memory = make_memory("raced", memory_blocks=[])
     memory.put_messages([user("one"), user("two"), user("three")])
     identity = identify_session("default", "raced", None)
-    seen, _ = database.run(read_window(identity.shard_key, identity.session_key))
-    assert seen is not None
+    window = database.run(read_window(identity.shard_key, identity.session_key))
+    assert window is not None
+    seen = window.marks
     if kind == "rewind":
         memory.rewind(3)
     else:

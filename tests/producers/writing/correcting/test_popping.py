@@ -183,8 +183,9 @@ def test_a_flush_that_was_planned_before_a_pop_does_nothing(
     memory = make_memory("raced", memory_blocks=[])
     memory.put_messages([user("one"), user("two")])
     identity = identify_session("default", "raced", None)
-    seen, entries = database.run(read_window(identity.shard_key, identity.session_key))
-    assert seen is not None
+    window = database.run(read_window(identity.shard_key, identity.session_key))
+    assert window is not None
+    seen, entries = window.marks, window.entries
     memory.pop()
     flush = Flush(
         **identity.keys,
