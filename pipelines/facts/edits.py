@@ -130,20 +130,20 @@ class FactEvent(Tombstone):
 
     @property
     def details(self) -> Details:
-        given = self.payload or {}
-        about_date = given.get("about_date")
+        wording = self.payload or {}
+        about_date = wording.get("about_date")
         return {
-            "topics": list(given.get("topics") or ()),
+            "topics": list(wording.get("topics") or ()),
             "about_date": date.fromisoformat(about_date) if about_date else None,
-            "input": given.get("input"),
-            "agent_id": given.get("agent_id"),
-            "team_id": given.get("team_id"),
+            "input": wording.get("input"),
+            "agent_id": wording.get("agent_id"),
+            "team_id": wording.get("team_id"),
         }
 
     def moment(self, name: str) -> datetime:
         """A moment that a person gives, at most that of the event: a later fact would outlive a clearing."""
-        given = (self.payload or {}).get(name)
-        return min(datetime.fromisoformat(given), self.at) if given else self.at
+        moment = (self.payload or {}).get(name)
+        return min(datetime.fromisoformat(moment), self.at) if moment else self.at
 
 
 def apply_fact_events(shard_key: UUID, generation_id: int) -> Operation[int]:
@@ -190,7 +190,7 @@ def take_away_again(
         for stone in (yield from _stones_about(shard_key, traces)):
             if before is None or stone.number < before:
                 removal = _Removal(fact_set, stone)
-                ids = yield from removal.recognised(since=stone.number - 1)
+                ids = yield from removal.find_traced(since=stone.number - 1)
                 yield from removal.remove([fact_id for fact_id in ids if fact_id in traces])
 
 
@@ -241,7 +241,7 @@ class _Removal(Generic[E]):
     def keys(self) -> DerivationKeys:
         return self.fact_set.keys
 
-    def recognised(self, *, since: int) -> Operation[list[UUID]]:
+    def find_traced(self, *, since: int) -> Operation[list[UUID]]:
         """The facts that the event concerns, by its traces.
 
         Excluded are facts that were said again after it, or that a person's event above number ``since``
@@ -359,7 +359,7 @@ class _Application(_Removal[FactEvent]):
             named = [row.fact_id for row in rows]
         if named and self.fact_set.generation_id == self.event.made_in:
             return named
-        return list(dict.fromkeys(named + (yield from self.recognised(since=self.event.number))))
+        return list(dict.fromkeys(named + (yield from self.find_traced(since=self.event.number))))
 
     def _ids_to_delete(self) -> Operation[list[UUID]]:
         """The facts that a deletion concerns, and facts with the same words, even if these ended."""

@@ -90,7 +90,7 @@ def explain(
         StrandlineError: as ``Database.fetch`` does.
     """
     whose = _Whose(namespace=namespace, session_id=session_id, user_id=user_id, without_user=False)
-    with _looking(database, whose) as tx:
+    with _look(database, whose) as tx:
         fact = _find_fact(tx, subject, whose)
         return _find_message(tx, subject, whose) if fact is None else fact
 
@@ -111,7 +111,7 @@ def explain_message_alone(
     Raises: as ``explain``.
     """
     whose = _Whose(namespace=namespace, session_id=session_id, user_id=user_id, without_user=without_user)
-    with _looking(database, whose) as tx:
+    with _look(database, whose) as tx:
         return _find_message(tx, message_id, whose)
 
 
@@ -133,7 +133,7 @@ def explain_fact_alone(
         StrandlineError: as ``Database.fetch`` does.
     """
     whose = _Whose(namespace=namespace, session_id=session_id, user_id=user_id, without_user=without_user)
-    with _looking(database, whose) as tx:
+    with _look(database, whose) as tx:
         fact = _find_fact(tx, fact_id, whose)
     if fact is None:
         raise NotFoundError(
@@ -153,7 +153,7 @@ class _Whose(TypedDict):
 
 
 @contextmanager
-def _looking(database: Database, whose: _Whose) -> Iterator[Transaction]:
+def _look(database: Database, whose: _Whose) -> Iterator[Transaction]:
     """One snapshot, in which these sessions are known; that an operator looks is in the audit trail."""
     append_inspection(database, whose["namespace"], "explain")
     with database.transaction() as tx:
