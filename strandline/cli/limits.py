@@ -4,38 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
-from uuid import UUID
 
 import click
 
+from strandline.administration.limits import clear_limits, read_limits, write_limits
 from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.options import Command, settings_alone
 from strandline.cli.servers.targets import Running, opened_database, opened_servers
 from strandline.cli.terminal.numbers import FiniteRange
 from strandline.cli.terminal.output import say
-from strandline.pipelines.audit.appending import Act, append_query
 from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.model_roles import ROLES
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.prices import cost_usd
 from strandline.schemas.queries.conversation.sessions import NamespaceIsKnown
-from strandline.schemas.queries.work.limits import (
-    ClearLimits,
-    CountAnew,
-    ForgetCleared,
-    ListLimits,
-    RevokeSlices,
-    RingPutOff,
-    SetLimits,
-)
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import check_name
 from strandline.schemas.wire.operations import LimitsIn
 from strandline.schemas.wire.work import LimitsReport, NamespaceLimitsReport
-
-# Rows that were put off are rung for in transactions of so many, since workers wait for rows that are locked.
-PAGE = 1_000
 
 # Limits are taken as numbers that Postgres can keep, and that add up.
 _LANES, _NUMBER = click.IntRange(1, 2**31 - 1), click.IntRange(0, 10**15)
@@ -114,31 +101,9 @@ def clear_command(settings: Settings, namespace: str, **flags: bool) -> None:
     with opened_database(settings) as database:
         named = [column for column in _LIMITS if flags[column]]
         _check_set(read_limits(database, settings, namespace), namespace, named)
-        with database.transaction() as tx:
-            tx.fetch(ClearLimits(namespace=namespace, cleared=named or list(_LIMITS)))
-            tx.fetch(ForgetCleared(namespace=namespace))
-            tx.fetch(CountAnew(namespace=namespace))
-            cleared = {"cleared": named or list(_LIMITS)}
-            tx.fetch(append_query(namespace, Act.here("limits", detail=cleared)))
-        _apply_at_once(database, namespace)
+        clear_limits(database, namespace, named or list(_LIMITS))
         left = read_limits(database, settings, namespace)
     say(*map(_line, left) if left else [f"{namespace}: not limited any more"])
-
-
-def write_limits(database: Database, namespace: str, limits: LimitsIn, *, whole: bool = False) -> None:
-    """Set limits of a namespace, and apply them at once; with ``whole`` remove those that are not given."""
-    values: dict[str, Any] = limits.model_dump() | {"agents_read_only": limits.agents_read_only or None}
-    columns = [column for column, value in values.items() if value is not None]
-    missing = [column for column, value in values.items() if value is None] if whole else []
-    with database.transaction() as tx:
-        tx.fetch(SetLimits(namespace=check_name("namespace", namespace), **values))
-        if missing:
-            tx.fetch(ClearLimits(namespace=namespace, cleared=missing))
-            tx.fetch(ForgetCleared(namespace=namespace))
-        tx.fetch(CountAnew(namespace=namespace))
-        detail = {"set": columns} | ({"cleared": missing} if missing else {})
-        tx.fetch(append_query(namespace, Act.here("limits", detail=detail)))
-    _apply_at_once(database, namespace)
 
 
 def _check_set(limits: list[NamespaceLimitsReport], namespace: str, named: list[str]) -> None:
@@ -152,18 +117,6 @@ def _check_set(limits: list[NamespaceLimitsReport], namespace: str, named: list[
     missing = [_LIMITS[column][0] for column, value in values.items() if value is None or value is False]
     if missing:
         raise NotFoundError(f"Namespace {quote(namespace)} has no limit {' or '.join(missing)}.")
-
-
-def _apply_at_once(database: Database, namespace: str) -> None:
-    """Have slices of the former budget returned, and ring for what waited for it.
-
-    The limits are committed by then.  A sweep locks those that it goes by, so what it puts off from now on it
-    puts off by the new ones.
-    """
-    database.fetch(RevokeSlices(namespace=namespace))
-    owner = UUID(int=0)
-    while rows := database.fetch(RingPutOff(namespace=namespace, from_shard=owner, limit=PAGE)):
-        owner = max(row.shard_key for row in rows)
 
 
 def _notes(database: Database, settings: Settings, namespace: str, usd_per_day: float | None) -> list[str]:
@@ -192,16 +145,6 @@ def _unpriced_models(settings: Settings) -> list[str]:
     used = [settings.role(role).of.model for role in ROLES if settings.backend(role) == "openai"]
     sizes = {"input_tokens": 1, "output_tokens": 1}
     return [model for model in dict.fromkeys(used) if cost_usd(settings.model_prices, model, **sizes) is None]
-
-
-def read_limits(
-    database: Database, settings: Settings, namespace: str | None = None
-) -> list[NamespaceLimitsReport]:
-    """The limits of a namespace, or of all that have some, with what was used today and what waits."""
-    rows = database.fetch(
-        ListLimits(namespace=namespace, dead_after_seconds=settings.worker_dead_after_seconds)
-    )
-    return [NamespaceLimitsReport(**row._asdict()) for row in rows]
 
 
 def waiting_line(limits: NamespaceLimitsReport) -> str:

@@ -12,14 +12,13 @@ from typing import Any
 
 import click
 
+from strandline.administration.replays import check_pipelines, default_pipelines, report_of
 from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.options import settings_alone
 from strandline.cli.servers.targets import Running, opened_servers
 from strandline.cli.terminal.interrupts import stops_at_signals
 from strandline.cli.terminal.numbers import FiniteRange, UtcTime
 from strandline.cli.terminal.output import say
-from strandline.pipelines.generations.definitions import recipe_for
-from strandline.pipelines.generations.registry import serving_generations, settings_differing
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.replay.estimate import Estimate, estimate
 from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
@@ -27,14 +26,11 @@ from strandline.pipelines.replay.new_generation import Progress, begin_generatio
 from strandline.pipelines.replay.records import Replay, Selection, claim_replay, find_unfinished, replays
 from strandline.retention import provide_input
 from strandline.schemas.display.shown_text import quantity
-from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.inspection.status import StatusPipelines
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
-from strandline.schemas.values.lanes import OVERFLOW
 from strandline.schemas.wire.replay import EstimatesReport, ReplaysReport
-from strandline.schemas.wire.work import ReplayReport
 from strandline.wiring.assembly import background_runner
 
 SAY_SECONDS = 5.0
@@ -110,7 +106,7 @@ def command(
         if dry_run:
             estimates = [estimate(database, name, selection, settings, new=new) for name in names]
             needs_force = not force and resume is None
-            return Output(estimates_report(estimates), _estimates_lines(estimates, needs_force))
+            return Output(EstimatesReport.of(pipelines=estimates), _estimates_lines(estimates, needs_force))
         with stops_at_signals() as stop, _workers(running):
             begun: list[Replay] = []
             for replay in _begin(
@@ -147,30 +143,6 @@ def _selection(
     if namespace is None and (session is not None or user is not None):
         namespace = DEFAULT_NAMESPACE
     return Selection(namespace, session, user, since, until, only_dead)
-
-
-def check_pipelines(database: Database, settings: Settings, pipelines: tuple[str, ...]) -> None:
-    """Refuse a pipeline that neither serves nor is known here."""
-    for name in set(pipelines).difference(serving_generations(database)):
-        recipe_for(name, settings)
-
-
-def default_pipelines(database: Database, settings: Settings, *, new: bool) -> list[str]:
-    """All that serve; of a new generation only those for which the settings say something new.
-
-    Raises:
-        ReplayError: they say nothing new.
-    """
-    generations = serving_generations(database)
-    if not new:
-        # The overflow handler is called by a replay that names it, and by no other.
-        return sorted(generations.keys() - {OVERFLOW})
-    if not (differing := settings_differing(generations, settings)):
-        raise ReplayError(
-            "The settings match every generation that serves, so there is nothing new to derive. Leave out"
-            " --new to check them in place, or add --force to derive them again."
-        )
-    return sorted(differing)
 
 
 def _begin(
@@ -284,11 +256,6 @@ def _describe_left(left: Mapping[str, int]) -> list[str]:
     ]
 
 
-def report_of(replay: Replay) -> ReplayReport:
-    """A replay as ``--json`` shows it."""
-    return ReplayReport.of(replay, generation=replay.generation_id, counts=dict(replay.counts))
-
-
 def _sentence(replay: Replay) -> str:
     what = f"replay {replay.replay_id} of {replay.pipeline}, generation {replay.generation_id}"
     if replay.state != "done":
@@ -320,11 +287,6 @@ def _describe_counts(replay: Replay) -> list[str]:
         for name in phrases
         if name in counts
     ]
-
-
-def estimates_report(estimates: list[Estimate]) -> EstimatesReport:
-    """Dry runs as ``--json`` shows them."""
-    return EstimatesReport.of(pipelines=estimates)
 
 
 def _estimates_lines(estimates: list[Estimate], needs_force: bool) -> Iterator[str]:

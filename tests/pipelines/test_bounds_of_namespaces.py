@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from strandline import Memory, NamespaceFullError
-from strandline.cli.limits import read_limits, write_limits
+from strandline.administration.limits import read_limits, write_limits
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from strandline.schemas.wire.operations import LimitsIn

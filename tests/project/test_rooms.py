@@ -34,7 +34,7 @@ ROOMS = {
     " service/routes service/upkeep tools writing writing/correcting",
     "workers": "celery_app upkeep",
     "deploy": "embedded",
-    "strandline": "adapters adapters/agents adapters/agno adapters/langchain"
+    "strandline": "administration adapters adapters/agents adapters/agno adapters/langchain"
     " adapters/langgraph adapters/legacy adapters/legacy/agno_v1 adapters/legacy/tframex"
     " adapters/llamaindex adapters/pydantic_ai"
     " chat_import chat_import/exports chat_import/tables"

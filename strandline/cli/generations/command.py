@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from uuid import UUID
 
 import click
 
+from strandline.administration.generations import (
+    delete_generation,
+    generations_report,
+    promote,
+    serve_earlier,
+)
 from strandline.cli.command import Output, cli_command
 from strandline.cli.generations.question_recall import (
     Question,
@@ -19,30 +23,18 @@ from strandline.cli.generations.question_recall import (
     read_questions,
     recall,
 )
-from strandline.cli.replay import report_of
 from strandline.cli.servers.targets import Running, opened_database, opened_servers
 from strandline.pipelines.generations.definitions import recipe_for
 from strandline.pipelines.generations.registry import (
-    Generation,
-    find,
     find_kept,
-    serving_generations,
-    settings_differing,
 )
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.replay.comparison import Diff, OwnerDiff, compare_generations
-from strandline.pipelines.replay.records import replays
-from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody, switch_owner
 from strandline.schemas.display.shown_text import quantity
-from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.queries.derived.generations import ListGenerations
-from strandline.schemas.queries.derived.replay import GenerationBacklog
-from strandline.schemas.settings import Settings
-from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session, identify_user
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.wire.replay import (
     DiffReport,
-    GenerationReport,
     GenerationsReport,
     QuestionReport,
     SwitchReport,
@@ -155,93 +147,6 @@ def rollback_command(database: Database, pipeline: str) -> Output:
 def prune_command(database: Database, generation: int) -> Output:
     """Delete a generation that does not serve; the cost of its model calls stays on record."""
     return _show_switch(delete_generation(database, generation))
-
-
-def promote(
-    database: Database, generation: int, *, namespace: str, user: str | None, session: str | None
-) -> SwitchReport:
-    """Let a generation serve all owners that it covers, or the owner that is named.
-
-    Raises:
-        ReplayError: it does not cover yet what serves.
-        NotFoundError: there is no such generation, user or session.
-    """
-    chosen = find_kept(database, generation)
-    check_known(database, session_id=session, user_id=user, namespace=namespace if user or session else None)
-    if user is None and session is None:
-        _refuse_uncovered(database, chosen)
-        serve_everybody(database, chosen)
-        whom = "serves all owners"
-    elif switch_owner(database, chosen, _shard_key(namespace, user, session)):
-        whom = "serves this owner"
-    else:
-        raise ReplayError(
-            f"Generation {generation} does not yet cover what serves this owner, or serves it already;"
-            " `strandline generations list` shows how far it is."
-            " Promote again when workers have caught up."
-        )
-    return SwitchReport(pipeline=chosen.pipeline, generation=generation, done=whom)
-
-
-def serve_earlier(database: Database, pipeline: str) -> SwitchReport:
-    """Roll back to the generation that served before; raises ReplayError if there is none."""
-    generation = roll_back(database, pipeline)
-    return SwitchReport(
-        pipeline=pipeline, generation=generation.generation_id, done="serves all owners again"
-    )
-
-
-def delete_generation(database: Database, generation: int) -> SwitchReport:
-    """Prune a generation; raises ReplayError if it serves, or does not exist."""
-    applied = prune(database, generation)
-    record = find(database, generation)
-    done = f"pruned, with what it had made of {quantity(applied, 'receipt')}"
-    return SwitchReport(pipeline="" if record is None else record.pipeline, generation=generation, done=done)
-
-
-def _shard_key(namespace: str, user: str | None, session: str | None) -> UUID:
-    if user is not None:
-        return identify_user(namespace, user).shard_key
-    return identify_session(namespace, session or "", None).shard_key
-
-
-def _refuse_uncovered(database: Database, generation: Generation) -> None:
-    """Promote only what covers what serves; owner by owner is what a replay without --hold does."""
-    backlog = database.fetch(GenerationBacklog(generation_id=generation.generation_id))
-    due = sum(row.due for row in backlog)
-    rows = database.fetch(ListGenerations(pipeline=generation.pipeline))
-    if not all(row.is_filled for row in rows if row.generation_id == generation.generation_id):
-        raise ReplayError(
-            f"The replay of generation {generation.generation_id} of {generation.pipeline} has not gone"
-            " through what was flushed before it, so it cannot serve all owners yet."
-            " Let it go on, or resume it. Let workers catch up, then promote again."
-        )
-    if generation.state != "feeding" or due:
-        raise ReplayError(
-            f"Generation {generation.generation_id} of {generation.pipeline} is {generation.state}, with"
-            f" {quantity(due, 'event')} due, so it cannot serve all owners yet."
-            " Let workers catch up, then promote again."
-        )
-
-
-def generations_report(database: Database, settings: Settings, pipeline: str | None) -> GenerationsReport:
-    """The generations of a pipeline, or of all, and the replays that are not finished."""
-    differing = settings_differing(serving_generations(database), settings)
-    listed = []
-    for row in database.fetch(ListGenerations(pipeline=pipeline)):
-        listed.append(
-            GenerationReport.of(
-                row,
-                generation=row.generation_id,
-                made_with=json.loads(row.config),
-                created_at=row.created_at.isoformat(),
-                served_until=None if row.served_until is None else row.served_until.isoformat(),
-                filled=row.is_filled,
-                differences=differing.get(row.pipeline, []) if row.state == "serving" else [],
-            )
-        )
-    unfinished = [report_of(replay) for replay in replays(database, pipeline=pipeline, unfinished=True)]
-    return GenerationsReport(generations=listed, replays=unfinished)
 
 
 def _lines(report: GenerationsReport) -> Iterator[str]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import threading
 
-from strandline.cli.generations.command import delete_generation, generations_report, promote, serve_earlier
-from strandline.cli.limits import read_limits, write_limits
-from strandline.cli.replay import check_pipelines, default_pipelines, estimates_report, report_of
-from strandline.cli.status import read_status
+from strandline.administration.generations import (
+    delete_generation,
+    generations_report,
+    promote,
+    serve_earlier,
+)
+from strandline.administration.limits import read_limits, write_limits
+from strandline.administration.replays import check_pipelines, default_pipelines, report_of
+from strandline.administration.status import read_status
 from strandline.erasure import Signer, Verifier, signer_of, verifier_of
 from strandline.pipelines.generations.registry import serving_generations
 from strandline.pipelines.inspect.directory import check_known
@@ -83,8 +88,8 @@ class CommandOperators:
     def estimate(self, database: Database, replay: ReplayIn) -> EstimatesReport:
         selection = _selection(database, replay)
         names = self._pipelines(database, replay)
-        return estimates_report(
-            [estimate(database, name, selection, self._settings, new=replay.new) for name in names]
+        return EstimatesReport.of(
+            pipelines=[estimate(database, name, selection, self._settings, new=replay.new) for name in names]
         )
 
     def begin_replay(self, database: Database, replay: ReplayIn) -> ReplayReport:

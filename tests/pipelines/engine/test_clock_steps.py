@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import psycopg
 
-from strandline.cli.status import read_status
+from strandline.administration.status import read_status
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.derived.replay import TakeReplayCall
 from strandline.schemas.queries.work.lanes import BringRingsForward, OrphanedLanes

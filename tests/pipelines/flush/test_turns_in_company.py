@@ -16,9 +16,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from strandline import Memory
+from strandline.administration.status import read_status
 from strandline.cli.explain import command as explain_command
 from strandline.cli.flush import command as flush_command
-from strandline.cli.status import read_status
 from strandline.pipelines.inspect.explain_message import explain
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from strandline.administration.status import read_status
 from strandline.cli.doctor.models import check_models
 from strandline.cli.doctor.servers import check_database
 from strandline.cli.servers.targets import Servers
-from strandline.cli.status import read_status
 from strandline.pipelines.engine.failures import KEPT_SECONDS, Troubles
 from strandline.pipelines.inspect.explain_message import explain
 from strandline.schemas.postgres.database import Database

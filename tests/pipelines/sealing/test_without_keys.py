@@ -7,7 +7,7 @@ from base64 import b64encode
 import pytest
 
 from strandline import Memory
-from strandline.cli.status import read_status
+from strandline.administration.status import read_status
 from strandline.pipelines.sealing.enabling import enable
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
-from strandline.cli.status import read_status
+from strandline.administration.status import read_status
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.settings import load_settings
 from tests.conftest import PATIENCE, wait_until

@@ -1,0 +1,156 @@
+"""What is due, held, dead and done, and who is there to do it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from strandline.administration.limits import read_limits
+from strandline.administration.replays import report_of
+from strandline.pipelines.generations.registry import serving_generations, settings_differing
+from strandline.pipelines.replay.records import replays
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.inspection.status import (
+    StatusKeys,
+    StatusPipelines,
+    StatusPipelinesRow,
+    StatusTotals,
+    StatusWorkers,
+    StatusWorkersRow,
+    UsedPipelines,
+)
+from strandline.schemas.sealed.content import names_encrypted
+from strandline.schemas.settings import Settings
+from strandline.schemas.values.lanes import pipeline_named
+from strandline.schemas.wire.work import (
+    CallsReport,
+    KeyWaitReport,
+    ModelCallsReport,
+    PipelineReport,
+    StageReport,
+    StatusReport,
+    WorkerReport,
+)
+
+
+def read_status(database: Database, settings: Settings) -> StatusReport:
+    """The state of the pipeline in this database, from a few statements."""
+    dead_after = settings.worker_dead_after_seconds
+    live = database.fetch(StatusWorkers(dead_after_seconds=dead_after))
+    workers = [_worker(row) for row in live]
+    used = {row.pipeline for row in database.fetch(UsedPipelines())}
+    differing = settings_differing(serving_generations(database), settings)
+    pipelines = [
+        _pipeline(
+            row, used, _served_stages(row.generation_id, live), differing, _reasons(row.generation_id, live)
+        )
+        for row in database.fetch(StatusPipelines(dead_after_seconds=dead_after))
+    ]
+    (totals,) = database.fetch(StatusTotals())
+    registered = {pipeline.name for pipeline in pipelines}
+    unserved = {pipeline.name for pipeline in pipelines if pipeline.used and not pipeline.served}
+    return StatusReport.of(
+        totals,
+        pipelines=pipelines,
+        model_calls=_calls(json.loads(totals.calls_by_model)),
+        workers=workers,
+        unserved=sorted(unserved | (used - registered)),
+        replays=[report_of(replay) for replay in replays(database, unfinished=True)],
+        limits=read_limits(database, settings),
+        waiting_for_keys=_waiting_for_keys(database),
+    )
+
+
+def _waiting_for_keys(database: Database) -> list[KeyWaitReport]:
+    return [
+        KeyWaitReport.of(row, key_ids=row.kek_ids)
+        for row in database.fetch(StatusKeys())
+        if row.reason.startswith(names_encrypted(row.namespace))
+    ]
+
+
+def _served_stages(generation: int, live: list[StatusWorkersRow]) -> set[str]:
+    """The stages that live workers run of this generation; one that cannot be built somewhere is left out."""
+    return {stage for worker in live if generation not in worker.unbuildable for stage in worker.stages}
+
+
+def _reasons(generation: int, live: list[StatusWorkersRow]) -> dict[str, str]:
+    """Why work of this generation waits, by stage, as live workers say."""
+    reasons: dict[str, str] = {}
+    for worker in live:
+        reasons |= json.loads(worker.condition).get("reasons", {})
+    prefix = f"{generation}/"
+    return {key.removeprefix(prefix): reason for key, reason in reasons.items() if key.startswith(prefix)}
+
+
+def _calls(by_model: list[dict[str, Any]]) -> CallsReport:
+    costs = [item["cost_usd"] for item in by_model if item["cost_usd"] is not None]
+    return CallsReport(
+        calls=sum(item["calls"] for item in by_model),
+        input_tokens=sum(item["input_tokens"] for item in by_model),
+        output_tokens=sum(item["output_tokens"] for item in by_model),
+        cost_usd=sum(costs) if costs else None,
+        by_model=[ModelCallsReport(**item) for item in by_model],
+    )
+
+
+def _pipeline(
+    row: StatusPipelinesRow,
+    used: set[str],
+    served: set[str],
+    differing: Mapping[str, list[str]],
+    reasons: Mapping[str, str],
+) -> PipelineReport:
+    counts = (row.due, row.leased, row.dead)
+    due, leased, dead = ({item["stage"]: item for item in json.loads(text)} for text in counts)
+    own = pipeline_named(row.pipeline).stages
+    names = list(dict.fromkeys([*own, *due, *leased, *dead]))
+    stages = [_stage(stage, due, leased, dead, reasons.get(stage)) for stage in names]
+    return PipelineReport(
+        name=row.pipeline,
+        generation=row.generation_id,
+        state=row.state,
+        due=sum(stage.due for stage in stages),
+        leased=sum(stage.leased for stage in stages),
+        dead=sum(stage.dead for stage in stages),
+        lag_seconds=max((stage.lag_seconds for stage in stages), default=0.0),
+        used=row.pipeline in used,
+        served=set(names) <= served,
+        differences=differing.get(row.pipeline, []) if row.state == "serving" else [],
+        stages=stages,
+    )
+
+
+def _stage(
+    name: str,
+    due: Mapping[str, Mapping[str, Any]],
+    leased: Mapping[str, Mapping[str, Any]],
+    dead: Mapping[str, Mapping[str, Any]],
+    reason: str | None,
+) -> StageReport:
+    return StageReport(
+        name=name,
+        due=due.get(name, {}).get("due", 0),
+        leased=leased.get(name, {}).get("leased", 0),
+        dead=dead.get(name, {}).get("dead", 0),
+        lag_seconds=round(max(0.0, float(due.get(name, {}).get("lag_seconds", 0.0))), 3),
+        reason=reason if name in due else None,
+        retry_at=dead.get(name, {}).get("retry_at"),
+    )
+
+
+def _worker(row: StatusWorkersRow) -> WorkerReport:
+    condition = json.loads(row.condition)
+    return WorkerReport(
+        worker_id=str(row.worker_id),
+        host=row.host,
+        pid=row.pid,
+        version=row.version,
+        stages=row.stages,
+        started_at=row.started_at.isoformat(),
+        beat_seconds_ago=round(max(0.0, float(row.beat_seconds_ago)), 3),
+        dropped_hints=condition.get("dropped_hints", 0),
+        lost_threads=condition.get("lost_threads", 0),
+        no_broker=condition.get("no_broker"),
+    )
