@@ -76,7 +76,7 @@ SLOW = (
     "pipelines/engine", "pipelines/facts", "pipelines/flush", "pipelines/inspect",
     "pipelines/models/test_model_setup.py",
     "pipelines/replay", "pipelines/vectors", "producers/doorbell", "producers/erasing",
-    "producers/search/test_search_scopes.py", "producers/service",
+    "producers/search/test_search_scopes.py", "strandline/service",
     "producers/writing/correcting/test_corrections_at_random.py",
     "producers/writing/correcting/test_delivered_corrections.py",
     "producers/writing/test_import.py", "project/test_contracts.py", "project/test_documentation.py",

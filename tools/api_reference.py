@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENT = ROOT / "tests" / "producers" / "service" / "openapi.json"
+DOCUMENT = ROOT / "tests" / "strandline" / "service" / "openapi.json"
 REFERENCE = ROOT / "docs" / "api.md"
 WIDTH = 116
 

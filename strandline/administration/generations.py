@@ -14,6 +14,7 @@ from strandline.pipelines.generations.registry import (
     settings_differing,
 )
 from strandline.pipelines.inspect.directory import check_known
+from strandline.pipelines.replay.comparison import compare_generations
 from strandline.pipelines.replay.records import replays
 from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody, switch_owner
 from strandline.schemas.display.shown_text import quantity
@@ -24,6 +25,7 @@ from strandline.schemas.queries.derived.replay import GenerationBacklog
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import identify_session, identify_user
 from strandline.schemas.wire.replay import (
+    DiffTotals,
     GenerationReport,
     GenerationsReport,
     SwitchReport,
@@ -54,6 +56,12 @@ def promote(
             " Promote again when workers have caught up."
         )
     return SwitchReport(pipeline=chosen.pipeline, generation=generation, done=whom)
+
+
+def compare_totals(database: Database, generation: int, against: int | None) -> DiffTotals:
+    """How much differs between two generations of a pipeline; ``against`` None: the one that serves."""
+    diff = compare_generations(database, generation, against, max_owners=0)
+    return DiffTotals(pipeline=diff.pipeline, old=diff.old, new=diff.new, totals=diff.totals)
 
 
 def serve_earlier(database: Database, pipeline: str) -> SwitchReport:

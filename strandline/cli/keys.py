@@ -10,7 +10,6 @@ from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.options import settings_alone
 from strandline.cli.servers.targets import opened_database
 from strandline.cli.terminal.output import table
-from strandline.producers.service.gate.keys import KeySpec, create_key, list_keys, revoke_key, rotate_key
 from strandline.schemas.display.shown_text import time_text
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
@@ -24,6 +23,7 @@ from strandline.schemas.wire.keys import (
     RevokedKey,
 )
 from strandline.schemas.wire.report import Report
+from strandline.service.gate.keys import KeySpec, create_key, list_keys, revoke_key, rotate_key
 
 _HEADERS = ("key", "namespace", "user", "scopes", "label", "made by", "created", "ends", "state")
 _PAGE = 1_000

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.schemas.wire.keys import SCOPES, NewKey
 from tests.conftest import wait_until
-from tests.producers.service.write_snapshot import SNAPSHOT
+from tests.strandline.service.write_snapshot import SNAPSHOT
 from tests.support.servers.databases import temporary_database
 from tests.support.servers.service_server import RunningService
 

@@ -17,10 +17,10 @@ import yaml
 from starlette.routing import Route
 
 from strandline.cli.serve.server import KEEP_ALIVE_SECONDS
-from strandline.producers.service.events import PING_SECONDS
-from strandline.producers.service.routes import health
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import STAGES
+from strandline.service.events import PING_SECONDS
+from strandline.service.routes import health
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
 MANIFESTS = ["migrate.yaml", "network.yaml", "service.yaml", "worker.yaml"]

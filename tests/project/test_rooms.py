@@ -30,8 +30,8 @@ ROOMS = {
     " models/openai models/prompts models/provided overflow own_code redaction replay sealing text"
     " upkeep upkeep/erasure vectors",
     "producers": "audit blocks doorbell erasing evaluation exports facts items operations"
-    " reading runs search search/index service service/gate"
-    " service/routes service/upkeep tools writing writing/correcting",
+    " reading runs search search/index tools"
+    " writing writing/correcting",
     "workers": "celery_app upkeep",
     "deploy": "embedded",
     "strandline": "administration adapters adapters/agents adapters/agno adapters/langchain"
@@ -40,7 +40,8 @@ ROOMS = {
     " chat_import chat_import/exports chat_import/tables"
     " client client/upkeep cli cli/audit cli/demo cli/doctor cli/encryption cli/erasures"
     " cli/evaluation cli/facts cli/generations cli/imports cli/mcp cli/retention"
-    " cli/serve cli/servers cli/sessions cli/terminal wiring",
+    " cli/serve cli/servers cli/sessions cli/terminal"
+    " service service/gate service/routes service/upkeep wiring",
 }
 SIDE_BY_SIDE = 20
 # One module a command, or a folder if the command has parts; these are what the commands share.

@@ -18,7 +18,7 @@ from strandline.client.retrying import NOT_DONE, UNKNOWN
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CORE = Path(__file__).parent / "core.txt"
-DOCUMENT = ROOT / "tests" / "producers" / "service" / "openapi.json"
+DOCUMENT = ROOT / "tests" / "strandline" / "service" / "openapi.json"
 CLIENT = ROOT / "docs" / "strandline.ts"
 
 # The main routes: what a chat backend calls.

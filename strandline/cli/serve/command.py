@@ -10,16 +10,15 @@ import click
 from pydantic import SecretStr
 
 from strandline.cli.command import cli_command
-from strandline.cli.serve.operators import CommandOperators
 from strandline.cli.servers.options import settings_alone
 from strandline.cli.servers.targets import Servers, opened_pool, running_servers
 from strandline.cli.terminal.logs import log_to_stderr
 from strandline.cli.terminal.output import say
-from strandline.producers.service.gate.keys import any_key
-from strandline.producers.service.gate.loopback import is_loopback
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings
-from strandline.wiring.service import NEEDED, build_service
+from strandline.service.building import NEEDED, build_service
+from strandline.service.gate.keys import any_key
+from strandline.service.gate.loopback import is_loopback
 
 
 @cli_command("serve", settings_alone)
@@ -45,7 +44,7 @@ def command(settings: Settings, host: str | None, port: int | None) -> None:
             has_key = database.run(any_key())
         check_address(settings.service_host, has_key=has_key)
         serving = _with_servers(settings, servers)
-        app = build_service(serving, CommandOperators(serving))
+        app = build_service(serving)
         with listen(
             settings.service_host, settings.service_port, untaken_seconds=settings.service_body_seconds
         ) as listening:

@@ -12,7 +12,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from strandline.producers.service.gate.problems import (
+from strandline.service.gate.problems import (
     HEAD_TOO_LARGE,
     MALFORMED,
     SLOW_HEAD,

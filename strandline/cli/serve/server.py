@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from strandline.cli.serve.heads import bounded_by
-from strandline.producers.service.gate.turns import SWITCH_SECONDS
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings
+from strandline.service.gate.turns import SWITCH_SECONDS
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from strandline.producers.service.idempotency import DONE_BEFORE
+from strandline.service.idempotency import DONE_BEFORE
 from tests.chaos.tokens.book import READS, Book, Operation, Owner, Session, Token, tokens_in
 from tests.chaos.tokens.doors import Door, ProcessKilledError, kinds_of
 

@@ -24,11 +24,11 @@ from uuid import uuid4
 from strandline.deploy.embedded.stack import start_stack
 from strandline.deploy.embedded.wheel_binaries import postgres_programs
 from strandline.erasure import make_receipt_key
-from strandline.producers.service.gate.keys import KeySpec, create_key
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.sealing.tokens import is_bytes_token
 from strandline.schemas.settings import load_settings
+from strandline.service.gate.keys import KeySpec, create_key
 from strandline.wiring.assembly import prepare_stages
 from tests.chaos.corrections.judge import stuck
 from tests.chaos.corrections.killed_workers import KilledWorkers

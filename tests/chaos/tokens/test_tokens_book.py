@@ -8,9 +8,9 @@ import pytest
 
 from strandline import ConflictError
 from strandline.client.problems import error_of
-from strandline.producers.service.gate.problems import CONFLICT, ProblemError
-from strandline.producers.service.idempotency import DONE_BEFORE
 from strandline.schemas.wire.base import Problem
+from strandline.service.gate.problems import CONFLICT, ProblemError
+from strandline.service.idempotency import DONE_BEFORE
 from tests.chaos.tokens import book as module
 from tests.chaos.tokens.actor import outcome_of
 from tests.chaos.tokens.book import Book, Operation, Owner, Session

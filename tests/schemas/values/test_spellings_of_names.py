@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from strandline.client import WITHOUT_USER, RemoteFacts, RemoteMemory, RemoteService
 from strandline.client.operations import Call
 from strandline.erasure import Erasures
-from strandline.producers.service.gate.keys import KeySpec
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.values.acts.acting import acting
 from strandline.schemas.values.identity import check_name, identify_session, identify_user
@@ -21,6 +20,7 @@ from strandline.schemas.values.policy import make_policy
 from strandline.schemas.wire.keys import KeyRequest
 from strandline.schemas.wire.operations import Promotion, ReplayIn
 from strandline.schemas.wire.sessions import ForkRequest
+from strandline.service.gate.keys import KeySpec
 from tests.support.names.bad_names import BAD_NAMES, GOOD_NAMES, RESERVED_USERS
 
 SERVICE = RemoteService("http://127.0.0.1:1", "sl_" + "0" * 16 + "_" + "0" * 64)

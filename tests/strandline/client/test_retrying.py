@@ -28,9 +28,9 @@ from strandline.client import (
 )
 from strandline.client.problems import ERRORS, error_of
 from strandline.client.retrying import NOT_DONE, UNKNOWN, Failure, failure_of, retry_after_of
-from strandline.producers.service.gate.problems import KINDS
 from strandline.schemas.errors import NamespaceFullError, StrandlineError
 from strandline.schemas.wire.base import Problem
+from strandline.service.gate.problems import KINDS
 from tests.support.servers.scripted_server import Answers, answering, event, position, problem
 
 KEY = "sl_abc_thesecretofthekey"

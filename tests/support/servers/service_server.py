@@ -10,15 +10,14 @@ from typing import Any
 import httpx2
 from fastapi import FastAPI
 
-from strandline.cli.serve.operators import CommandOperators
 from strandline.cli.serve.server import DrainingServer, listen, make_server
-from strandline.producers.service.gate.keys import KeySpec, create_key
-from strandline.producers.service.service import Service
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.wire.keys import NewKey
-from strandline.wiring.service import build_service
+from strandline.service.building import build_service
+from strandline.service.gate.keys import KeySpec, create_key
+from strandline.service.service import Service
 from tests.conftest import wait_until
 
 # Clients here connect without TLS; each would read the list of authorities, for 30 ms of a processor.
@@ -32,7 +31,7 @@ class RunningService:
     def __init__(self, database_url: str, *, port: int = 0, **settings: Any) -> None:
         self.database_url = database_url
         self.settings: Settings = load_settings(database_url=database_url, **settings)
-        self.app: FastAPI = build_service(self.settings, CommandOperators(self.settings))
+        self.app: FastAPI = build_service(self.settings)
         self.database = Database.connect(
             ConnectionOptions.from_settings(database_url, self.settings, pool_size=2)
         )

@@ -1,0 +1,121 @@
+"""Bodies of requests, read up to a bound in bytes and in time before anything is made of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import jiter
+from starlette.types import Message, Receive, Scope
+
+from strandline.service.gate.problems import MALFORMED, SLOW_BODY, TOO_LARGE, ProblemError
+
+# What is left of it is not read: the connection ends with the response.
+CLOSE = {"Connection": "close"}
+
+# A body with more bytes, or more values, is read and worked on beside the event loop.
+LARGE_BYTES = 16_384
+LARGE_VALUES = 200
+# Values of a body in all, names of fields apart: to build one costs far more than its bytes.
+MAX_VALUES = 25_000
+
+# A body whose length has more digits than this is not read away after a refusal.
+MAX_DISCARDED_DIGITS = 5
+
+
+class ClientGone(Exception):
+    """The client closed the connection before its request was complete: nobody waits for an answer."""
+
+
+async def read_body(receive: Receive, *, max_bytes: int, seconds: float) -> bytes:
+    """The whole body.
+
+    Raises:
+        ProblemError: it is too large as it comes, or does not arrive in time.
+        ClientGone: the client closed the connection.
+    """
+    parts = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            while (message := await receive())["type"] == "http.request":
+                parts += message.get("body", b"")
+                if len(parts) > max_bytes:
+                    raise _too_large(max_bytes)
+                if not message.get("more_body"):
+                    return bytes(parts)
+    except TimeoutError:
+        raise ProblemError(SLOW_BODY, headers=CLOSE) from None
+    raise ClientGone
+
+
+def check_keys(body: bytes) -> None:
+    """Raise a problem if an object in a body has a key twice: a reader before us may take the other one."""
+    try:
+        jiter.from_json(body, catch_duplicate_keys=True)
+    except ValueError as error:  # all else that is wrong with it is found where it is read
+        if "duplicate key" in str(error):
+            detail = "An object in the body has a key twice; send each key once."
+            raise ProblemError(MALFORMED, detail=detail) from None
+
+
+def _too_large(max_bytes: int) -> ProblemError:
+    detail = f"A body has at most {max_bytes:,} bytes here; send less at once."
+    return ProblemError(TOO_LARGE, detail=detail, headers=CLOSE)
+
+
+def announced_bytes(headers: Mapping[bytes, bytes], max_bytes: int) -> int:
+    """The length of a body by its head; one that comes in chunks counts as the longest.
+
+    Raises:
+        ProblemError: it is too large.
+    """
+    value = headers.get(b"content-length")
+    if value is None:
+        return max_bytes if b"transfer-encoding" in headers else 0
+    if not value.isdigit() or len(value) > 18:
+        raise ProblemError(MALFORMED, headers=CLOSE)
+    if int(value) > max_bytes:
+        raise _too_large(max_bytes)
+    return int(value)
+
+
+def is_large(body: bytes) -> bool:
+    """Whether the event loop would be held up by what is made of a body."""
+    return len(body) > LARGE_BYTES or body.count(b",") > LARGE_VALUES
+
+
+def check_values(body: bytes) -> None:
+    """Refuse a body of too many values before any is built: by its commas outside of texts.
+
+    Raises:
+        ProblemError: there are more than ``MAX_VALUES``.
+    """
+    if body.count(b",") >= MAX_VALUES and _without_texts(body).count(b",") >= MAX_VALUES:
+        detail = f"A body has at most {MAX_VALUES:,} values and fields; send less at once."
+        raise ProblemError(TOO_LARGE, detail=detail)
+
+
+def _without_texts(json: bytes) -> bytes:
+    without_escapes = json.replace(rb"\\", b"").replace(rb"\"", b"")
+    return b"".join(without_escapes.split(b'"')[::2])
+
+
+def is_long(scope: Scope) -> bool:
+    """Whether a request has a body that costs more to read away than a new connection."""
+    headers = dict(scope["headers"])
+    is_chunked = b"transfer-encoding" in headers
+    return is_chunked or len(headers.get(b"content-length", b"")) > MAX_DISCARDED_DIGITS
+
+
+def given_again(body: bytes, receive: Receive) -> Receive:
+    """A ``receive`` that gives a body that was read, and then what comes after it."""
+    is_given = False
+
+    async def again() -> Message:
+        nonlocal is_given
+        if is_given:
+            return await receive()
+        is_given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again

@@ -1,0 +1,342 @@
+"""For operators: status, limits, dead letters, replays and generations.
+
+The key of a namespace's operator manages that namespace; what concerns all owners takes the key of an
+operator of the whole installation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, TypeVar
+from uuid import UUID
+
+from fastapi import Path, Query, Request
+from starlette.responses import Response
+
+from strandline.administration.generations import (
+    compare_totals,
+    delete_generation,
+    generations_report,
+    promote,
+    serve_earlier,
+)
+from strandline.administration.limits import read_limits, write_limits
+from strandline.administration.replays import (
+    begin_replay,
+    check_pipelines,
+    estimate_replays,
+    find_replay,
+    report_of,
+)
+from strandline.administration.status import read_status
+from strandline.pipelines.engine.dead_letters import (
+    DeadLetter,
+    LetterPlace,
+    drop_dead_letter,
+    list_dead_letters,
+    retry_dead_letter,
+)
+from strandline.pipelines.replay.records import ask_to_stop, newest_replays
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.settings import Settings
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE
+from strandline.schemas.wire.base import Page
+from strandline.schemas.wire.operations import (
+    DeadLetterOut,
+    LetterAction,
+    LetterActions,
+    LimitsIn,
+    OperationOut,
+    Promotion,
+    ReplayIn,
+)
+from strandline.schemas.wire.replay import DiffTotals, EstimatesReport, GenerationsReport, SwitchReport
+from strandline.schemas.wire.work import (
+    LimitsReport,
+    NamespaceLimitsReport,
+    ReplayReport,
+    StatusReport,
+    WorkerReport,
+)
+from strandline.service.access import Access
+from strandline.service.gate.cursors import cursor_of, read_number_cursor, read_place_cursor
+from strandline.service.gate.problems import NOT_FOUND, ProblemError
+from strandline.service.params import Cursor, PageSize, decoded, make_router
+from strandline.service.route import Call, call_of
+from strandline.service.service import Service
+
+router = make_router()
+
+T = TypeVar("T")
+
+_LETTERS = "dead-letters"
+_OPERATIONS = "operations"
+Namespace = Annotated[
+    str, Path(description="The namespace.", max_length=2_000, examples=["default"]), decoded
+]
+Pipeline = Annotated[str, Path(description="The pipeline.", max_length=2_000, examples=["facts"]), decoded]
+GenerationId = Annotated[int, Path(ge=1, le=2**31 - 1, description="The number of the generation.")]
+ReplayId = Annotated[int, Path(ge=1, le=2**31 - 1, description="The number of the operation.")]
+EventId = Annotated[UUID, Path(description="The flush event.")]
+Stage = Annotated[str | None, Query(min_length=1, max_length=512, description="Only this stage of it.")]
+
+
+@router.get("/v1/status", tags=["operations"])
+@Access("operate", "others", (), holder="installation")
+async def get_status(request: Request) -> StatusReport:
+    """What is due, held, dead and done, and who is there to do it."""
+    return await _operate(request, read_status)
+
+
+@router.get("/v1/admin/workers", tags=["operations"])
+@Access("operate", "others", (), holder="installation")
+async def get_workers(request: Request) -> Page[WorkerReport]:
+    """The workers with a heartbeat."""
+    status = await _operate(request, read_status)
+    return Page[WorkerReport](items=status.workers)
+
+
+@router.get("/v1/admin/namespaces", tags=["operations"])
+@Access("operate", "others", (), holder="namespace")
+async def get_namespaces(request: Request) -> LimitsReport:
+    """The limits of namespaces that have some, with their use today and what waits."""
+    managed = call_of(request).caller.managed_namespace
+    limits = await _operate(request, lambda database, settings: read_limits(database, settings, managed))
+    return LimitsReport(namespaces=limits)
+
+
+@router.get("/v1/admin/namespaces/{namespace}/limits", tags=["operations"])
+@Access("operate", "others", (), holder="namespace")
+async def get_limits(request: Request, namespace: Namespace) -> NamespaceLimitsReport:
+    """The limits of a namespace; 404 if it has none."""
+    if call_of(request).caller.managed_namespace not in (None, namespace):
+        raise ProblemError(NOT_FOUND)
+    reports = await _operate(request, lambda database, settings: read_limits(database, settings, namespace))
+    if not reports:
+        raise ProblemError(NOT_FOUND)
+    return reports[0]
+
+
+@router.put("/v1/admin/namespaces/{namespace}/limits", tags=["operations"])
+@Access("operate", "others", (), holder="installation", idempotent="same")
+async def put_limits(request: Request, namespace: Namespace, body: LimitsIn) -> NamespaceLimitsReport:
+    """Set all limits of a namespace; null removes one."""
+
+    def set_and_read(database: Database, settings: Settings) -> list[NamespaceLimitsReport]:
+        write_limits(database, namespace, body, whole=True)
+        return read_limits(database, settings, namespace)
+
+    reports = await _operate(request, set_and_read)
+    return reports[0] if reports else _no_limits(namespace)
+
+
+@router.get("/v1/admin/dead-letters", tags=["operations"])
+@Access("operate", "others", ("names", "operators"), holder="namespace")
+async def get_letters(
+    request: Request,
+    limit: PageSize = 100,
+    cursor: Cursor = None,
+    pipeline: Annotated[str | None, Query(max_length=512, description="Only of this pipeline.")] = None,
+    dropped: Annotated[bool, Query(description="Also those that were given up for good.")] = False,
+) -> Page[DeadLetterOut]:
+    """Events that a pipeline gave up on, oldest first, each with its reason."""
+    call = call_of(request)
+    after = read_place_cursor(_LETTERS, cursor, LetterPlace.read)
+    letters = await call.block(
+        lambda database: list_dead_letters(
+            database,
+            namespace=call.caller.managed_namespace,
+            pipeline=pipeline,
+            dropped=dropped,
+            after=after,
+            limit=limit + 1,
+        ),
+    )
+    page = letters[:limit]
+    await call.reveal((letter.namespace for letter in page), _LETTERS)
+    items = [DeadLetterOut.model_validate(letter) for letter in page]
+    following = cursor_of(_LETTERS, str(LetterPlace.of(page[-1]))) if len(letters) > limit else None
+    return Page[DeadLetterOut](items=items, next_cursor=following)
+
+
+@router.post("/v1/admin/dead-letters/{event_id}/retry", tags=["operations"])
+@Access("operate", "others", (), holder="namespace", idempotent="same")
+async def retry_letter(request: Request, event_id: EventId, stage: Stage = None) -> LetterActions:
+    """Make an event due again, in the stages that gave up on it."""
+    call = call_of(request)
+
+    def retry(database: Database) -> LetterActions:
+        actions = []
+        for letter in _letters(call, database, event_id, stage):
+            done = retry_dead_letter(database, letter)
+            if done.outcome == "due":
+                call.service.resources.ring([letter.lane])
+            actions.append(LetterAction(stage=letter.stage, outcome=done.outcome, refolded=done.refolded))
+        return LetterActions(items=actions)
+
+    return await call.block(retry)
+
+
+@router.post("/v1/admin/dead-letters/{event_id}/drop", tags=["operations"])
+@Access("operate", "others", (), holder="namespace", idempotent="same")
+async def drop_letter(request: Request, event_id: EventId, stage: Stage = None) -> LetterActions:
+    """Give an event up for good; its messages stay in the log, and reads no longer wait for them."""
+    call = call_of(request)
+
+    def drop(database: Database) -> LetterActions:
+        actions = []
+        for letter in _letters(call, database, event_id, stage):
+            outcome = "dropped" if drop_dead_letter(database, letter) else "gone"
+            actions.append(LetterAction(stage=letter.stage, outcome=outcome))
+        return LetterActions(items=actions)
+
+    return await call.block(drop)
+
+
+@router.post("/v1/admin/replays", status_code=202, tags=["operations"])
+@Access("operate", "others", (), holder="installation", idempotent="refused")
+async def post_replay(request: Request, body: ReplayIn, response: Response) -> OperationOut:
+    """Derive memory again from the log, in place or as a new generation; the operation says how far it is."""
+    service = call_of(request).service
+    begun = await _operate(request, lambda database, settings: begin_replay(database, settings, body))
+    service.replays.carry_on(service.resources.database(), begun.replay_id)
+    response.headers["Location"] = f"/v1/admin/operations/{begun.replay_id}"
+    return _operation(service, begun)
+
+
+@router.post("/v1/admin/replays/estimate", tags=["operations"])
+@Access("operate", "others", (), holder="installation")
+async def estimate_replay(request: Request, body: ReplayIn) -> EstimatesReport:
+    """How much work a replay would be, and what it would cost; nothing is done."""
+    return await _operate(request, lambda database, settings: estimate_replays(database, settings, body))
+
+
+@router.get("/v1/admin/operations", tags=["operations"])
+@Access("operate", "others", (), holder="installation")
+async def get_operations(
+    request: Request, limit: PageSize = 100, cursor: Cursor = None
+) -> Page[OperationOut]:
+    """Replays, newest first."""
+    service = call_of(request).service
+    before = read_number_cursor(_OPERATIONS, cursor) or None
+    newest = await call_of(request).block(lambda database: newest_replays(database, before, limit + 1))
+    items = [_operation(service, report_of(replay)) for replay in newest[:limit]]
+    following = cursor_of(_OPERATIONS, items[-1].operation_id) if len(newest) > limit else None
+    return Page[OperationOut](items=items, next_cursor=following)
+
+
+@router.get("/v1/admin/operations/{operation_id}", tags=["operations"])
+@Access("operate", "others", (), holder="installation")
+async def get_operation(request: Request, operation_id: ReplayId) -> OperationOut:
+    """How a replay stands."""
+    service = call_of(request).service
+    replay = await call_of(request).block(lambda database: find_replay(database, operation_id))
+    return _operation(service, report_of(replay))
+
+
+@router.post("/v1/admin/operations/{operation_id}/stop", tags=["operations"])
+@Access("operate", "others", (), holder="installation", idempotent="same")
+async def stop_operation(request: Request, operation_id: ReplayId) -> OperationOut:
+    """Have a replay stop after its present step, whichever process carries it on; `resume` goes on with it.
+
+    `is_running` is false once it has; one that is not running stays as it is.
+    """
+    service = call_of(request).service
+    replay = await call_of(request).block(lambda database: ask_to_stop(database, operation_id))
+    service.replays.stop(operation_id)  # at once, if it is here
+    return _operation(service, report_of(replay))
+
+
+@router.get("/v1/admin/generations", tags=["operations"])
+@Access("operate", "others", (), holder="installation")
+async def get_generations(
+    request: Request,
+    pipeline: Annotated[str | None, Query(max_length=512, description="Only of this pipeline.")] = None,
+) -> GenerationsReport:
+    """The generations of each pipeline, and replays that are not finished."""
+    return await _operate(
+        request, lambda database, settings: generations_report(database, settings, pipeline)
+    )
+
+
+@router.get("/v1/admin/generations/{generation}/diff", tags=["operations"])
+@Access("operate", "others", (), holder="installation")
+async def diff_generation(
+    request: Request,
+    generation: GenerationId,
+    against: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="Default: what serves.")] = None,
+) -> DiffTotals:
+    """How much the memory of a generation differs from that of the one that serves.
+
+    Only counts: `strandline generations diff` shows what differs, to who may open the database.
+    """
+    return await call_of(request).block(lambda database: compare_totals(database, generation, against))
+
+
+@router.post("/v1/admin/generations/{generation}/promote", tags=["operations"])
+@Access("operate", "others", (), holder="installation", idempotent="refused")
+async def promote_generation(request: Request, generation: GenerationId, body: Promotion) -> SwitchReport:
+    """Let a generation serve all owners that it covers, or one."""
+    return await call_of(request).block(
+        lambda database: promote(
+            database,
+            generation,
+            namespace=body.namespace or DEFAULT_NAMESPACE,
+            user=body.user_id,
+            session=body.session_id,
+        )
+    )
+
+
+@router.delete("/v1/admin/generations/{generation}", tags=["operations"])
+@Access("operate", "others", (), holder="installation", idempotent="same")
+async def prune_generation(request: Request, generation: GenerationId) -> SwitchReport:
+    """Delete a generation that does not serve."""
+    return await call_of(request).block(lambda database: delete_generation(database, generation))
+
+
+@router.post("/v1/admin/pipelines/{pipeline}/rollback", tags=["operations"])
+@Access("operate", "others", (), holder="installation", idempotent="refused")
+async def roll_pipeline_back(request: Request, pipeline: Pipeline) -> SwitchReport:
+    """Let the generation serve again that served before, for all owners."""
+
+    def roll_back(database: Database, settings: Settings) -> SwitchReport:
+        check_pipelines(database, settings, (pipeline,))
+        return serve_earlier(database, pipeline)
+
+    return await _operate(request, roll_back)
+
+
+async def _operate(request: Request, act: Callable[[Database, Settings], T]) -> T:
+    """What an operators' act gives, which blocks; it ends with the request."""
+    call = call_of(request)
+    return await call.block(lambda database: act(database, call.service.settings))
+
+
+def _no_limits(namespace: str) -> NamespaceLimitsReport:
+    unset = dict.fromkeys(NamespaceLimitsReport.model_fields)
+    unused = dict.fromkeys(("calls_today", "tokens_today", "usd_today", "lanes_at_work", "due"), 0)
+    known = {"namespace": namespace, "agents_read_only": False}
+    return NamespaceLimitsReport.model_validate(unset | unused | known)
+
+
+def _letters(call: Call, database: Database, event_id: UUID, stage: str | None) -> list[DeadLetter]:
+    letters = list_dead_letters(
+        database, namespace=call.caller.managed_namespace, event_id=event_id, stage=stage
+    )
+    if not letters:
+        raise ProblemError(NOT_FOUND)
+    return letters
+
+
+def _operation(service: Service, replay: ReplayReport) -> OperationOut:
+    return OperationOut(
+        operation_id=replay.replay_id,
+        kind=replay.kind,
+        pipeline=replay.pipeline,
+        generation=replay.generation,
+        state=replay.state,
+        counts=replay.counts,
+        is_running=replay.is_alive or service.replays.is_running(replay.replay_id),
+        failed=service.replays.reason(replay.replay_id),
+    )

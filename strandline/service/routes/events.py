@@ -1,0 +1,90 @@
+"""What happens, as it happens: streams of server-sent events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+from fastapi import Request
+from fastapi.sse import format_sse_event
+from starlette.responses import StreamingResponse
+
+from strandline.service.access import Access
+from strandline.service.events import Listener, is_event_id
+from strandline.service.gate.problems import invalid
+from strandline.service.params import SessionId, make_router
+from strandline.service.route import Call, call_of
+
+router = make_router()
+
+RETRY_MILLISECONDS = 1_000
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": (
+            "Events: `flushed`, `covered`, `dead`, `generation`, and `position`, which tells how far the"
+            " stream is: at its beginning, and when nothing else was told for 15 s."
+            "  The data of each is `EventOut`."
+        ),
+        "content": {
+            "text/event-stream": {
+                "schema": {"type": "string"},
+                "x-strandline-data": {"$ref": "#/components/schemas/EventOut"},
+            }
+        },
+    }
+}
+
+
+class EventStream(StreamingResponse):
+    """A stream of events, which nothing between may keep back."""
+
+    media_type = "text/event-stream"
+
+
+@router.get("/v1/events", tags=["events"], response_class=EventStream, responses=_STREAM)
+@Access("read", "streams", ("names",), takes_user=True)
+async def namespace_events(request: Request) -> EventStream:
+    """What happens in the namespace, or to one of its users, or, with `Strandline-User: -`, to what has none.
+
+    The first event is a `position`, so that a stream has an id before anything happens.
+    `Last-Event-ID` resumes: what came after that event is told, perhaps some of it again, for a day.
+    """
+    call = call_of(request)
+    listener = Listener(call.caller.tenant, **call.caller.whose)
+    return await _stream(call, request, listener)
+
+
+@router.get(
+    "/v1/sessions/{session_id}/events", tags=["events"], response_class=EventStream, responses=_STREAM
+)
+@Access("read", "streams", ("names",), takes_user=True)
+async def session_events(request: Request, session_id: SessionId) -> EventStream:
+    """What happens to one session; `Last-Event-ID` resumes."""
+    call = call_of(request)
+    identity = call.caller.session(session_id)
+    await call.service.records.find(identity)
+    listener = Listener(identity.namespace, **call.caller.whose, session_key=identity.session_key)
+    return await _stream(call, request, listener)
+
+
+async def _stream(call: Call, request: Request, listener: Listener) -> EventStream:
+    last = request.headers.get("last-event-id")
+    if last is not None and not is_event_id(last):
+        raise invalid("/header/Last-Event-ID", "It must be the id of an event that this service sent.")
+    await call.service.events.place(listener, last)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return EventStream(_events_of(call, listener), headers=headers)
+
+
+async def _events_of(call: Call, listener: Listener) -> AsyncIterator[bytes]:
+    """The events as text."""
+    yield format_sse_event(data_str=None, retry=RETRY_MILLISECONDS, comment="listening")
+    async with aclosing(call.service.events.listen(listener)) as events:
+        async for item in events:
+            if call.service.is_stopping or not await call.goes_on():
+                return
+            if item is not None:
+                event_id, event = item
+                data = event.model_dump_json(exclude_none=True)
+                yield format_sse_event(data_str=data, event=event.kind, id=event_id)

@@ -1,0 +1,131 @@
+"""Keys: who a request is, and the keys of a namespace."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query, Request
+
+from strandline.schemas.values.identity import kept_request_key
+from strandline.schemas.wire.base import Page
+from strandline.schemas.wire.keys import (
+    SCOPES,
+    Identity,
+    KeyInfo,
+    KeyRequest,
+    KeyRotation,
+    NewKey,
+    RevokedKey,
+)
+from strandline.service.access import Access
+from strandline.service.gate.cursors import cursor_of, read_text_cursor
+from strandline.service.gate.keys import (
+    KeyMaker,
+    KeySpec,
+    create_key,
+    list_keys,
+    revoke_key,
+    rotate_key,
+)
+from strandline.service.gate.problems import FORBIDDEN, ProblemError
+from strandline.service.params import Cursor, KeyId, PageSize, make_router
+from strandline.service.route import Call, call_of
+
+router = make_router()
+
+_LIST = "keys"
+_USUAL_OVERLAP = KeyRotation()
+WithMade = Annotated[
+    bool, Query(description="Also what it made, what that made, and what any of them was rotated to.")
+]
+
+
+@router.get("/v1/whoami", tags=["keys"])
+@Access(None, "reads", ("names", "operators"), takes_user=True)
+async def whoami(request: Request) -> Identity:
+    """Whose the key is, and what it may do."""
+    call = call_of(request)
+    caller = call.caller
+    return Identity(
+        key_id=caller.key_id,
+        namespace=caller.namespace,
+        user_id=caller.user_id,
+        scopes=[scope for scope in SCOPES if scope in caller.scopes],
+        shared_scopes=call.row.shared_scopes,
+        label=call.row.label,
+        expires_at=call.row.expires_at,
+    )
+
+
+@router.post("/v1/admin/keys", status_code=201, tags=["keys"])
+@Access("operate", "keys", ("names", "operators"), holder="namespace", idempotent="once")
+async def post_key(request: Request, body: KeyRequest) -> NewKey:
+    """Make a key of this namespace; its text is shown this once.
+
+    The key of an operator of the whole installation names the namespace, or makes another such key.
+    Repeated with its `Idempotency-Key` it is a conflict, which names the key that was made.
+    """
+    call = call_of(request)
+    namespace = call.caller.managed_namespace
+    if namespace is not None and body.namespace not in (None, namespace):
+        raise ProblemError(
+            FORBIDDEN, detail="A key of this namespace makes keys for it alone; leave `namespace` out."
+        )
+    spec = KeySpec(
+        body.namespace if namespace is None else namespace,
+        body.scopes,
+        user_id=body.user_id,
+        label=body.label,
+        shared_scopes=body.shared_scopes,
+        expires_in_seconds=body.expires_in_seconds,
+    )
+    return await call.service.runner.arun(create_key(spec, _maker(call)))
+
+
+@router.get("/v1/admin/keys", tags=["keys"])
+@Access("operate", "keys", ("names", "operators"), holder="namespace")
+async def get_keys(request: Request, limit: PageSize = 100, cursor: Cursor = None) -> Page[KeyInfo]:
+    """The keys of this namespace, ended ones too; an operator of the installation sees those of all."""
+    call = call_of(request)
+    after = read_text_cursor(_LIST, cursor)
+    keys = await call.service.runner.arun(
+        list_keys(call.caller.managed_namespace, after=after, limit=limit + 1)
+    )
+    page = keys[:limit]
+    await call.reveal((one.namespace for one in page), _LIST)
+    following = cursor_of(_LIST, page[-1].key_id) if len(keys) > limit else None
+    return Page[KeyInfo](items=page, next_cursor=following)
+
+
+@router.post("/v1/admin/keys/{key_id}/rotate", status_code=201, tags=["keys"])
+@Access("operate", "keys", ("names", "operators"), holder="namespace", idempotent="once")
+async def post_rotation(request: Request, key_id: KeyId, body: KeyRotation = _USUAL_OVERLAP) -> NewKey:
+    """Make a key that opens the same, and lives as long; the old one goes on for a while.
+
+    Repeated with its `Idempotency-Key` it is a conflict, which names the key that was made.
+    """
+    call = call_of(request)
+    return await call.service.runner.arun(
+        rotate_key(
+            key_id,
+            namespace=call.caller.managed_namespace,
+            overlap_seconds=body.overlap_seconds,
+            expires_in_seconds=body.expires_in_seconds,
+            maker=_maker(call),
+        )
+    )
+
+
+@router.delete("/v1/admin/keys/{key_id}", tags=["keys"])
+@Access("operate", "keys", ("names", "operators"), holder="namespace", idempotent="same")
+async def delete_key(request: Request, key_id: KeyId, with_made: WithMade = False) -> RevokedKey:
+    """End a key now; every process refuses it within five seconds."""
+    call = call_of(request)
+    revoking = revoke_key(key_id, namespace=call.caller.managed_namespace, with_made=with_made)
+    return await call.service.runner.arun(revoking)
+
+
+def _maker(call: Call) -> KeyMaker:
+    """The request, named among those of the same key, for a key belongs to whoever made it."""
+    key_id, name = call.caller.key_id, call.idempotency_key
+    return KeyMaker(key_id, None if name is None else kept_request_key(key_id, call.route, name))

@@ -1,0 +1,250 @@
+"""Sessions: lists, the state of one, its policy, flushes, resets, forks."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import inf
+
+from fastapi import Request
+from starlette.responses import Response
+
+from strandline.pipelines.audit.appending import Act
+from strandline.pipelines.inspect.sessions import list_sessions, show_session
+from strandline.pipelines.upkeep.policies import RetentionLevel, record_retention
+from strandline.producers.audit.carrying_out import Recorder
+from strandline.producers.blocks.resolve import max_facts_of, pipelines_of
+from strandline.producers.writing.set_policy import set_policy
+from strandline.schemas.errors import NotFoundError
+from strandline.schemas.values.acts.retention import Retention
+from strandline.schemas.values.identity import scope_session_id
+from strandline.schemas.values.policy import Policy, PolicyChange, changed_policy
+from strandline.schemas.wire.base import Page
+from strandline.schemas.wire.messages import FlushEvents
+from strandline.schemas.wire.sessions import (
+    FlushRequest,
+    ForkOut,
+    ForkRequest,
+    PolicyChangeIn,
+    PolicyOut,
+    ResetDone,
+    ResetRequest,
+    RetentionIn,
+    RetentionOut,
+    RetentionSet,
+    ScopeOut,
+    SessionOut,
+    SessionPictureOut,
+)
+from strandline.service.access import Access
+from strandline.service.gate.cursors import cursor_of, read_text_cursor
+from strandline.service.gate.problems import FORBIDDEN, ProblemError, invalid
+from strandline.service.idempotency import once
+from strandline.service.params import Cursor, PageSize, ScopeName, SessionId, make_router
+from strandline.service.records import SessionRecords
+from strandline.service.route import call_of
+
+router = make_router()
+
+_LIST = "sessions"
+ONLY_LOWER = "The key of one user raises no limit of a session and adds no pipeline; that takes `operate`."
+
+# What a request without a body asks for.
+_ALL_BUT_LAST_TURN, _HISTORY_ALONE, _WHOLE_FORK = FlushRequest(), ResetRequest(), ForkRequest()
+
+
+@router.get("/v1/sessions", tags=["sessions"])
+@Access("read", "reads", ("names",), takes_user=True, own_turns=True)
+async def get_sessions(request: Request, limit: PageSize = 50, cursor: Cursor = None) -> Page[SessionOut]:
+    """The sessions by name: of the user, or of the whole namespace if the request names none.
+
+    With `Strandline-User: -` those that have no user.
+    """
+    call = call_of(request)
+    after = read_text_cursor(_LIST, cursor) or None
+    try:
+        page = await call.block(
+            lambda database: list_sessions(
+                database,
+                namespace=call.caller.tenant,
+                **call.caller.whose,
+                limit=limit,
+                after=after,
+            )
+        )
+    except NotFoundError:  # nothing was put yet
+        return Page[SessionOut](items=[])
+    items = [SessionOut.model_validate(state) for state in page.sessions]
+    following = None if page.after is None else cursor_of(_LIST, page.after)
+    return Page[SessionOut](items=items, next_cursor=following)
+
+
+@router.get("/v1/sessions/{session_id}", tags=["sessions"])
+@Access("read", "reads", ("names", "operators"), takes_user=True, any_user=True, own_turns=True)
+async def get_session(request: Request, session_id: SessionId) -> SessionPictureOut:
+    """The state of a session: marks, policy, how far each pipeline is, its newest flushes and corrections.
+
+    A request that names no user is told of the session of each user of the namespace, and whose it is;
+    with `Strandline-User: -` of one that has no user alone.
+    """
+    call = call_of(request)
+    picture = await call.block(
+        lambda database: show_session(
+            database,
+            session_id,
+            namespace=call.caller.tenant,
+            **call.caller.whose,
+        )
+    )
+    return SessionPictureOut.model_validate(picture)
+
+
+@router.delete("/v1/sessions/{session_id}", tags=["sessions"], response_model=ResetDone)
+@Access("write", "writes", (), takes_user=True, idempotent="kept")
+async def delete_session(request: Request, session_id: SessionId) -> Response:
+    """Delete the messages of a session and what was derived from them; its name stays with its owner.
+
+    Facts that people added or worded by hand stay.
+    """
+    return await _reset(request, session_id, derived=True)
+
+
+@router.post("/v1/sessions/{session_id}/reset", tags=["sessions"], response_model=ResetDone)
+@Access("write", "writes", (), takes_user=True, idempotent="kept")
+async def reset_session(
+    request: Request, session_id: SessionId, body: ResetRequest = _HISTORY_ALONE
+) -> Response:
+    """Begin the history over; with `derived`, also forget what was derived from it."""
+    return await _reset(request, session_id, derived=body.derived)
+
+
+@router.post("/v1/sessions/{session_id}/flush", tags=["sessions"], response_model=FlushEvents)
+@Access("write", "writes", (), takes_user=True, idempotent="kept")
+async def flush_session(
+    request: Request, session_id: SessionId, body: FlushRequest = _ALL_BUT_LAST_TURN
+) -> Response:
+    """Deliver to the pipelines now: all but the last turn, or with `all` everything.
+
+    With `keep` all is delivered and stays in the window.
+    """
+    call = call_of(request)
+    identity = call.caller.session(session_id)
+    memory = await call.service.records.open(identity)
+
+    async def work(connection: object | None) -> FlushEvents:
+        if body.keep:
+            events = await memory.adeliver(connection=connection)
+        else:
+            events = await memory.aflush(all=body.all, connection=connection)
+        return FlushEvents(events=events)
+
+    return await once(call, identity.shard_key, work)
+
+
+@router.post("/v1/sessions/{session_id}/fork", status_code=201, tags=["sessions"], response_model=ForkOut)
+@Access("write", "writes", (), takes_user=True, idempotent="kept")
+async def fork_session(request: Request, session_id: SessionId, body: ForkRequest = _WHOLE_FORK) -> Response:
+    """Begin another session of the same user as a copy of this one; nothing is extracted again."""
+    call = call_of(request)
+    identity = call.caller.session(session_id)
+    memory = await call.service.records.open(identity)
+
+    async def work(connection: object | None) -> ForkOut:
+        try:
+            fork = await memory.afork(body.session_id, through_seq=body.through_seq, connection=connection)
+        except NotFoundError:
+            if body.through_seq is None:
+                raise
+            raise invalid("/body/through_seq", "The session has no message of this number.") from None
+        return ForkOut.model_validate(fork)
+
+    async with call.service.copies.permit(call.asker):
+        return await once(call, identity.shard_key, work, status=201)
+
+
+@router.patch("/v1/sessions/{session_id}/policy", tags=["sessions"])
+@Access("write", "writes", (), takes_user=True, idempotent="same")
+async def change_policy(request: Request, session_id: SessionId, body: PolicyChangeIn) -> PolicyOut:
+    """Change limits or pipelines of a session, from its next put and flush on; the change is recorded.
+
+    The key of one user without the scope `operate` raises no limit, and adds no pipeline.
+    """
+    call = call_of(request)
+    identity = call.caller.session(session_id)
+    record = await call.service.records.find(identity)
+    change = _policy_change(call.service.records, body)
+    if call.caller.is_bound and not call.caller.may_operate:
+        _check_tightens(record.policy, change)
+    changing = partial(set_policy, identity, change, in_callers_transaction=False)
+    recorder = Recorder(identity, call.service.resources.compliance, call.service.resources.audit_levels)
+    done = await call.service.runner.arun(recorder.carry_out(Act.here("policy", actor=body.actor), changing))
+    if done.flushed is not None:
+        call.service.resources.ring(done.flushed.lanes)
+    call.service.records.forget(identity)
+    return PolicyOut.model_validate(done.policy)
+
+
+@router.get("/v1/sessions/{session_id}/retention", tags=["sessions"])
+@Access("read", "reads", (), takes_user=True)
+async def get_retention(request: Request, session_id: SessionId) -> RetentionOut:
+    """How long the session is kept; what it leaves open, as the namespace has it."""
+    call = call_of(request)
+    memory = await call.service.records.open(call.caller.session(session_id))
+    return RetentionOut.model_validate(await memory.aget_retention())
+
+
+@router.put("/v1/sessions/{session_id}/retention", tags=["sessions"])
+@Access("write", "writes", (), takes_user=True, idempotent="same")
+async def put_retention(request: Request, session_id: SessionId, body: RetentionIn) -> RetentionSet:
+    """Set how long the session is kept, from now on: no read shows what is past its time.
+
+    A key without the scope `operate` only tightens what applies: what it leaves open stays as it is.
+    """
+    call = call_of(request)
+    identity = call.caller.session(session_id)
+    await call.service.records.find(identity)
+    recording = partial(
+        record_retention,
+        RetentionLevel(identity.namespace, identity),
+        Retention(**body.model_dump(exclude={"actor"})),
+        only_tightens=not call.caller.may_operate,
+    )
+    recorder = Recorder(identity, call.service.resources.compliance, call.service.resources.audit_levels)
+    act = Act.here("retention", actor=body.actor)
+    return RetentionSet(number=await call.service.runner.arun(recorder.carry_out(act, recording)))
+
+
+@router.get("/v1/sessions/{session_id}/scopes/{scope}", tags=["sessions"])
+@Access("read", "reads", (), takes_user=True)
+async def name_scope(request: Request, session_id: SessionId, scope: ScopeName) -> ScopeOut:
+    """The id of the session that is a scope of this one, with a log of its own; nothing is stored."""
+    identity = call_of(request).caller.session(scope_session_id(session_id, scope))
+    return ScopeOut(session_id=identity.session_id)
+
+
+async def _reset(request: Request, session_id: str, *, derived: bool) -> Response:
+    call = call_of(request)
+    identity = call.caller.session(session_id)
+    memory = await call.service.records.open(identity)
+
+    async def work(connection: object | None) -> ResetDone:
+        await memory.areset(derived=derived, connection=connection)
+        return ResetDone(session_id=identity.session_id, derived=derived)
+
+    return await once(call, identity.shard_key, work)
+
+
+def _check_tightens(present: Policy, change: PolicyChange) -> None:
+    """Raise a problem if a change lets a session take more than its policy does."""
+    changed = changed_policy(present, change)
+    limits = ("token_limit", "max_window_messages", "max_window_bytes", "max_facts")
+    is_raised = any((getattr(changed, name) or inf) > (getattr(present, name) or inf) for name in limits)
+    if is_raised or not {*changed.pipelines} <= {*present.pipelines}:
+        raise ProblemError(FORBIDDEN, detail=ONLY_LOWER)
+
+
+def _policy_change(records: SessionRecords, body: PolicyChangeIn) -> PolicyChange:
+    changed = body.model_dump(exclude_unset=True, exclude={"blocks", "max_facts", "actor"})
+    if body.blocks is not None:
+        blocks = records.declare(body.blocks, body.max_facts)
+        changed |= {"pipelines": pipelines_of(blocks), "max_facts": max_facts_of(blocks)}
+    return PolicyChange(**changed)

@@ -1,0 +1,294 @@
+"""Erasures: begun, followed, verified, and what comes after one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID, uuid4
+
+from fastapi import Path, Request
+from starlette.responses import Response
+
+from strandline.pipelines.audit.appending import Act
+from strandline.pipelines.upkeep.erasure.records import (
+    ErasureRecord,
+    find_erasure,
+    list_erasures,
+    readmit,
+    show_erasure,
+)
+from strandline.pipelines.upkeep.erasure.steps import ErasureOrder
+from strandline.pipelines.upkeep.erasure.target import ErasureTarget, own_session_target, user_target
+from strandline.producers.erasing.planned import plan_erasure
+from strandline.producers.namespace_erasures import NamespaceErasures, item_ranges
+from strandline.schemas.postgres.operations import fetch
+from strandline.schemas.queries.conversation.sessions import UserIsKnown
+from strandline.schemas.values.identity import kept_request_key
+from strandline.schemas.wire.base import Page
+from strandline.schemas.wire.erasures import (
+    ErasureIn,
+    ErasureOut,
+    ErasureReport,
+    ErasureVerdictOut,
+    PlannedErasureOut,
+    ReadmissionIn,
+    ReceiptReport,
+)
+from strandline.service.access import Access
+from strandline.service.forms import json_response
+from strandline.service.gate.authentication import OF_ONE_USER
+from strandline.service.gate.cursors import cursor_of, read_number_cursor
+from strandline.service.gate.problems import FORBIDDEN, NOT_FOUND, ProblemError, invalid
+from strandline.service.params import Cursor, PageSize, SessionId, UserId, make_router
+from strandline.service.route import Call, call_of
+
+router = make_router()
+
+_LIST = "erasures"
+# Bodies of requests that name no person.
+_NO_NAME, _BY_NOBODY = ErasureIn(), ReadmissionIn()
+OF_NOBODY = (
+    "Nothing is stored of a user of this name, which may be misspelt; nothing was erased. To keep the name"
+    " away all the same, give `even_if_unknown`."
+)
+ITEMS_ARE_SHARED = "`items_below` names items of the whole namespace; this is the key of one user."
+
+Number = Annotated[int, Path(ge=1, le=2**31 - 1, description="The number of the erasure.")]
+_BEGUN: dict[int | str, dict[str, Any]] = {
+    200: {"model": ErasureOut, "description": "It is done: now, or since an earlier request."},
+    202: {"model": ErasureOut, "description": "The fence stands; the rest goes on."},
+}
+
+
+@router.post(
+    "/v1/users/{user}/erasures",
+    status_code=202,
+    tags=["erasures"],
+    response_model=ErasureOut,
+    responses=_BEGUN,
+)
+@Access("erase", "others", ("operators",), idempotent="own")
+async def erase_user(request: Request, user: UserId, body: ErasureIn = _NO_NAME) -> Response:
+    """Erase a user for good; from the answer on nothing can be written for them any more.
+
+    What is left is deleted afterwards: `Location` says how far it is, and `Prefer: wait=5` waits for its end.
+    Asking again goes on with an erasure that was broken off, and gives one that is done.
+    Of whom nothing is stored, the name may be misspelt: 404, unless `even_if_unknown` is given.
+    """
+    call = call_of(request)
+    owner = call.caller.owner(user)
+    if body.items_below and call.caller.is_bound:
+        raise ProblemError(FORBIDDEN, detail=ITEMS_ARE_SHARED)
+    return await _erase(call, user_target(owner.namespace, user), body)
+
+
+@router.post(
+    "/v1/sessions/{session_id}/erasures",
+    status_code=202,
+    tags=["erasures"],
+    response_model=ErasureOut,
+    responses=_BEGUN,
+)
+@Access("erase", "others", ("operators",), takes_user=True, idempotent="own")
+async def erase_session(request: Request, session_id: SessionId, body: ErasureIn = _NO_NAME) -> Response:
+    """Erase one session for good, and of its user what only this session gave; as for a user."""
+    call = call_of(request)
+    identity = call.caller.session(session_id)
+    if body.items_below:
+        raise invalid("/body/items_below", "Items belong to no session.")
+    target = await call.service.runner.arun(own_session_target(identity))
+    return await _erase(call, target, body)
+
+
+@router.get("/v1/users/{user}/erasures", tags=["erasures"])
+@Access("erase", "others", ("operators",))
+async def user_erasures(
+    request: Request, user: UserId, limit: PageSize = 100, cursor: Cursor = None
+) -> Page[ErasureReport]:
+    """The erasures and readmissions of one user and of their sessions, newest first."""
+    call = call_of(request)
+    owner = call.caller.owner(user)
+    return await _list(call, f"{_LIST}/{owner.shard_key}", limit, cursor, owner.shard_key)
+
+
+@router.get("/v1/users/{user}/erasures/plan", tags=["erasures"])
+@Access("erase", "others", ())
+async def plan_user(request: Request, user: UserId) -> PlannedErasureOut:
+    """Count what an erasure of the user would delete now, by table; nothing is changed."""
+    call = call_of(request)
+    return await _plan(call, user_target(call.caller.owner(user).namespace, user))
+
+
+@router.get("/v1/sessions/{session_id}/erasures/plan", tags=["erasures"])
+@Access("erase", "others", (), takes_user=True)
+async def plan_session(request: Request, session_id: SessionId) -> PlannedErasureOut:
+    """Count what an erasure of the session would delete now, by table; nothing is changed."""
+    call = call_of(request)
+    target = await call.service.runner.arun(own_session_target(call.caller.session(session_id)))
+    return await _plan(call, target)
+
+
+@router.post("/v1/users/{user}/readmission", status_code=201, tags=["erasures"])
+@Access("operate", "others", ("operators",), idempotent="refused")
+async def readmit_user(request: Request, user: UserId, body: ReadmissionIn = _BY_NOBODY) -> ReceiptReport:
+    """Accept an erased user again, who begins with nothing; 404 if no fence keeps them away."""
+    call = call_of(request)
+    owner = call.caller.owner(user)
+    return await _readmit(call, user_target(owner.namespace, user), body)
+
+
+@router.post("/v1/sessions/{session_id}/readmission", status_code=201, tags=["erasures"])
+@Access("operate", "others", ("operators",), takes_user=True, idempotent="refused")
+async def readmit_session(
+    request: Request, session_id: SessionId, body: ReadmissionIn = _BY_NOBODY
+) -> ReceiptReport:
+    """Let the id of an erased session be used again by its owner; 404 if no fence keeps it away."""
+    call = call_of(request)
+    target = await call.service.runner.arun(own_session_target(call.caller.session(session_id)))
+    return await _readmit(call, target, body)
+
+
+@router.get("/v1/erasures", tags=["erasures"])
+@Access("erase", "others", ("operators",), holder="namespace")
+async def get_erasures(request: Request, limit: PageSize = 100, cursor: Cursor = None) -> Page[ErasureReport]:
+    """The erasures and readmissions of the namespace, newest first; for a key that is not one user's."""
+    return await _list(call_of(request), _LIST, limit, cursor, None)
+
+
+@router.get("/v1/erasures/{number}", tags=["erasures"])
+@Access("erase", "others", ("operators",))
+async def get_erasure(request: Request, number: Number) -> ErasureOut:
+    """One erasure: how far it is, and its receipt when it is done."""
+    call = call_of(request)
+    return _form(call, await _find(call, number))
+
+
+@router.get("/v1/erasures/{number}/receipt", tags=["erasures"], response_model=ReceiptReport)
+@Access("erase", "others", ("operators",))
+async def get_receipt(request: Request, number: Number) -> Response:
+    """The receipt as it is stored: a line for the file that is kept outside; 404 until it is there."""
+    record = await _find(call_of(request), number)
+    if record.receipt is None:
+        raise ProblemError(NOT_FOUND)
+    return Response(record.receipt.to_json(), media_type="application/json")
+
+
+@router.get("/v1/erasures/{number}/verification", tags=["erasures"])
+@Access("erase", "others", ())
+async def verify_erasure(request: Request, number: Number) -> ErasureVerdictOut:
+    """Whether the receipt is as the service signed it, whether the fence stands, and what is there again."""
+    call = call_of(request)
+    record = await _find(call, number)
+    if record.receipt is None:
+        raise ProblemError(NOT_FOUND)
+    erasures = NamespaceErasures(call.service.resources, call.caller.tenant)
+    verdict = await erasures.averify(record.receipt, call.service.verifier)
+    return ErasureVerdictOut(
+        number=number, signature=verdict.signature, fence=verdict.fence, rows=verdict.rows or {}
+    )
+
+
+async def _erase(call: Call, target: ErasureTarget, body: ErasureIn) -> Response:
+    number = await _find_begun(call, target)
+    carried = call.service.erasures
+    if number is None:
+        await _refuse_unknown(call, target, body)
+        act = Act.here("erasure", actor=body.actor, detail=_place(call))
+        order = ErasureOrder(
+            target,
+            act.named_actor,
+            item_ranges(body.items_below),
+            act=act,
+            erasure_id=_erasure_id(call, target),
+        )
+        number = await carried.begin(order)
+        call.service.records.forget_owner(target.owner_key)
+    if call.wait_seconds:
+        await carried.wait(number, call.wait_seconds)
+    record = await call.service.runner.arun(show_erasure(number))
+    form = _form(call, record).model_dump(mode="json")
+    status = 202 if record.receipt is None else 200
+    return json_response(form, status, {"Location": f"/v1/erasures/{number}"})
+
+
+async def _refuse_unknown(call: Call, target: ErasureTarget, body: ErasureIn) -> None:
+    """Raise a problem for a user of whom nothing is stored: a fence for a misspelt name keeps nobody away."""
+    if not target.is_whole_owner or call.caller.is_bound or body.items_below or body.even_if_unknown:
+        return
+    known = UserIsKnown(namespace=target.namespace, user_id=target.user_id or "", owner_key=target.owner_key)
+    (row,) = await call.service.runner.arun(fetch(known))
+    # Counting all rows is left to what the directory does not know.
+    if not row.known and (await call.service.runner.arun(plan_erasure(target))).is_of_nobody:
+        raise ProblemError(NOT_FOUND, detail=OF_NOBODY)
+
+
+def _place(call: Call) -> dict[str, str] | None:
+    """Where it was asked from, for the trail: the origins of the owner's own acts go with the owner.
+
+    Not of a user's own key, whose address is the user's.
+    """
+    caller = call.caller
+    return None if caller.is_bound or caller.origin is None else {"origin": caller.origin}
+
+
+async def _find_begun(call: Call, target: ErasureTarget) -> int | None:
+    """The erasure that this Idempotency-Key began, if it is done: whoever was readmitted since stays."""
+    if call.idempotency_key is None:
+        return None
+    record = await call.service.runner.arun(find_erasure(erasure_id=_erasure_id(call, target)))
+    return None if record is None or record.state == "running" else record.number
+
+
+def _erasure_id(call: Call, target: ErasureTarget) -> UUID:
+    key = call.idempotency_key
+    if key is None:
+        return uuid4()
+    # Two users may have had a session of the same name, one after the other.
+    return kept_request_key(call.caller.tenant, f"{call.route} {target.owner_key}", key)
+
+
+async def _plan(call: Call, target: ErasureTarget) -> PlannedErasureOut:
+    planned = await call.service.runner.arun(plan_erasure(target))
+    return PlannedErasureOut(rows=dict(planned.rows), erased_by=planned.erased_by)
+
+
+async def _readmit(call: Call, target: ErasureTarget, body: ReadmissionIn) -> ReceiptReport:
+    if call.caller.is_bound:
+        raise ProblemError(FORBIDDEN, detail=OF_ONE_USER)
+    receipt = await call.service.runner.arun(readmit(target, body.actor, call.service.signer))
+    return ReceiptReport.model_validate(receipt, from_attributes=True)
+
+
+async def _list(
+    call: Call, name: str, limit: int, cursor: str | None, owner_key: UUID | None
+) -> Page[ErasureReport]:
+    before = read_number_cursor(name, cursor)
+    if before >= 2**31:
+        before = 0  # no erasure has such a number
+    records = await call.service.runner.arun(
+        list_erasures(call.caller.tenant, limit + 1, before or None, owner_key)
+    )
+    items = [ErasureReport.model_validate(one, from_attributes=True) for one in records[:limit]]
+    following = cursor_of(name, items[-1].number) if len(records) > limit else None
+    return Page[ErasureReport](items=items, next_cursor=following)
+
+
+async def _find(call: Call, number: int) -> ErasureRecord:
+    """An erasure of the caller's; raises a problem for an unknown one, and for another's."""
+    caller = call.caller
+    record = await call.service.runner.arun(show_erasure(number, caller.tenant))
+    if caller.is_bound and record.owner_key != caller.owner(caller.user_id or "").shard_key:
+        raise ProblemError(NOT_FOUND)
+    return record
+
+
+def _form(call: Call, record: ErasureRecord) -> ErasureOut:
+    carried = call.service.erasures
+    fields = {name: getattr(record, name) for name in ErasureReport.model_fields}
+    receipt = record.receipt
+    return ErasureOut(
+        **fields,
+        counts=dict(record.counts),
+        receipt=None if receipt is None else ReceiptReport.model_validate(receipt, from_attributes=True),
+        is_running=carried.is_running(record.number),
+        failed=carried.reason(record.number),
+    )
