@@ -139,7 +139,8 @@ class Supervisor:
             signals.wake()
 
     def stop(self) -> None:
-        """Send SIGTERM to every child, then SIGKILL to those that outlast the time allowed; safe to repeat.
+        """Send SIGTERM to every child, then SIGKILL to children that outlast the time allowed; safe to
+        repeat.
 
         A KeyboardInterrupt while this waits kills the remaining children at once, and is not raised further.
         """
@@ -162,7 +163,7 @@ class Supervisor:
                 thread.join()
 
     def kill(self) -> None:
-        """SIGKILL to every child and whatever is in its process group, without a grace period."""
+        """SIGKILL to every child and its process group, without a grace period."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -200,7 +201,6 @@ class Supervisor:
                     return
 
     def _run_once(self, command: ChildCommand) -> str:
-        """Run the child to its end and say how it ended."""
         try:
             process = self._spawn(command)
         except OSError as error:
@@ -248,7 +248,7 @@ class Supervisor:
                 self._say(f"{name} | {line.decode(errors='replace').rstrip()}")
 
     def _say(self, line: str) -> None:
-        # A terminal that was closed is no reason to leave a child alone.
+        # A closed terminal is no reason to abandon a child.
         with self._say_lock, suppress(OSError):
             self._say_line(line)
 

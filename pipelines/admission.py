@@ -10,10 +10,10 @@ from strandline.schemas.queries.upkeep.erasures import LookAtFence
 
 
 def admit(shard_key: UUID, session_key: UUID | None = None) -> Operation[None]:
-    """Check that no fence stands, first of all in a transaction that writes: until it ends, none is set.
+    """Check that no fence stands; first of all in a writing transaction, as none is set until it ends.
 
-    What locks a session's row, or a lane's, needs no check: an erasure takes these rows away, and waits for
-    whoever has them.
+    Locks on a session's row or a lane's need no check: an erasure deletes these rows, and waits for their
+    holders.
 
     Raises:
         ErasedError: the owner, or the session, was erased.

@@ -1,4 +1,4 @@
-"""What an operator has captured, as it applies to a batch: instructions to models, and operations of merge.
+"""An operator's capture, as it applies to a batch: instructions to models, and operations of merge.
 
 A batch names the newest act that applied to its events (``begin_batch_v1``).  So a replay in place goes by
 the same one, and a new derivation by the one of each event's time.
@@ -24,15 +24,15 @@ class AppliedCapture:
 
     @property
     def switched_off(self) -> tuple[str, ...]:
-        """The operations that a model must not choose; it may always add: what is added can be withheld."""
+        """The operations that a model must not choose; additions are always allowed, and can be withheld."""
         off = {"update": self.capture.is_update_off, "invalidate": self.capture.is_delete_off}
         return tuple(name for name, is_off in off.items() if is_off)
 
     def restrict(self, operation: MergeOperation) -> MergeOperation | None:
-        """The operation as far as it is allowed; None if its candidate is withheld.
+        """The operation within the allowed ones; None if its candidate is withheld.
 
-        A candidate that may not change a known fact is one of its own.  Where nothing may be added, one that
-        would end a fact gives that fact its words.
+        A candidate that may not change a known fact becomes a separate one.  Where additions are off, a
+        candidate that would end a fact rewords it.
         """
         op, capture = operation.op, self.capture
         if (op == "update" and capture.is_update_off) or (op == "invalidate" and capture.is_delete_off):

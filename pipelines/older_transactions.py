@@ -1,4 +1,4 @@
-"""Waits for transactions: what nothing uses any more may still be used by one that has not committed."""
+"""Waits for transactions: an unused thing may still be in use by an uncommitted one."""
 
 from __future__ import annotations
 

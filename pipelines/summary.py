@@ -53,7 +53,7 @@ class SummaryStage:
         return SummaryWork(json.loads(state) if state else {}, load_transcript(fetcher, batch), instructions)
 
     def calls(self, batch: Batch, work: SummaryWork) -> Sequence[Call]:
-        texts = [work.previous.get("text", "")]  # each call goes on from what the one before it gave
+        texts = [work.previous.get("text", "")]  # each call continues from the previous one's result
 
         def fold(lines: tuple[TranscriptLine, ...]) -> RawAnswer:
             return ask(self.model, SummaryTask(texts[-1], lines, self.max_tokens, work.instructions))

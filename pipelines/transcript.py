@@ -147,7 +147,7 @@ def speaker(message: Message) -> str:
 
 
 def shown_name(message: Message) -> str | None:
-    """The name as far as an answer may repeat it, so that what a model gives back is found again."""
+    """The name as an answer may repeat it, so that a model's copy of it is found."""
     name = message.name
     if name is None or len(name) <= MAX_NAME_CHARACTERS:
         return name

@@ -69,13 +69,13 @@ class Trail:
         return page.acts[0] if page.acts else None
 
     def level(self) -> Operation[AuditLevel]:
-        """What is recorded: ``off``, ``changes`` (the default) or ``all``."""
+        """The recorded level: ``off``, ``changes`` (the default) or ``all``."""
         rows = yield from audited_namespaces(self.namespace)
         level: Any = rows[0].level if rows else DEFAULT_LEVEL
         return level  # type: ignore[no-any-return]
 
     def set_level(self, level: AuditLevel, *, actor: str | None = None) -> Operation[bool]:
-        """Set what is recorded; False if it was set so already.
+        """Set the recorded level; False if it was set already.
 
         It holds for puts and changes at once, and for reads of running processes within five seconds.  The
         act is recorded, also when it switches the trail off.
@@ -86,7 +86,7 @@ class Trail:
         return set_level(self.namespace, level, Act.here("audit.level", actor=actor))
 
     def verify(self, *, anchors: Sequence[Anchor] = ()) -> Operation[TrailVerification]:
-        """Verify the chain; ``.findings`` names what was changed, removed, inserted or put elsewhere.
+        """Verify the chain; ``.findings`` names changed, removed, inserted or moved acts.
 
         Args:
             anchors: anchors that were kept outside of the database; those of other namespaces are ignored.
@@ -107,7 +107,7 @@ class Trail:
         return plan_pruning(self.namespace, before)
 
     def prune(self, before: datetime, *, actor: str | None = None) -> Operation[Pruning]:
-        """Delete what was sealed before a time, in whole seals; what is left can still be verified.
+        """Delete acts sealed before a time, in whole seals; the rest can still be verified.
 
         Raises:
             ConfigurationError: the time has no zone.

@@ -68,8 +68,8 @@ class SessionMemory(Closing):
             ``audio`` and ``video``, 2048 for ``document``.
         render: turns the blocks' sections into text; default: the built-in template.
         shared_key: key of the scope that ``scope="shared"`` searches; default: none.
-        token_limit: of its reads; default: what the session has stored.
-        redaction: applied to what is put; default: the hooks that the settings name.
+        token_limit: of its reads; default: the session's stored one.
+        redaction: applied to puts; default: the hooks that the settings name.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class SessionMemory(Closing):
     def get_scope(self, name: str) -> Self:
         """The memory of a session of its own, with everything else as here: limits, blocks, user, namespace.
 
-        What is put to one scope is in no other, and not here.  Facts are those of the user, as in all of a
+        Messages of one scope appear in no other, and not here.  Facts belong to the user, as in all of a
         user's sessions; without a user each scope has its own. ``reset`` clears one scope and leaves the
         others. Its ``session_id`` is this one's and ``name``, as in ``team/drafts``; does no I/O.
 
@@ -211,7 +211,7 @@ class SessionMemory(Closing):
         return self._notify(await commit.run(put), connection)
 
     def import_messages(self, messages: Sequence[object]) -> Imported:
-        """Accept many messages at once, by COPY, and flush what does not fit the window, as ``import``.
+        """Accept many messages at once, by COPY, and flush messages beyond the window, as ``import``.
 
         Give each message its own ``id``, so that repeating the import adds nothing.
 

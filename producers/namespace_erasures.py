@@ -82,8 +82,8 @@ class Erasing:
     ) -> Operation[ErasureReceipt]:
         """Erase a user: every session, message, fact, summary, vector, answer and name, in all derivations.
 
-        A user of whom nothing is known is fenced as well, so that nothing comes later.  For one who was
-        erased before, the receipt of that is returned.
+        An unknown user is fenced as well, against later writes.  For an erased user, the earlier receipt is
+        returned.
 
         Args:
             actor: the name of the person who asks for it, kept with the record.
@@ -100,7 +100,7 @@ class Erasing:
     def erase_session(
         self, session_id: str, *, actor: str | None = None, on_progress: OnProgress = _silent
     ) -> Operation[ErasureReceipt]:
-        """Erase one session, and of its user what only this session gave.
+        """Erase one session, and its user's data that only this session gave.
 
         A session without a user is an owner, and goes with everything.  Forks are sessions of their own.
 
@@ -113,13 +113,13 @@ class Erasing:
         return (yield from erase(order, self.signer, self.beside))
 
     def readmit_user(self, user_id: str, *, actor: str | None = None) -> Operation[ErasureReceipt]:
-        """Let an erased user begin anew, with nothing; returns the record, of the kind ``readmission``.
+        """Let an erased user start again, with nothing; returns the record, of the kind ``readmission``.
 
         A session that was erased by itself stays away until ``readmit_session``.
 
         Raises:
             NotFoundError: the user was not erased, or was readmitted.
-            ConflictError: the erasure is not finished, or something that was erased is there again.
+            ConflictError: the erasure is not finished, or erased data is back.
         """
         return readmit(self.user(user_id), actor, self.signer)
 
@@ -170,8 +170,8 @@ class NamespaceErasures(Closing):
 
     An erasure begins with one transaction that sets the fence; from its commit on nothing can be written for
     the user: not by puts, imports, workers, edits of facts, replays or forks, whatever they had begun.  The
-    rest is deleted in short transactions.  If the process ends in between, call the method again: it goes on
-    where it was.  Two calls at once share the work, and return the same receipt.
+    rest is deleted in short transactions.  If the process ends in between, call the method again: it resumes.
+    Two calls at once share the work, and return the same receipt.
 
     All methods raise DatabaseUnavailableError when Postgres cannot be reached, and InvalidMessageError if a
     name is not valid.
@@ -225,7 +225,7 @@ class NamespaceErasures(Closing):
     afind_erased_rows = async_method(Erasing.find_erased_rows)
 
     def vacuum(self) -> None:
-        """Make the space of what was deleted free to be used again, in tables and indexes; may take long.
+        """Free the space of deleted rows in tables and indexes; may take long.
 
         Postgres does it by itself in time; dead rows stay on disk until then.
 
@@ -245,14 +245,14 @@ class NamespaceErasures(Closing):
     ) -> Iterator[ReappliedReceipt]:
         """Repeat erasures after a restore of an older backup, before producers write; yields each outcome.
 
-        What the database knows already, and what nothing came back of, is left.
+        Known erasures, and erasures of which nothing came back, are left out.
 
         Args:
-            receipts: all that were kept outside, readmissions included, of any namespace.
-            verifiers: the public keys that may have signed them (``verifier_of``), beside the one of this
+            receipts: all kept outside, readmissions included, of any namespace.
+            verifiers: the public keys that may have signed them (``verifier_of``), in addition to this
                 object's own key.
-            unverified: repeat also what no key vouches for: whoever wrote such a file says who is erased,
-                and who is let in again.
+            unverified: also repeat receipts that no key vouches for; then the file's writer decides whom to
+                erase or readmit.
 
         Raises:
             ConfigurationError: a receipt is not signed by any of these keys, or was changed; nothing was
@@ -306,7 +306,7 @@ def item_ranges(items_below: Iterable[Sequence[str]]) -> tuple[ItemRange, ...]:
     """The items below paths.
 
     Raises:
-        ConfigurationError: one is no path.
+        ConfigurationError: one is not a path.
     """
     ranges = []
     for labels in items_below:

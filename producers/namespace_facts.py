@@ -1,4 +1,4 @@
-"""The facts of a whole namespace: what is captured, how many there are, and clearing them, owner by owner."""
+"""The facts of a whole namespace: capture, counts, and clearing, owner by owner."""
 
 from __future__ import annotations
 
@@ -38,8 +38,6 @@ class Clearing:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """Some owners in the order of their keys; ``last`` is the last one examined, None on the final page."""
-
     last: UUID | None
     to_clear: tuple[tuple[UUID, int], ...]
 
@@ -47,7 +45,7 @@ class _Page:
 def list_users(namespace: Namespace, *, limit: int = 50, after: str | None = None) -> Operation[UserPage]:
     """A page of the users who have a session or were given facts, by name, each with their figures.
 
-    ``limit`` is at most 200; ``after`` is that of the page before.
+    ``limit`` is at most 200; ``after`` is the previous page's.
     """
     place = None if after is None else check_name("after", after)
     number = check_count("limit", limit, least=1, most=OWNERS_PER_PAGE)
@@ -70,9 +68,9 @@ class NamespaceFacts(CaptureFace, Closing):
 
     Clearing records one event per owner, as ``Facts.clear`` does, each in its own transaction; so it may be
     stopped at any time, and continues where it stopped when it is called again: an owner who has said nothing
-    since the last clearing is skipped. Owners whose first session begins meanwhile may be left out.
+    since the last clearing is skipped. Owners whose first session begins during it may be left out.
 
-    All methods raise DatabaseUnavailableError when Postgres cannot be reached; those that clear,
+    All methods raise DatabaseUnavailableError when Postgres cannot be reached; clearing raises
     UnknownPipelineError before any worker has ever run.
     """
 

@@ -13,7 +13,7 @@ from strandline.schemas.values.identity import Owner
 
 
 class CaptureFace:
-    """What is captured as facts: a face of an owner, or of a namespace."""
+    """The capture of facts: a face of an owner, or of a namespace."""
 
     _runner: OperationRunner
     _subject: capturing.Capturing
@@ -36,8 +36,8 @@ class OwnerFacts(CaptureFace):
     the texts of an edit.
 
     All methods raise InvalidMessageError for an argument that cannot be used, or that a redaction hook
-    refuses, and DatabaseUnavailableError when Postgres cannot be reached; those that edit, RedactionError if
-    a hook fails, and UnknownPipelineError before any worker has ever run.
+    refuses, and DatabaseUnavailableError when Postgres cannot be reached; edits raise RedactionError if a
+    hook fails, and UnknownPipelineError before any worker has ever run.
     """
 
     _subject: FactOwner
@@ -90,7 +90,7 @@ class OwnerFacts(CaptureFace):
     aforget_source = async_method(fact_sources.forget_source)
 
     def import_facts(self, facts: Sequence[ImportedFact]) -> FactsImported:
-        """Add up to 200 facts of another system, each once: one that was changed or deleted since stays so.
+        """Add up to 200 facts of another system, each once: later changes and deletions stay.
 
         They are people's facts, and have the times that they had there.
         """

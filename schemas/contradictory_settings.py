@@ -63,5 +63,5 @@ def find_contradictions(values: Mapping[str, float]) -> list[Pair]:
 
 def _described(name: str, value: float, chosen: Collection[str]) -> str:
     by_default = "" if name in chosen else " by default"
-    # All digits: a rounded number may look like the one that it is compared with.
+    # All digits: a rounded number may look equal to the compared one.
     return f"{PREFIX}{name.upper()} ({str(value).removesuffix('.0')}{by_default})"

@@ -1,15 +1,15 @@
-"""What the erasure of an owner does with each table: a test takes the tables from the catalog.
+"""How the erasure of an owner treats each table; a test takes the tables from the catalog.
 
-A new table is named here in one line: in ``ERASED`` if its rows begin with an owner's ``shard_key`` and are
-to go with the owner; else in ``TREATED`` with what becomes of it, or in ``KEPT`` with the reason.
+Name a new table here: in ``ERASED`` if its rows begin with an owner's ``shard_key`` and go with the owner,
+else in ``TREATED`` with its treatment, or in ``KEPT`` with the reason.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-# Rows under the owner's key: all are deleted, in this order.  Flush events come first: a replay that is
-# making work of an event holds its row, so what it writes is there when the later tables come.
+# Rows under the owner's key, deleted in this order.  Flush events come first: a replay that makes work of an
+# event holds its row, so its rows exist when the later tables come.
 ERASED = (
     "flush_event",
     "due",
@@ -83,7 +83,7 @@ KEPT: Mapping[str, str] = {
 # Adapters that keep items of users for themselves (``adapter_items_key``).
 ADAPTERS_WITH_ITEMS = ("agno_1",)
 
-# What is left of one session after a forgetting reset of it (reset_v1), by the column that has its key.
+# What a forgetting reset (reset_v1) leaves of one session, by the column that holds its key.
 SCOPED: Mapping[str, str] = {
     "policy_change": "session_key",
     "session_run": "session_key",

@@ -1,13 +1,13 @@
-"""The error tree: every exception is a decision, and its sentence says what happened and what to do.
+"""The error tree: each exception stands for a decision, and its sentence tells the event and the remedy.
 
-``StrandlineError`` is the root.  The first half holds the errors that a caller of ``Memory`` can meet; the
-second, those that only the engine meets (they decide between retry, split and dead letter).
-``schemas.postgres.translation`` (``translate_errors``) turns driver errors into these.
+``StrandlineError`` is the root.  The first half holds the errors of ``Memory``'s callers; the second, those
+of the engine alone, which decide between retry, split and dead letter. ``schemas.postgres.translation``
+(``translate_errors``) turns driver errors into these.
 
-Errors of a common kind are built-in errors as well, so that callers and frameworks can catch them as usual:
-an unusable value is a ``ValueError``, a missing thing a ``LookupError``, a time limit a ``TimeoutError``.
+Errors of a common kind are built-in errors as well: an unusable value is a ``ValueError``, a missing thing a
+``LookupError``, a time limit a ``TimeoutError``.
 
-A message may quote users' text: it is one line without control characters, however it is printed.
+A message may quote users' text: it is one line without control characters.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class NotFoundError(ConfigurationError, LookupError):
 
 
 class InvalidMessageError(StrandlineError, ValueError):
-    """A message, or an argument beside it, cannot be stored as given; nothing was stored.
+    """A message or another argument cannot be stored as given; nothing was stored.
 
     Attributes:
         field: the offending field in dotted form, such as ``messages[2].content``.
-        problem: what is wrong with it, as the sentence says after its name.
+        problem: the rest of the sentence after the field's name.
     """
 
     problem: str = ""
@@ -119,14 +119,14 @@ class RedactionError(StrandlineError):
 
 
 class RefusalError(StrandlineError):
-    """Raised by a redaction hook or an overflow handler of the application: it refuses what it was given.
+    """A redaction hook or an overflow handler of the application refuses its input.
 
-    Its sentence is shown to whoever put the message, or kept with the dead letter: it quotes no text.
+    The sentence is shown to the caller of the put, or kept with the dead letter: it quotes no text.
     """
 
 
 class DeliveredError(StrandlineError):
-    """What was delivered to the pipelines stands in the way of a correction; nothing was changed."""
+    """Messages already delivered to the pipelines rule out a correction; nothing was changed."""
 
 
 class ActRefusedError(StrandlineError):
@@ -209,11 +209,11 @@ class SealedContentError(StrandlineError):
 
 
 class KeyUnavailableError(SealedContentError):
-    """A keyring has no such key, cannot be asked, or its key is not the one that wrapped the owner's keys."""
+    """A keyring lacks the key, does not answer, or holds a key that did not wrap the owner's keys."""
 
 
 class BrokerUnavailableError(StrandlineError):
-    """The broker does not answer a worker that is starting; puts and reads go on without the broker."""
+    """The broker does not answer a starting worker; puts and reads work without the broker."""
 
 
 class SchemaError(DatabaseError):
@@ -229,7 +229,7 @@ class UndecodableEventError(StrandlineError):
 
 
 class ArchiveError(StrandlineError):
-    """An archive cannot be used now, or does not hold what it is to hold; nothing was removed from a log."""
+    """An archive cannot be used now, or lacks its expected content; nothing was removed from a log."""
 
 
 class ReplayError(StrandlineError):
@@ -258,7 +258,7 @@ class TransientModelError(ModelError):
 
     Attributes:
         retry_after_seconds: the wait that the provider asked for (``Retry-After``), or None.
-        counts: True if the provider answers other calls meanwhile, so that this input is at fault; the
+        counts: True if the provider answers other calls, so that this input is at fault; the
             failure then counts towards a limit.
         is_unpaid: True if no call was made, or every call was refused unread, which costs nothing.
         is_slow: True if the provider did not answer in time, which a slow one may do for long calls.
@@ -282,7 +282,7 @@ class RateLimitError(TransientModelError):
 class ProviderSetupError(TransientModelError):
     """The provider refuses every call alike: because of the key, the model, the address or the quota.
 
-    The work waits, however long, and goes on by itself once the setup is corrected.
+    The work waits, however long, and resumes by itself once the setup is corrected.
     """
 
 
@@ -314,7 +314,7 @@ class BlockWaitsError(TransientModelError):
 
 
 class UnredactedError(TransientModelError):
-    """A redaction hook failed, so nothing was sent to the model; if that goes on, it is a dead letter."""
+    """A redaction hook failed, so nothing was sent to the model; repeated failures end in a dead letter."""
 
     is_unpaid = True
 
@@ -324,7 +324,7 @@ class UnredactedError(TransientModelError):
 
 
 class HandlerError(TransientModelError):
-    """An overflow handler failed: the event is handed to it again; if that goes on, it is a dead letter."""
+    """An overflow handler failed: it gets the event again; repeated failures end in a dead letter."""
 
     is_unpaid = True
 

@@ -1,6 +1,6 @@
 """Forks: detects them, holds them off during critical sections, and renews resources in the child.
 
-A child made by ``fork`` has its parent's memory, and of its threads only the one that forked.  There, a lock
+A child made by ``fork`` has its parent's memory, and only the forking thread.  There, a lock
 that another thread held stays held for good, and the data it was changing stays half-changed.
 """
 

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 _SETTABLE = ("role", "content", "name", "tool_calls", "tool_call_id", "id", "metadata", "created_at")
 
-# Nearer than any field that OpenAI's own messages have; what is longer means something else.
+# Nearer than any two fields of OpenAI's own messages.
 _NEAR = 0.85
 _MAX_FIELD_CHARACTERS = 20
 # A message may have any number of fields, and each costs a comparison.

@@ -21,7 +21,7 @@ def unknown_settings(environ: Mapping[str, str]) -> Iterator[str]:
     """One sentence for each ``STRANDLINE_…`` variable that is not a setting, with the nearest that is."""
     known = {name.upper() for name in Settings.model_fields} | _NO_SETTINGS
     for name in sorted(environ.keys() - service_links(environ)):
-        # As the settings are read: whatever the case.
+        # Settings are read in any case.
         spelt = name.upper()
         if not spelt.startswith(PREFIX) or spelt.removeprefix(PREFIX) in known or spelt.startswith(ROLES):
             continue

@@ -1,8 +1,8 @@
-"""Roles of models: facts, merge, summary, the embedding of messages and that of queries.
+"""Roles of models: facts, merge, summary, the embedding of messages and the embedding of queries.
 
-A role may have a server, a key, a form and limits apart.  What it does not set is that of the role that it is
-like, then that of ``default``, and then that of the settings for all models.  A key, headers and a query go
-to the host alone that they were set for: no server is sent the key of another.
+A role may have its own server, key, form and limits.  It inherits the rest from the role it is like, then
+from ``default``, then from the settings for all models.  A key, headers and a query go only to the host they
+were set for.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MAX_SECONDS = 2_000_000
 # Every text is embedded with its prefix; models are given a word or a sentence.
 MAX_PREFIX_CHARACTERS = 500
 
-# What is set for all models, by the fields of a role.
+# Settings for all models, by the fields of a role.
 COMMON = {
     "base_url": "OPENAI_BASE_URL",
     "api_key": "OPENAI_API_KEY",
@@ -122,7 +122,7 @@ def is_header_text(text: str) -> bool:
 
 
 def _read_key_file(value: object) -> object:
-    """The key in a file, in the place of its path; the path is never shown, since it may be a key."""
+    """The key in a file, for its path; the path is never shown, since it may be a key."""
     try:
         with Path(str(value)).expanduser().open(encoding="utf-8") as file:
             return file.read(MAX_KEY_CHARACTERS).strip()
@@ -273,7 +273,9 @@ def variable(role: str, field: str) -> str:
 def resolve_role(
     roles: ModelRoles, name: RoleName, kind: type[R], model: tuple[str, str], common: ServerRole
 ) -> Role[R]:
-    """A role with all that it inherits; ``model``: its name and variable; ``common``: what is set for all."""
+    """A role with all that it inherits; ``model``: its name and variable; ``common``: the settings for
+    all models.
+    """
     if name == "query_embedding" and roles.query_embedding.model is not None:
         model = roles.query_embedding.model, model[1]
     chosen_by = (

@@ -1,4 +1,4 @@
-"""Files and folders that only their owner may use, whatever the umask of the process."""
+"""Files and folders that only their owner may use, whatever the umask."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def expanded(path: Path) -> Path:
 
 
 def default_home() -> Path:
-    """The user's folder for data; one that nobody can make where the user has no home directory."""
+    """The user's folder for data; a path that cannot be created where the user has no home directory."""
     try:
         return expanded(platformdirs.user_data_path("strandline"))
     except (RuntimeError, ValueError):

@@ -117,7 +117,7 @@ class Settings(BaseSettings):
         description="how long a process keeps the unwrapped keys of an owner",
     )
 
-    # Bounds on what a put accepts.
+    # Bounds of a put.
     max_content_bytes: int = Field(1_000_000, ge=1)
     max_metadata_bytes: int = Field(16_384, ge=2)
     max_indexed_characters: int = Field(100_000, ge=1_600, le=10_000_000)
@@ -370,7 +370,7 @@ def _pair_values(settings: Settings) -> dict[str, float]:
 
 
 def _describe_pairs(pairs: Iterable[Pair], settings: Settings, refused: Collection[str]) -> dict[str, str]:
-    """Why settings contradict one another, by field; one that is refused by itself contradicts nothing."""
+    """Why settings contradict one another, by field; a setting refused by itself is left out."""
     values = _pair_values(settings)
     chosen = {*settings.model_fields_set, *settings.models.timeouts()}
     sentences: dict[str, list[str]] = {}

@@ -55,14 +55,14 @@ class Erasures(NamespaceErasures):
         pool: Pool | None = None,
         schema: str | None = None,
     ) -> Erasures:
-        """The erasures of a namespace; does no I/O beside reading the key.
+        """The erasures of a namespace; does no I/O but reading the key.
 
         Args:
             namespace: the tenant.
             key_file: the private key that signs receipts (PEM, Ed25519); default: that of the settings
                 (``STRANDLINE_RECEIPT_KEY_FILE``).  Without one, receipts are not signed.  Its public half
-                verifies what ``reapply`` is given.
-            outside: places beside the database that are erased in as well; archives of retention are found.
+                verifies ``reapply``'s receipts.
+            outside: further places to erase in, outside the database; archives of retention are found.
             database_url, pool, schema: as for ``Memory.from_defaults``.
 
         Raises:

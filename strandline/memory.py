@@ -112,7 +112,7 @@ class Memory(SessionMemory):
             tokenizer_fn, part_tokens: a text's tokens, or their number; those of an ``image`` and so on.
             memory_template, shared_scope: Jinja2 that lays blocks out; a name under which sessions share.
             idle_seconds: after this long without a put the window is delivered, but kept; None: never.
-            redact, on_overflow: a redaction hook of its own; workers hand what is flushed to the handler.
+            redact, on_overflow: a redaction hook of its own; workers hand flushed messages to the handler.
             database_url, schema, broker_url: Postgres, its schema, Redis or RabbitMQ; default: the settings.
             pool, consume: your own pool or engine, sync or async; ``"background"``: consume events here too.
 
@@ -150,7 +150,7 @@ class Memory(SessionMemory):
 
 
 class _BlockPolicy(TypedDict):
-    """What of a policy follows from blocks, code and scope."""
+    """The policy's values that follow from blocks, code and scope."""
 
     tokenizer: str
     pipelines: tuple[str, ...]
@@ -196,7 +196,7 @@ def _template(source: str | None) -> Renderer:
 
 
 def _insert_method(value: str | InsertMethod) -> InsertMethod:
-    # Compared, since an enumeration writes out whatever it does not know, however deep that is.
+    # Compared, since an enumeration writes out any unknown value, however deep.
     if not isinstance(value, str) or value not in tuple(InsertMethod):
         raise ConfigurationError(f"insert_method is {quote(value)}; it must be 'system' or 'user'")
     return InsertMethod(value)

@@ -88,5 +88,5 @@ def _url_of(settings: Settings) -> str:
             "No database is configured, and no embedded one runs: set STRANDLINE_DATABASE_URL,"
             " or open a Memory first."
         )
-    stack.detach()  # whoever started it goes on
+    stack.detach()  # its starter's use stays
     return stack.database_url

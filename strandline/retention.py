@@ -69,14 +69,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What of a session is past its time: messages that the next run removes, but for those that wait.
+    """The expired messages of a session, which the next run removes, except waiting ones.
 
     Attributes:
-        expired: of sessions to which nobody put for too long.
-        aged: older than they may be.
-        surplus: beyond the number that is kept; these are shown until they are removed, in whole flushes.
-        waiting: of those, how many wait until all of their flush is past its time, since flushes leave whole.
-        important: those that are past their time, and stay because they are marked.
+        expired: of sessions without puts for too long.
+        aged: older than allowed.
+        surplus: beyond the kept number; shown until they are removed, in whole flushes.
+        waiting: how many of these wait until their whole flush has expired, since flushes leave whole.
+        important: expired, and kept because they are marked.
     """
 
     namespace: str
@@ -123,9 +123,9 @@ def set_retention(
     session_id: str | None = None,
     actor: str | None = None,
 ) -> int:
-    """Record what a namespace, or a session in it, keeps for how long; returns the act's number.
+    """Record the retention of a namespace or a session; returns the act's number.
 
-    It applies at once: no read shows what is past its time, also before it is removed.
+    It applies at once: reads hide expired data even before it is removed.
 
     Raises:
         NotFoundError: the session does not exist.
@@ -152,7 +152,7 @@ def retention_acts(
 def plan(
     database: Database, *, namespace: str | None = None, session_id: str | None = None
 ) -> Iterator[Past]:
-    """What is past its time, session by session; nothing is changed."""
+    """Expired data, session by session; nothing is changed."""
     for session in passes.concerned_sessions(database, _which(database, namespace, session_id)):
         for row in database.fetch(PastMessages(**session)):
             past = Past(*row)
@@ -171,10 +171,10 @@ def run(
     at_once: bool = False,
     open_archive: Callable[[str], Archive] = open_archive,
 ) -> Removal:
-    """Archive and remove what is past its time now; it can be stopped at any time, and begun again.
+    """Archive and remove expired data; may be stopped at any time, and started again.
 
-    What workers still derive stays until they have, and what an archive refuses stays until it does not.
-    ``at_once``: without a rest after each step, which leaves the machine to puts.
+    Messages that workers still derive from stay until they are done, and refused ones until an archive takes
+    them. ``at_once``: without a rest after each step, which leaves the machine to puts.
     """
     remover = Remover(
         database,
@@ -192,7 +192,7 @@ def run(
 
 @checked
 def status(database: Database, *, namespace: str | None = None, limit: int = 20) -> RetentionStatus:
-    """What has left, what is under way or fails, and the last passes of workers."""
+    """Removals so far, runs under way or failing, and the workers' recent passes."""
     (totals,) = database.fetch(RetentionTotals(namespace=namespace))
     steps = database.fetch(OpenSteps(namespace=namespace, limit=limit))
     return RetentionStatus(totals, tuple(steps), tuple(database.fetch(RetentionRuns(limit=limit))))
@@ -202,7 +202,7 @@ def status(database: Database, *, namespace: str | None = None, limit: int = 20)
 def archived_ranges(
     database: Database, session_id: str, *, namespace: str = DEFAULT_NAMESPACE
 ) -> list[ArchivedRange]:
-    """What a session has in archives, in order.
+    """A session's archived ranges, in order.
 
     Raises:
         NotFoundError: the session does not exist.
@@ -256,7 +256,7 @@ def provide_input(tx: Fetcher, shard_key: UUID, generation_id: int) -> int:
 
 
 def find_session(database: Database, namespace: str, session_id: str) -> SessionIdentity:
-    """A session by its name, whoever it belongs to.
+    """A session by its name, of any owner.
 
     Raises:
         NotFoundError: nothing was ever put to it.

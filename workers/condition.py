@@ -16,7 +16,7 @@ logger = logging.getLogger("strandline.workers")
 # Between two lines of the log about hints that were dropped: whoever sends them could send any number.
 LOG_SECONDS = 60.0
 
-# What a worker needs its broker for; each can be refused while the other works.
+# A worker's uses of its broker; each can be refused while the other works.
 BrokerUse = Literal["take", "ring"]
 
 
@@ -73,7 +73,7 @@ class Condition:
 
     @property
     def can_ring(self) -> bool:
-        """Whether the broker takes hints, as far as is known."""
+        """Whether the broker is known to take hints."""
         return "ring" not in self._no_broker
 
     def as_json(self, reasons: Mapping[str, str], lost_threads: int) -> str:

@@ -1,8 +1,8 @@
-"""Following: a thread that has drained a lane goes on with the lanes that this gave work to.
+"""Following: a thread that has drained a lane continues with the lanes that this gave work to.
 
-The thread that ran extract also merges its result, if its process serves both stages: no hint has to go
-through the broker, which would cost both sides about a millisecond and arrive later.  Another thread that
-holds such a lane sees the work before it releases the lane, so nothing is missed.
+The thread that ran extract also merges its result, if its process serves both stages: a hint through the
+broker would cost both sides about a millisecond and arrive later.  Another thread that holds such a lane sees
+the work before it releases the lane, so nothing is missed.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from strandline.schemas.values.lanes import Lane, Ring
 
 
 def follow(first: Turn, drain: Callable[[Lane], Turn], ring: Ring, stopping: Callable[[], bool]) -> None:
-    """Drain the lanes that a turn gave work to, and those that these gave work to.
+    """Drain the lanes that a turn gave work to, and so on.
 
     Args:
         first: the turn that was taken.
-        ring: called with the lanes that are left to others: all waiting lanes once ``stopping``, those whose
+        ring: called with the lanes that are left to others: all waiting lanes once ``stopping``, lanes whose
             generation is not served here, and the rest if ``drain`` raises.
     """
     waiting = dict.fromkeys(first.next_lanes)

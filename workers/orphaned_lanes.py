@@ -13,15 +13,15 @@ from collections.abc import Callable, Sequence
 
 from strandline.schemas.values.lanes import Lane
 
-# Beside the worker's own threads, and only while there is something to take over.
+# In addition to the worker's own threads, and only during take-overs.
 MAX_THREADS = 32
 
 
 class TakeOver:
-    """Drains the lanes it is given, at most ``most_threads`` at once.
+    """Drains given lanes, at most ``most_threads`` at once.
 
     Args:
-        drain: drains one lane; if another worker took it meanwhile, this costs one statement.
+        drain: drains one lane; if another worker took it, this costs one statement.
     """
 
     def __init__(self, drain: Callable[[Lane], None], most_threads: int = MAX_THREADS) -> None:
@@ -47,7 +47,7 @@ class TakeOver:
             threading.Thread(target=self._run, name="strandline-take-over", daemon=True).start()
 
     def stop(self) -> None:
-        """Begin with no more lanes; the engine ends those that are being drained."""
+        """Begin no more lanes; the engine ends those being drained."""
         with self._lock:
             self._stopped = True
             self._waiting.clear()

@@ -26,7 +26,7 @@ logger = logging.getLogger("strandline.replay")
 
 LOOK_SECONDS = 1.0
 LANES_PER_LOOK = 64
-# Beside live work: twice as long at rest as at work, up to half a second after each lane.
+# With live work: twice as long at rest as at work, up to half a second after each lane.
 REST_SHARE = 2.0
 MAX_REST_SECONDS = 0.5
 LIVE_SECONDS = 2.0
@@ -79,7 +79,7 @@ class ReplaySlots:
             thread.start()
 
     def stop(self) -> None:
-        """Take up no more lanes; those that are being drained are released after their batch."""
+        """Take up no more lanes; those being drained are released after their batch."""
         self._stop.set()
 
     def await_end(self, timeout_seconds: float) -> None:
@@ -97,7 +97,6 @@ class ReplaySlots:
             self._work()
 
     def _work(self) -> None:
-        """Drain lanes as long as there are any and they make progress."""
         while not self._stop.is_set() and not self._engine.stopping():
             try:
                 if (lane := self._next()) is None:
@@ -132,7 +131,6 @@ class ReplaySlots:
             return self._lanes.popleft()
 
     def _call_for_help(self) -> None:
-        """Start the other threads, now that there is work: until then, one thread is enough."""
         while len(self._threads) < self._count:
             self._threads.append(self._thread(len(self._threads)))
             self._threads[-1].start()

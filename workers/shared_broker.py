@@ -30,7 +30,7 @@ class LostRings:
         self._rung_at: dict[Lane, float] = {}
 
     def split(self, lanes: Sequence[Lane]) -> tuple[list[Lane], list[Lane]]:
-        """The lanes that are rung for now, and those that were rung for in vain."""
+        """The lanes to notify now, and the lanes notified in vain."""
         now = self._clock()
         while self._rung_at and now - next(iter(self._rung_at.values())) > IN_VAIN_SECONDS:
             del self._rung_at[next(iter(self._rung_at))]
@@ -41,7 +41,7 @@ class LostRings:
 
 
 class ForeignHints:
-    """Counts hints of other installations, as a sample, among those that a worker drops."""
+    """Counts hints of other installations, as a sample, among a worker's dropped ones."""
 
     def __init__(self, database: Database, condition: Condition) -> None:
         self._database = database

@@ -55,7 +55,7 @@ class SignalPipe:
     def wait(self, seconds: float | None = None, *, until_woken: bool = True) -> int | None:
         """The number of the next signal; None if ``seconds`` pass without one, or at ``wake``.
 
-        ``until_woken=False`` goes on waiting at ``wake``.
+        ``until_woken=False`` keeps waiting at ``wake``.
         """
         until = None if seconds is None else time.monotonic() + seconds
         while True:

@@ -19,7 +19,7 @@ from strandline.schemas.errors import ConfigurationError
 def stop_at(spec: str | None) -> Callable[[StopPoint | StepPoint], None]:
     """A function for ``Engine.reach`` and for steps of retention that acts on ``POINT:SIGNAL`` once.
 
-    None makes one that does nothing.
+    None makes a no-op.
 
     Raises:
         ConfigurationError: there is no such point or signal.
@@ -37,8 +37,8 @@ def stop_at(spec: str | None) -> Callable[[StopPoint | StepPoint], None]:
 
     def reach(point: StopPoint | StepPoint) -> None:
         if point == chosen and once.acquire(blocking=False):
-            # To this very thread: sent to the process, another thread may take it, and this one goes on
-            # for a moment, past the point.
+            # To this very thread: sent to the process, another thread may take it while this one runs past
+            # the point.
             signal.pthread_kill(threading.get_ident(), signal.Signals[name])
 
     return reach

@@ -30,8 +30,8 @@ logger = logging.getLogger("strandline.sweep")
 # A session whose flush the database refuses is looked at again after so long.
 AFTER_FAILURE_SECONDS = 60.0
 
-# How often a busy worker rings.  What is due then mostly waits in the queue already; but a hint that was lost
-# must not wait for the end of a backlog.
+# How often a busy worker notifies.  Due work then mostly waits in the queue already, but a lost hint must not
+# wait for the end of a backlog.
 BUSY_RING_SECONDS = 8.0
 
 # An idle delivery that loses the race looks again; each loss means that another caller flushed.
@@ -39,8 +39,6 @@ MAX_IDLE_ATTEMPTS = 10
 
 
 class _WatchKeys(SessionKeys):
-    """A watch, as parameters of statements."""
-
     watch_id: UUID
 
 
@@ -77,7 +75,7 @@ class Sweep:
         self._rung_at = -BUSY_RING_SECONDS
 
     def tick(self) -> None:
-        """Check everything once: due work, sessions to flush, workers long gone, what is kept for a time."""
+        """Check once: due work, sessions to flush, dead workers, and expiring data."""
         self._take_over_orphaned()
         self._database.fetch(BringRingsForward(stages=self._stages, limit=self._batch_size))
         self._ring_due()
@@ -142,7 +140,7 @@ def _look_at_overdue(watch: _WatchKeys) -> Operation[Flushed | None]:
 
 
 def _look_at_idle(watch: _WatchKeys) -> Operation[Flushed | None]:
-    """Deliver a session that has been idle long enough; check one that was used since again later."""
+    """Deliver a session that has been idle long enough; check a recently used one later."""
     flushed = None
     for _attempt in range(MAX_IDLE_ATTEMPTS):
         window = yield from read_window(watch["shard_key"], watch["session_key"])

@@ -42,7 +42,7 @@ class WithoutBroker:
         self._publish(lanes)
 
     def ring_found(self, lanes: Iterable[Lane]) -> None:
-        """Ring for lanes that the sweep found; drain what was rung for in vain, if threads are free."""
+        """Notify lanes that the sweep found; drain those notified in vain, if threads are free."""
         new, in_vain = self._lost_rings.split(list(lanes))
         if self._worker is None or self._worker.is_busy():
             new += in_vain

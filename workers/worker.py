@@ -180,14 +180,14 @@ class Worker:
         return self._drain(partial(drain_next, self.engine, hint), gives_way=True)
 
     def _drain(self, begin: Callable[[], Turn], *, gives_way: bool) -> Turn:
-        """Take a turn, and go on with the lanes that it gave work to."""
+        """Take a turn, and continue with the lanes that it gave work to."""
         turn = begin()
         follow(turn, partial(drain, self.engine, gives_way=gives_way), self._ring, self._stopping.is_set)
         return turn
 
     @contextmanager
     def _log_failures(self) -> Iterator[None]:
-        """Log a failure: the work is still due, and is rung for again."""
+        """Log a failure: the work is still due, and is notified again."""
         try:
             yield
         except StrandlineError as error:
@@ -292,7 +292,6 @@ class Worker:
             self._unbuildable = unbuildable
 
     def _tell_condition(self) -> None:
-        """Write the condition into the worker's row if it has changed."""
         lost = worker_calls.late
         if lost > LOST_SHARE * self._concurrency:
             self.on_threads_lost(lost)
@@ -312,7 +311,6 @@ def _make_engine(
     stopping: Callable[[], bool],
     reach: Callable[[StopPoint], None],
 ) -> Engine:
-    """The engine of the worker that ``budgets`` belong to."""
     return Engine(
         database=database,
         stages=stages,

@@ -111,7 +111,7 @@ class EmbeddedBroker:
             return self._running.url
 
     def has_ended(self) -> bool:
-        """True if the broker that this object uses has ended, although its use goes on."""
+        """True if this object's broker has ended while in use."""
         return self._running is not None and not is_running(self._running.server_pid)
 
     def start_again(self) -> bool:
@@ -164,7 +164,6 @@ class EmbeddedBroker:
         return self.data_dir / "broker.log"
 
     def _find(self) -> RunningBroker | None:
-        """The broker on record, if it answers and is watched; an unwatched one is shut down."""
         running = recorded_broker(self.data_dir)
         if running is None or not _answers(running.url):
             return None
@@ -175,7 +174,6 @@ class EmbeddedBroker:
         return None
 
     def _addresses(self) -> Iterator[str]:
-        """URLs to try: first that of a killed broker, where workers may still look; then new ones."""
         if (before := _on_record(self.data_dir)) is not None:
             yield before.url
         for _ in range(_PORT_ATTEMPTS):  # between choosing a port and using it another may take it

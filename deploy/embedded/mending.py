@@ -16,10 +16,10 @@ STOP_SECONDS = 10.0
 
 
 class Mending:
-    """Calls ``mend`` every half second while it is entered, and ever more rarely while that fails.
+    """Calls ``mend`` every half second while entered, and ever more rarely while that fails.
 
     Args:
-        mend: restarts servers that ended, and returns whether all run now; it logs what it did.
+        mend: restarts servers that ended, and returns whether all run now; it logs each restart.
     """
 
     def __init__(self, mend: Callable[[], bool], waits: RestartPolicy | None = None) -> None:

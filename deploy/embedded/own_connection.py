@@ -38,7 +38,7 @@ def listening_pid(path: Path) -> int | None:
     """The process that listens on a Unix socket; None where that cannot be known.
 
     Raises:
-        OSError: nobody listens there.
+        OSError: no process listens there.
     """
     with socket.socket(socket.AF_UNIX) as asking:
         asking.settimeout(_SECONDS)

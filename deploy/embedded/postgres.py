@@ -48,7 +48,7 @@ class EmbeddedPostgres:
 
     A process is a user of the server from ``start`` (or ``attach``) until ``stop`` or ``detach``, or
     until it dies.  The server runs in its own session: neither Ctrl-C nor the death of the
-    process that started it ends it; the next ``start`` finds it, or recovers what it left.
+    process that started it ends it; the next ``start`` finds it, or recovers.
 
     Args:
         data_dir: the cluster's directory; made at the first start, which takes about two seconds.
@@ -99,7 +99,7 @@ class EmbeddedPostgres:
                 make_cluster(self.data_dir, programs=self._programs, account=self._account)
                 self._bring_up(others=others)
                 self._refuse_another()
-            except BaseException:  # an interrupt as well: what was half started must not stay behind
+            except BaseException:  # an interrupt as well: leave nothing half started
                 self._leave_and_end_if_last()
                 raise
             return self.url
@@ -182,7 +182,6 @@ class EmbeddedPostgres:
         return _READINESS.get(asked.returncode, "silent")
 
     def _refuse_another(self) -> None:
-        """Raise if what listens on the socket is not the server of this cluster."""
         path = self._socket_dir() / f".s.PGSQL.{PORT}"
         try:
             pid = listening_pid(path)
@@ -252,7 +251,6 @@ class EmbeddedPostgres:
 
 
 def _lock_lines(lock: Path) -> list[str]:
-    """The lines of one of Postgres' lock files, the first of them a process id; none without such a file."""
     try:
         lines = lock.read_text().splitlines()
     except OSError:

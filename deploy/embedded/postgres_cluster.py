@@ -29,8 +29,8 @@ def server_environment(data_dir: Path) -> dict[str, str]:
 def make_cluster(data_dir: Path, *, programs: Path, account: ServerAccount) -> None:
     """Make the cluster if it does not exist.
 
-    ``initdb`` writes into a directory beside it that is renamed when complete, so that an interrupted
-    first start leaves nothing that looks like a cluster.
+    ``initdb`` writes into a neighbouring directory that is renamed when complete, so an interrupted first
+    start leaves no apparent cluster.
 
     Raises:
         ConfigurationError: the directory holds something else, or a cluster of another version.

@@ -1,7 +1,7 @@
 """Makes the server programs reachable for another account: in place, or as a copy that root owns.
 
-An environment below ``/root``, which is closed to others, is common.  Nothing of it is opened up: programs
-and libraries (40 MB) are copied once, with the layout of the wheel, since they find their files beside them.
+An environment below ``/root``, which is closed to others, is common.  It stays closed: programs and libraries
+(40 MB) are copied once, with the layout of the wheel, where they find their files.
 """
 
 from __future__ import annotations
@@ -60,7 +60,6 @@ def _copied(programs: Path, copies: Path) -> Path:
 
 
 def _check_owner(copies: Path) -> None:
-    """Require that programs run from here belong to root."""
     status = copies.lstat()
     if copies.is_symlink() or status.st_uid != 0 or status.st_mode & 0o022:
         raise PermissionError(0, f"{copies} must belong to root and be writable only by root")

@@ -21,7 +21,7 @@ Holding = Literal["free", "shared", "exclusive"]
 
 
 class SharedUse:
-    """The users of the server whose data lies at ``path``; the two files lie beside it."""
+    """The users of the server whose data lies at ``path``, in two files next to it."""
 
     def __init__(self, path: Path) -> None:
         self.users_path = path.with_name(path.name + ".users")
@@ -64,7 +64,7 @@ class SharedUse:
             _let_go(descriptor)
 
     def leave_the_parents(self) -> None:
-        """In a forked child: stop sharing the parent's use, which goes on."""
+        """In a forked child: stop sharing the parent's use, which stays."""
         descriptor, self._users = self._users, None
         if descriptor is not None:
             os.close(descriptor)
@@ -90,7 +90,7 @@ def _open(path: Path) -> int:
 
 
 def _let_go(descriptor: int) -> None:
-    # To close it would not do: a child that was forked meanwhile has it open as well.
+    # Closing would not do: a concurrently forked child has it open as well.
     fcntl.flock(descriptor, fcntl.LOCK_UN)
     os.close(descriptor)
 

@@ -74,7 +74,7 @@ class EmbeddedStack:
         return self._postgres.pid() is not None and not (self._broker and self._broker.has_ended())
 
     def _start_again(self) -> None:
-        """Under the lock: one of the processes that use the server starts it, the others find it running."""
+        """Under the lock: one of the server's users starts it, the others find it running."""
         if self._ended.is_set() or self._postgres.pid() is not None:
             return
         try:
@@ -125,7 +125,7 @@ def start_stack(
 
     Args:
         home: made if missing, readable only by its owner.
-        with_broker: start a broker as well, or use the one that runs.
+        with_broker: start a broker as well, or use a running one.
         embedded: the setting ``STRANDLINE_EMBEDDED``.
 
     Raises:
@@ -177,8 +177,8 @@ def mend_broker(broker: EmbeddedBroker) -> None:
 def running_stack(home: Path) -> EmbeddedStack | None:
     """Join the stack that runs in ``home``; None when Postgres does not run there.
 
-    The caller counts as a user until it stops or detaches.  One that only looks should ``detach``, so
-    that looking at a server which was left running does not end it.
+    The caller counts as a user until it stops or detaches.  An observer should ``detach``, which leaves a
+    running server alive.
 
     Raises:
         EmbeddedUnavailableError: the wheels are not installed.
@@ -196,7 +196,6 @@ def running_stack(home: Path) -> EmbeddedStack | None:
 
 
 def _announce(home: Path) -> None:
-    """Record the running servers, or remove the file if none runs."""
     postgres = EmbeddedPostgres(home / "postgres")
     if postgres.pid() is None:
         (home / STATE_FILE).unlink(missing_ok=True)

@@ -15,12 +15,12 @@ Export = Callable[[Sequence["Anchor"]], None]
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """A seal of a chain, as it is to be kept outside of the database.
+    """A seal of a chain, to be kept outside of the database.
 
     Attributes:
-        namespace: whose chain.
+        namespace: the chain's.
         seal: the seal's number.
-        entries: how many entries the chain has up to it, what was pruned included.
+        entries: the chain's entries up to it, pruned ones included.
         mac: the seal's MAC, in hexadecimal.
         sealed_at: when it was made.
     """

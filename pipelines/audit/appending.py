@@ -25,16 +25,16 @@ Concerned = SessionIdentity | Owner | str
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """An act as the trail records it; made before the first attempt, so that a repeated one is the same act.
+    """An act as the trail records it; made before the first attempt, so that retries repeat the same act.
 
     Attributes:
         kind: a name of ``ACTS``.
-        actor, origin: who acts, and from where; default: those of ``strandline.acting``.
-        on_behalf_of: whom a proven actor, as a key of the service, says that it acts for.
+        actor, origin: who acts, and from where; default: from ``strandline.acting``.
+        on_behalf_of: the party named by a proven actor, such as a key of the service.
         seq: the first message concerned.
         count: how many messages, facts or items are concerned.
-        detail: names and numbers that say more; never content, and no name of a user.
-        flags: what a compliance hook added; an act with flags is recorded at level ``changes`` as well.
+        detail: further names and numbers; never content, and no name of a user.
+        flags: of a compliance hook; an act with flags is recorded at level ``changes`` as well.
     """
 
     kind: str
@@ -58,9 +58,9 @@ class Act:
         detail: Mapping[str, Any] | None = None,
         flags: Sequence[str] = (),
     ) -> Act:
-        """An act of whoever acts here (``strandline.acting``), unless ``actor`` is given.
+        """An act of the present actor (``strandline.acting``), unless ``actor`` is given.
 
-        Beside an actor that has proved who it is, a given one is whom it acts for.
+        A proven actor acts for the given one.
 
         Raises:
             InvalidMessageError: the actor is not a name.
@@ -81,7 +81,7 @@ class Act:
 
     @property
     def named_actor(self) -> str | None:
-        """Who is named for people to read, in what an act leaves beside the trail."""
+        """The actor's name for people, in records outside the trail."""
         return self.on_behalf_of or self.actor
 
     @property

@@ -81,7 +81,7 @@ class SealedEntry:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What the MAC of a seal covers."""
+    """The content of a seal's MAC."""
 
     chain_key: UUID
     number: int
@@ -111,7 +111,7 @@ class Link:
 
 
 def origin_digest(salt: bytes, entry_id: UUID, origin: str) -> bytes:
-    """The digest of an origin; the salt is the subject's secret, so that without it nobody can guess."""
+    """The digest of an origin; the salt is the subject's secret, against guessing."""
     return sha256(b"origin" + len(salt).to_bytes(2, "big") + salt + entry_id.bytes + origin.encode()).digest()
 
 

@@ -1,4 +1,4 @@
-"""The keys of the seals: one seals, and the others verify what they sealed before."""
+"""The keys of the seals: one seals, and the others verify their earlier seals."""
 
 from __future__ import annotations
 

@@ -31,16 +31,16 @@ class AuditedAct:
 
     Attributes:
         entry_id: its id.
-        kind: what was done (docs/architecture/audit.md lists the kinds).
+        kind: as docs/architecture/audit.md lists.
         at: when.
-        actor, origin: who did it, and from where; None if nobody was named.
+        actor, origin: who acted, and from where; None if unnamed.
         subject: the pseudonym of the user concerned; None if the act concerns the namespace.
-        user_id: the user that it leads to; None if there is none, or no longer.
+        user_id: the pseudonym's user; None if there is none, or no longer.
         session: the pseudonym of the session.
         seq, count: the first message concerned, and how many messages, facts or items.
-        detail: what more is known; never content.
-        flags: what a compliance hook added.
-        seal, place: where it stands in the chain; None while no seal covers it.
+        detail: further names and numbers; never content.
+        flags: of a compliance hook.
+        seal, place: in the chain; None while no seal covers it.
     """
 
     entry_id: UUID
@@ -61,11 +61,11 @@ class AuditedAct:
 
 @dataclass(frozen=True, slots=True)
 class ActFilter:
-    """Which acts are asked for; what is None lets all pass.
+    """A filter of acts; None lets all pass.
 
     Attributes:
         since, until: the first and the last time, with a time zone.
-        kind: one kind, or what several begin with (``facts``).
+        kind: one kind, or the common beginning of several (``facts``).
         actor: who acted.
         user_id: the user concerned.
         entry_id: one act.

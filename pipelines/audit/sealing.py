@@ -1,8 +1,8 @@
-"""Seals the audit trail: entries that are visible and not sealed join the next seal of their chain.
+"""Seals the audit trail: visible unsealed entries join the next seal of their chain.
 
-Entries are taken by state and never by time or number: one that commits late joins a later seal, and none is
-passed over.  A pass is one transaction, under the locks of the chains that it extends: it takes the entries
-out of ``audit_entry`` and puts them under the chain's key.  Puts only insert there, so none waits for it.
+Entries are taken by state and never by time or number: late commits join a later seal, and none is passed
+over.  A pass is one transaction, under the locks of the chains that it extends: it moves entries from
+``audit_entry`` under the chain's key.  Puts only insert there, so none waits for it.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ MAX_NAMESPACES_PER_PASS = 500
 
 @dataclass(frozen=True, slots=True)
 class SealingPass:
-    """What one pass has done: how many entries it took, and the new ends of the chains.
+    """The result of one pass: the number of sealed entries, and the new ends of the chains.
 
-    ``is_full``: it took as many entries, or of as many namespaces, as it may, so there are likely to be more.
+    ``is_full``: it took the most entries or namespaces allowed, so more are likely.
     """
 
     entries: int
@@ -52,7 +52,7 @@ class SealingPass:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """The end of a chain before a pass: how many seals and entries it has, and the MAC of the last seal."""
+    """The end of a chain before a pass: its numbers of seals and entries, and the MAC of the last seal."""
 
     seals: int
     entries: int
@@ -61,8 +61,6 @@ class _End:
 
 @dataclass(frozen=True, slots=True)
 class _Seal:
-    """A new seal of a namespace's chain, and the entries that it covers."""
-
     namespace: str
     link: Link
     leaves: tuple[bytes, ...]
@@ -163,7 +161,6 @@ def _make_seal(
 
 
 def _origin_digest(row: ReadUnsealedRow, salts: Mapping[UUID, bytes]) -> bytes | None:
-    """The digest of the origin; None where there is none, or the user was erased since."""
     salt = b"" if row.subject is None else salts.get(row.subject)
     if row.origin is None or salt is None:
         return None

@@ -26,7 +26,7 @@ from strandline.schemas.queries.upkeep.erasures import EraseRows
 from strandline.schemas.values.acts.kinds import check_level
 from strandline.schemas.values.identity import audit_chain_key
 
-# What one transaction deletes at most; puts wait for no lock of it, sealers of this chain do.
+# Most deletions of one transaction; puts wait for no lock of it, sealers of this chain do.
 SEALS_PER_STEP = 200
 ACTS_PER_STEP = 10_000
 ORIGINS_PER_STEP = 1_000
@@ -34,7 +34,7 @@ ORIGINS_PER_STEP = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """What was pruned: so many entries, up to this seal; ``through_seal`` is 0 if nothing ever was."""
+    """The number of entries pruned, up to this seal; ``through_seal`` is 0 if nothing ever was."""
 
     entries: int
     through_seal: int
@@ -44,7 +44,7 @@ class Pruning:
 def set_level(namespace: str, level: str, act: Act) -> Operation[bool]:
     """Set the level of a namespace's trail; False if it has it already.
 
-    The act is in the trail whatever the levels are: at the old one before the change, or at the new one.
+    The act is in the trail at any level: at the old one before the change, or at the new one.
     """
     check_level(level)
     (before,) = yield from fetch(LevelOfNamespace(namespace=namespace))
@@ -118,8 +118,8 @@ def forget_pseudonym(namespace: str, shard_key: UUID, erasure: int) -> Operation
 
     ``erasure``: the number of the erasure with which the row of the mapping is counted.
 
-    The mapping of the pseudonym is destroyed, so that the entries lead to nobody, and so are the origins of
-    those entries, of which the seals cover digests: the chain stays as it is.
+    The pseudonym's mapping is destroyed, so that the entries lead to nobody, together with their origins, of
+    which the seals cover digests: the chain stays valid.
     """
     rows = yield from fetch(SubjectOf(shard_key=shard_key))
     if not rows:

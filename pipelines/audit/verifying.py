@@ -52,14 +52,14 @@ Problem = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that does not fit.
+    """An inconsistency.
 
     Attributes:
         problem: the kind.
-        sentence: what was found, for people.
+        sentence: for people.
         seal: the seal's number.
         place: the place in it, from 1.
-        entry_id: the entry, where one is meant.
+        entry_id: the entry, if any.
     """
 
     problem: Problem
@@ -80,16 +80,16 @@ class TrailVerification:
     """The result of a verification.
 
     Attributes:
-        namespace: whose trail.
-        seals, entries: how many were looked at.
+        namespace: the trail's.
+        seals, entries: how many were checked.
         pruned_seals: how many were pruned before.
         unsealed: entries that no seal covers yet; they prove nothing.
-        unkeyed_seals: seals without a key, which anyone can make who may write to the tables; where keys are
-            given each is a finding, unless an anchor vouches for it.
+        unkeyed_seals: seals without a key, which any writer of the tables can make; where keys are given each
+            is a finding, unless an anchor vouches for it.
         first_seal_at, last_seal_at: the times of the first and the last seal.
         anchors: how many given anchors were found in the chain as they are.
         pruned_anchors: how many of them are of seals that are gone, so that they prove nothing any more.
-        findings: what does not fit, at most 1,000.
+        findings: at most 1,000.
     """
 
     namespace: str
@@ -117,7 +117,7 @@ class TrailVerification:
 
 
 def name_finding(chain_key: UUID, namespace: str) -> Finding:
-    """A chain whose key is not the one that follows from the name it gives."""
+    """A chain whose key does not follow from the name it gives."""
     sentence = f"The chain under the key {chain_key} gives {namespace!r} as its namespace, which has another"
     return Finding("name", f"{sentence} key: the chain was renamed, or moved.")
 
@@ -142,7 +142,9 @@ class UnkeyedSeals:
             self.ranges.append((number, number))
 
     def sentences_after(self, vouched: int) -> Iterator[tuple[int, str]]:
-        """What is found after the last seal that an anchor vouches for: the first seal, and a sentence."""
+        """The expected state after the last seal that an anchor vouches for: the first seal, and a
+        sentence.
+        """
         for begin, last in self.ranges:
             first = max(begin, vouched + 1)
             if first > last:
@@ -153,8 +155,6 @@ class UnkeyedSeals:
 
 @dataclass(slots=True)
 class _Chain:
-    """How far the chain was followed."""
-
     keys: SealKeys
     chain_key: UUID
     number: int
@@ -215,7 +215,6 @@ def _stray_finding(row: StraySealedRow, pruned: int) -> Finding:
 
 
 def _follow(chain: _Chain, result: TrailVerification, anchored: Set[int]) -> Operation[None]:
-    """Follow the chain seal by seal, in pages."""
     after = max(0, chain.number - 1)
     while page := (
         yield from fetch(SealsAfter(shard_key=chain.chain_key, after=after, limit=SEALS_PER_PAGE))
@@ -275,7 +274,7 @@ def _look_at(
 
 
 def _seal_findings(chain: _Chain, seal: SealsAfterRow) -> Iterator[Finding]:
-    """What is wrong with a seal itself, and with its place behind the one before."""
+    """Faults of a seal itself, and of its place behind the previous one."""
     number = seal.number
     # The seal that pruning has kept comes first, under the number up to which it went.
     first_missing = chain.number + 1 if chain.mac is not None else chain.number
@@ -326,7 +325,7 @@ def _entry_findings(
     seal: SealsAfterRow,
     rows: Sequence[SealedEntriesRow],
 ) -> Iterator[Finding]:
-    """What is wrong with the entries of one seal: changed, removed, inserted, or at another place."""
+    """Faults of one seal's entries: changed, removed, inserted, or misplaced."""
     leaves, number = split_leaves(seal.leaves), seal.number
     places = {entry_id: place for place, entry_id in enumerate(seal.entry_ids, 1)}
     present = {row.place: row for row in rows}
@@ -373,7 +372,6 @@ def _content_findings(chain_key: UUID, row: SealedEntriesRow, leaf: bytes) -> It
 
 
 def _end_findings(chain: _Chain, recorded_before: int, recorded_after: int) -> Iterator[Finding]:
-    """Whether the chain ends where it is said to end, before and after it was read."""
     for missing in range(chain.number + 1, min(recorded_before, chain.number + MAX_FINDINGS) + 1):
         yield Finding("seal_removed", f"Seal {missing} was removed.", missing)
     if chain.number > recorded_after:
@@ -382,7 +380,6 @@ def _end_findings(chain: _Chain, recorded_before: int, recorded_after: int) -> I
 
 
 def _pruning_findings(chain: _Chain, pruned: int) -> Operation[list[Finding]]:
-    """Whether a sealed act in the trail says that so much was pruned, up to the seal that is there."""
     if not pruned:
         return []
     recorded = yield from fetch(RecordedPrunings(shard_key=chain.chain_key, through_seal=pruned))

@@ -29,7 +29,7 @@ _TAKEN = frozenset({*PIPELINES, *STAGES, OVERFLOW, "default"})
 
 @dataclass(frozen=True, slots=True)
 class BlockReading:
-    """What a read tells a custom block that renders for it.
+    """A read's data for a custom block that renders for it.
 
     Attributes:
         query: the text or message that the read searches for; None: the messages.
@@ -50,8 +50,7 @@ class CustomBlock(Protocol):
     a user), ``priority`` (default 0: always kept), and ``truncate(content, tokens)``, which gives ``content``
     shortened by that many tokens, or None to be left out entirely (the default).
 
-    A block with ``render_for(state, reading)`` is rendered by that, and sees what the read is about
-    (``BlockReading``).
+    A block with ``render_for(state, reading)`` is rendered by it, and sees the read (``BlockReading``).
 
     Attributes:
         name: the name of the block, its pipeline, its queue and its section in the prompt.

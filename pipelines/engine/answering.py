@@ -96,9 +96,9 @@ def _get_new_answer(engine: Engine, lease: Lease, batch: Batch, call: Call) -> R
 
 
 def _may_be_answered(engine: Engine, batch: Batch) -> bool:
-    """Whether another worker may have stored an answer; hardly for a batch made a moment ago.
+    """Whether another worker may have stored an answer; unlikely for a new batch.
 
-    If one has after all, this call is wasted and its answer is refused.
+    If one has, this call is wasted and its answer is refused.
     """
     return time.monotonic() - batch.made_at > engine.terms.dead_after_seconds / 4
 
@@ -111,7 +111,6 @@ def _find_stored_answer(database: Database, batch: Batch, step: str) -> RawAnswe
 
 
 def _store(engine: Engine, lease: Lease, batch: Batch, step: str, answer: RawAnswer, seconds: float) -> bool:
-    """Store an answer and its cost; False if an answer was stored already, which stays."""
     cost = cost_usd(
         engine.prices,
         answer.model,

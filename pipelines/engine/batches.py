@@ -38,7 +38,7 @@ from strandline.schemas.values.lanes import Lane
 
 MAX_BATCH_EVENTS = 64
 
-# A round that was broken off goes on in another statement; what waits behind so many is taken up later.
+# An interrupted round resumes in another statement; later lanes are taken up afterwards.
 MAX_TURN_ATTEMPTS = 2
 
 _HeldRow = ClaimLaneRow | TakeTurnRow | RenewLaneRow
@@ -58,8 +58,6 @@ class _HolderParams(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class _NewBatch:
-    """The events of a new batch, for a lane without an open one."""
-
     token_budget: int
     batch_id: UUID = field(default_factory=uuid4)
     asked_at: float = field(default_factory=time.monotonic)
@@ -100,7 +98,7 @@ def claim(
 ) -> ClaimedLane | None:
     """Claim the lane with its first batch, if it has work and no live worker holds it; else return None.
 
-    The batch is the one that an earlier holder left open, or a new one, of as many events as fit into
+    The batch is an earlier holder's open one, or a new one, of as many events as fit into
     ``token_budget``, at least one; an event that failed in a larger batch goes alone.
 
     Raises:
@@ -181,13 +179,13 @@ def renew(
     gives_way: bool = False,
     skipped_generations: Sequence[int] = (),
 ) -> ClaimedLane | None:
-    """Renew the lease, with the whole deadline again, and claim the next batch.
+    """Renew the lease's whole deadline, and claim the next batch.
 
     With ``gives_way``, None if another owner waits for a turn: the lane is then released.
     ``skipped_generations``: generations whose lanes do not count as waiting.
 
     Raises:
-        LeaseLostError: another worker has the lane by now, or a reset took it away.
+        LeaseLostError: another worker has the lane, or a reset took it away.
     """
     new_batch = _NewBatch(token_budget)
     rows = database.fetch(

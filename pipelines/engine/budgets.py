@@ -42,8 +42,6 @@ class UsedParams(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class _Count:
-    """The use of one day's budget."""
-
     day: date
     calls: int = 0
     tokens: int = 0
@@ -53,7 +51,6 @@ class _Count:
         return _Count(self.day, self.calls + calls, self.tokens + tokens, self.usd + usd)
 
     def since(self, before: _Count, day: date) -> _Count:
-        """The use since ``before``, as part of ``day``."""
         return _Count(day).plus(self.calls - before.calls, self.tokens - before.tokens, self.usd - before.usd)
 
     def params(self) -> UsedParams:
@@ -66,10 +63,9 @@ class _Count:
 
 
 class _Share:
-    """This worker's use of one namespace's budget today, and what it may still use without asking.
+    """This worker's use of one namespace's budget today, and the rest of its slice.
 
-    The thread that asks Postgres for a slice holds ``asking`` meanwhile; everything else is in memory, and
-    never waits.
+    The thread that asks Postgres for a slice holds ``asking``; everything else is in memory, and never waits.
     """
 
     def __init__(self) -> None:
@@ -81,7 +77,6 @@ class _Share:
         self._ends_at = 0.0
 
     def admit(self, tokens: int) -> bool:
-        """Count one call, if the slice covers it."""
         with self._lock:
             covered = (
                 time.monotonic() < self._ends_at
@@ -106,7 +101,6 @@ class _Share:
 
     @contextmanager
     def write_use(self) -> Iterator[_Count]:
-        """The use so far, which the block writes; no call is admitted until a slice is granted."""
         with self._lock:
             use = self._reported = self._used
             self._is_written, self._ends_at = True, 0.0
@@ -118,13 +112,11 @@ class _Share:
             raise
 
     def begin_day(self, day: date) -> None:
-        """Begin ``day``, if it is another one: use that is not reported yet counts for it."""
         with self._lock:
             if day != self._used.day:
                 self._used, self._reported = self._used.since(self._reported, day), _Count(day)
 
     def grant(self, calls: float, tokens: float, usd: float, ends_at: float, *, first_call: int) -> None:
-        """Hold a slice from now on, and count the call that it was asked for, of so many tokens."""
         with self._lock:
             late = self._used.since(self._reported, self._used.day)
             self._calls_left = calls - late.calls
@@ -134,12 +126,10 @@ class _Share:
             self._spend(1, first_call, 0.0)
 
     def held_day(self) -> date | None:
-        """The day of the slice that is held; None without a slice."""
         with self._lock:
             return self._used.day if self._ends_at > time.monotonic() else None
 
     def is_to_be_written(self, *, everything: bool) -> bool:
-        """Whether a slice is held or use is not written yet, and no slice lasts for a while."""
         with self._lock:
             ends_soon = self._ends_at < time.monotonic() + RETURN_SECONDS
             return (everything or ends_soon) and (self._ends_at > 0 or not self._is_written)
@@ -147,8 +137,6 @@ class _Share:
 
 @dataclass(slots=True)
 class _Shares:
-    """The shares of all namespaces; safe to share between threads."""
-
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _shares: dict[str, _Share] = field(default_factory=dict)
 
@@ -217,7 +205,6 @@ class Budgets:
                     share.asking.release()
 
     def _revoked_namespaces(self) -> set[str]:
-        """The namespaces whose budgets were changed while this worker holds a slice."""
         days = {namespace: day for namespace, share in self._shares.all() if (day := share.held_day())}
         if not days:
             return set()

@@ -1,10 +1,10 @@
-"""Dead letters: the holes that lanes skipped, to be examined, retried, or given up on.
+"""Dead letters: the holes that lanes skipped, to be examined, retried, or dropped.
 
 A commutative lane just processes the event again.  An ordered lane folds again from the state before it:
 later events were folded onto a state without this one, so they are due again as well, and their stored
-answers are not used.  Another dead letter of the lane stays a hole until it is retried itself.
-Dead letters are made in ``drain.py``, where a batch is given up.  One that an unusable answer made is retried
-by itself a few times, after minutes and then hours (``retry.py``); the lane goes on meanwhile.
+answers are not used.  Another dead letter of the lane stays a hole until it is retried itself. ``drain.py``
+makes them, where a batch is given up.  After an unusable answer, ``retry.py`` retries a few times, after
+minutes and then hours, while the lane continues.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def drop_dead_letter(database: Database, letter: DeadLetter) -> bool:
 
 
 def _act(kind: str, letter: DeadLetter) -> AppendAct:
-    """What was done with a dead letter, for the audit trail."""
+    """A dead letter's act for the audit trail."""
     session = SessionIdentity(
         namespace=letter.namespace,
         session_id=letter.session_id,

@@ -67,8 +67,7 @@ class Turn:
 
     Attributes:
         lane: the lane that had the turn; None if no work could be taken.
-        next_lanes: lanes of this process's stages that have work now: the caller goes on with them, or
-            rings for them.
+        next_lanes: lanes of this process's stages that have work now: the caller drains or notifies them.
     """
 
     lane: Lane | None
@@ -78,27 +77,23 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class _LaneEnd:
-    """How the work on a claimed lane ended; and the lanes that its batches gave work to, each once."""
-
     outcome: Outcome
     next_lanes: Sequence[Lane]
 
 
 @dataclass(frozen=True, slots=True)
 class _BatchEnd:
-    """Whether the lane has more to do, and so is still held; and the lanes that the batch gave work to."""
-
     has_more: bool
     next_lanes: Sequence[Lane] = ()
 
 
 def drain(engine: Engine, lane: Lane, *, gives_way: bool = False) -> Turn:
-    """Drain one lane as far as it goes, or with ``gives_way`` until another owner waits for a turn.
+    """Drain one lane to its end, or with ``gives_way`` until another owner waits for a turn.
 
     The work of a generation that cannot be served here (``unserved``) is left to other workers.
     Errors of the work are handled here, by the error tree, and never raised.  A lane that is released while
-    it has work (that arrived meanwhile, or that a stopping worker leaves to others) is among the next lanes;
-    a lane that gave way is rung for later.  So no wake-up is lost.
+    it has work (new work, or a stopping worker's) is among the next lanes; a lane that gave way is notified
+    later.  So no wake-up is lost.
 
     Raises:
         StrandlineError: not even the claim could be made; nothing has changed.
@@ -202,7 +197,6 @@ def _turn(engine: Engine, lease: Lease, end: _LaneEnd) -> Turn:
 def _drain_claimed(
     engine: Engine, claimed: ClaimedLane, stage: Stage[Any, Any], *, gives_way: bool
 ) -> _LaneEnd:
-    """Process batch after batch, and release the lane."""
     lease = claimed.lease
     next_lanes: dict[Lane, None] = {}
     try:
@@ -221,18 +215,16 @@ def _drain_claimed(
             claimed, lease = renewed, renewed.lease
         outcome = _drained_or_stopped(engine) if release(engine.database, lease) else "lost"
     except Exception as error:  # noqa: BLE001
-        # The outermost edge: no error may stop the worker.  Whatever the finished batches gave work to stays.
+        # The outermost edge: no error may stop the worker.  Work from finished batches stays.
         outcome = _outcome_of(engine, lease, error)
     return _LaneEnd(outcome, tuple(next_lanes))
 
 
 def _drained_or_stopped(engine: Engine) -> Outcome:
-    """The outcome for a lane that was released in good order."""
     return "stopped" if engine.stopping() else "drained"
 
 
 def _renew(engine: Engine, lease: Lease, *, gives_way: bool) -> ClaimedLane | None:
-    """Claim the next batch; None if the lane has given way, and is released."""
     return renew(
         engine.database,
         lease,
@@ -288,7 +280,6 @@ def _has_work(engine: Engine, lane: Lane) -> bool:
 
 
 def _process(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any]) -> _BatchEnd:
-    """End a batch, one way or another."""
     if lease.failures >= engine.retry.max_failures:
         return _give_up(engine, lease, batch, describe_failures(engine.database, lease))
     if lease.crashes >= engine.retry.max_crashes:
@@ -321,7 +312,9 @@ def _load(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any]) ->
 def _apply(
     engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any], work: Any, effect: Any
 ) -> _BatchEnd:
-    """Effect, receipts and the batch's end, in one transaction; a batch that a reset touched is void."""
+    """Commit effect, receipts and the batch's end in one transaction; a batch that a reset touched is
+    void.
+    """
     with engine.database.transaction() as tx:
         if lock_batch(tx, lease, batch) < len(batch.events):
             # The answer refers to deleted messages; the remaining events are due and batched again.
@@ -334,9 +327,9 @@ def _apply(
 
 
 def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str | Exception) -> _BatchEnd:
-    """Split a batch, so that each event is tried alone; an event that is alone becomes a dead letter.
+    """Split a batch, so that each event is tried alone; a lone event becomes a dead letter.
 
-    Alone means without context as well: a line before an event may be what a provider refuses.
+    Alone means without context as well: a provider may refuse a line before the event.
     """
     with engine.database.transaction() as tx:
         lock_lease(tx, lease)
@@ -386,7 +379,7 @@ def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
 
 
 def _reason(error: Exception) -> str:
-    """A sentence for people. Only errors that never quote users' text are kept in their own words."""
+    """A sentence for people. Only errors that never quote users' text keep their own words."""
     if isinstance(error, (TransientModelError, ServerLimitError, UndecodableEventError, KeyUnavailableError)):
         return str(error)[:500]
     return f"Unexpected {type(error).__name__}: the worker's log says where."

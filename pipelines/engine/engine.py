@@ -19,10 +19,10 @@ from strandline.schemas.values.lanes import Lane, Ring
 
 StopPoint = Literal["loaded", "called", "stored", "applying", "applied"]
 
-# How a turn ended.  If no lane was claimed: "unserved" (not by this process), "postponed" (its provider is
-# down), "in_hand" (another thread here drains it), "stopped" (this process ends), or "nothing_to_claim" (no
-# work, or none that may be claimed now).  If one was: "drained", "gave_way" (others waited), "stopped",
-# "postponed" (after a failure, or for a budget), "lost" (another worker has the lease, or Postgres is away).
+# How a turn ended.  Without a claimed lane: "unserved" (not by this process), "postponed" (its provider is
+# down), "in_hand" (another thread here drains it), "stopped" (this process ends), or "nothing_to_claim". With
+# one: "drained", "gave_way" (others waited), "stopped", "postponed" (after a failure, or for a budget),
+# "lost" (another worker has the lease, or Postgres is away).
 Outcome = Literal[
     "drained", "gave_way", "in_hand", "nothing_to_claim", "postponed", "lost", "stopped", "unserved"
 ]

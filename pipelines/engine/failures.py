@@ -35,7 +35,7 @@ def level_of(error: StrandlineError, *, ending: bool) -> int:
 
 
 def raised_at(error: BaseException) -> str:
-    """Where an error was raised, for a log that must not quote what it says: the innermost call last."""
+    """Where an error was raised, for logs that must not quote it: the innermost call last."""
     frames = traceback.extract_tb(error.__traceback__)[-4:]
     return " > ".join(f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames)
 

@@ -53,8 +53,8 @@ class Lease:
     """A lane held by a worker under an epoch.
 
     ``postponements``, ``failures`` and ``crashes`` count since the lane last made progress: waits for any
-    reason, its own errors, and workers that died. ``namespace`` is the one that the work belongs to;
-    ``has_lane_limit`` says that its lanes at work are limited, ``has_budget`` that it has a budget.
+    reason, its own errors, and workers that died. ``namespace`` is the work's; ``has_lane_limit`` tells that
+    its lanes at work are limited, ``has_budget`` that it has a budget.
     """
 
     lane: Lane
@@ -90,7 +90,7 @@ class KeptLease:
         """Restart the deadline, if some of it has passed.
 
         Raises:
-            LeaseLostError: another worker has the lane by now, or a reset took it away.
+            LeaseLostError: another worker has the lane, or a reset took it away.
         """
         if time.monotonic() - self._kept_at < KEPT_AFTER_SHARE * self._seconds:
             return
@@ -103,7 +103,7 @@ def lock_lease(fetcher: Fetcher, lease: Lease) -> None:
     """Lock the lease for the rest of a transaction.
 
     Raises:
-        LeaseLostError: another worker has it by now, or a reset took it away.
+        LeaseLostError: another worker has it, or a reset took it away.
     """
     if not fetcher.fetch(LockLane(**lease.keys)):
         raise LeaseLostError(f"The lease on lane {lease.lane} was lost; the prepared result is discarded.")

@@ -47,7 +47,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class RawAnswer:
-    """A model's answer as it is stored: bytes, and what it cost."""
+    """A model's answer as stored: bytes, and their cost."""
 
     model: str
     prompt_hash: str
@@ -72,7 +72,7 @@ class Call:
 
 
 class Stage(Protocol, Generic[W, E]):
-    """One stage of a pipeline; ``W`` is what it loads, ``E`` what it writes."""
+    """One stage of a pipeline; ``W`` is its loaded work, ``E`` its effect."""
 
     @property
     def name(self) -> str:
@@ -84,7 +84,7 @@ class Stage(Protocol, Generic[W, E]):
         ...
 
     def load(self, fetcher: Fetcher, batch: Batch) -> W:
-        """Read what the batch needs; runs without a lock."""
+        """Read the batch's inputs; runs without a lock."""
         ...
 
     def calls(self, batch: Batch, work: W) -> Sequence[Call]:
@@ -92,7 +92,7 @@ class Stage(Protocol, Generic[W, E]):
         ...
 
     def effect(self, batch: Batch, work: W, answers: Mapping[str, RawAnswer]) -> E:
-        """Compute what is to be written; no connection is held meanwhile.
+        """Compute the effect to write, without holding a connection.
 
         Raises:
             PermanentModelError: an answer cannot be used.
@@ -129,7 +129,7 @@ class Stepping(Protocol):
     def load_stepping(self, fetcher: Fetcher, batch: Batch, between: Callable[[], None]) -> Any:
         """As ``load`` does, with a call of ``between`` before each step.
 
-        An error raised by ``between`` ends the loading: another worker has the lane by now.
+        An error raised by ``between`` ends the loading: another worker has the lane.
         """
         ...
 

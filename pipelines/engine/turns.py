@@ -31,8 +31,6 @@ class RoundParams(TypedDict):
 
 
 class _Round:
-    """The position of one stage's round."""
-
     def __init__(self) -> None:
         self.turns = 0
         self.namespace = ""

@@ -1,1 +1,1 @@
-"""Facts: extracted from messages, merged into what is known, edited by people."""
+"""Facts: extracted from messages, merged into known ones, edited by people."""

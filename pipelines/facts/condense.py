@@ -1,10 +1,10 @@
-"""Condensing: if an owner has too many facts, facts that belong together become one.
+"""Condensing: if an owner has too many facts, related facts become one.
 
-A model proposes this, on the owner's merge lane, beside the merge of the next batch.  Nothing is lost by
-accident: an answer must account for every fact that it was shown, as kept or as merged into one that it
-names; a merged sentence must be made of its parts, as ``decisions`` says; and facts that people worded or
-judged are not touched.  Anything else is refused, and the facts stay.  The parts stay on record, and the
-sentence has the provenance of all of them.
+A model proposes this, on the owner's merge lane, together with the merge of the next batch.  Nothing is lost
+by accident: an answer must account for every fact shown, as kept or as merged into a named one; a merged
+sentence must be made of its parts, as ``decisions`` checks; and facts that people worded or judged are not
+touched.  Other answers are refused, and the facts stay.  The parts stay on record, and the sentence has the
+provenance of all of them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from strandline.schemas.queries.derived.facts_merge import (
 from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import DerivationKeys
 
-# What one call is shown: the facts that have most in common with another one.
+# Shown to one call: the facts most similar to another.
 MAX_SHOWN_FACTS = 100
 MAX_LOADED_FACTS = 2_000
 Outcome = Literal["applied", "unchanged", "refused"]
@@ -52,7 +52,7 @@ class Condensing:
 
     @property
     def step(self) -> str:
-        """The name of the call, which follows from what it shows."""
+        """The call's name, a digest of the facts shown."""
         shown = blake2b(b"".join(fact.fingerprint for fact in self.facts), digest_size=8)
         return f"condense-{shown.hexdigest()}"
 
@@ -82,7 +82,9 @@ def plan_condensing(
 
 
 def condense_call(model: TextModel, condensing: Condensing) -> Call:
-    """The model call; an unusable answer counts as none, because the merge beside it must go on."""
+    """The model call; an unusable answer counts as none, because the merge in the same batch must
+    continue.
+    """
 
     def make() -> RawAnswer:
         numbered = (NumberedFact(n, fact.text, fact.said_at) for n, fact in enumerate(condensing.facts, 1))

@@ -1,7 +1,6 @@
-"""What a model decides about known facts is a proposal, checked here against what was said, and by whom.
+"""A model's decisions about known facts are proposals, checked here against the messages and their speakers.
 
-Nothing but the proposal, its candidate and the known fact is looked at, so a stored answer always gives the
-same changes.
+Only the proposal, its candidate and the known fact count, so a stored answer always gives the same changes.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _NEGATION = re.compile(
     r"|ne|pas|jamais|sans|nunca|jamás|sin|non|senza|não|nao|sem|niet|geen|nooit|не|нет|никогда|без)\b"
     r"|[不没沒無无못]|ない|ません|なく|안 |않|없|ไม่"
 )
-# Words that join others, beside the stop words of the lexemes; and characters that do so where no blanks are.
+# Joining words besides the stop words of the lexemes, and joining characters where no blanks are.
 _JOINING = frozenset(
     query_lexemes(
         "since und oder aber mit ist hat der die das ein eine den dem von zu auf für et ou est le la les de"
@@ -46,10 +45,10 @@ class Statement(Protocol):
 
 
 def check_decision(op: MergeOperation, candidate: Statement, known: Statement) -> MergeOperation:
-    """The decision as far as it may be applied: as it is, in the candidate's own words, or as an ``add``.
+    """The decision as it may be applied: unchanged, in the candidate's own words, or as an ``add``.
 
-    What assistants alone said neither ends nor rewords a user's or a person's fact, and does not stand for
-    what a user said.  A wording is made of both parts; an update that would lose one of them adds.
+    Assistants' statements neither end nor reword a user's or a person's fact, and do not stand for a user's.
+    A wording is made of both parts; an update that would lose one of them adds.
     """
     beside = MergeOperation("add", op.candidate, None, None)
     if op.op == "duplicate":
@@ -110,7 +109,6 @@ def _numbers(text: str) -> set[str]:
 
 
 def _names(text: str) -> set[str]:
-    """The lexemes of words that begin with a capital inside a sentence."""
     return set(query_lexemes(" ".join(word for word in _NAME.findall(text) if word[0].isupper())))
 
 

@@ -59,7 +59,7 @@ class FactSet:
 
 def lock_facts(shard_key: UUID) -> Operation[tuple[list[FactSet], FactSet | None]]:
     """Lock an owner's facts for the rest of the transaction; returns the set of each generation, and the
-    one that serves.
+    serving generation.
 
     While this waits for the locks, another derivation may begin, or start to serve; so they are looked up
     once all locks are held.
@@ -80,7 +80,7 @@ def lock_facts(shard_key: UUID) -> Operation[tuple[list[FactSet], FactSet | None
 
 
 def open_fact_lanes(shard_key: UUID) -> Operation[None]:
-    """Make the rows that ``lock_facts`` locks, in a separate transaction before the one that locks them.
+    """Make the rows that ``lock_facts`` locks, in a separate, earlier transaction.
 
     In the same transaction, an uncommitted row would block others, which may hold locks that it waits for.
 
@@ -171,7 +171,7 @@ def apply_fact_event(fact_set: FactSet, event: FactEvent) -> Operation[list[Remo
 def take_away_again(
     shard_key: UUID, fact_ids: Sequence[UUID], *, before: int | None = None
 ) -> Operation[None]:
-    """Remove those of some live facts that say what a person deleted or replaced, in every derivation.
+    """Remove from some live facts those with words that a person deleted or replaced, in every derivation.
 
     This applies to facts that got other words, or came back, because a session was forgotten: a person may
     have removed exactly these while other facts replaced them, or while another derivation worded them
@@ -207,13 +207,11 @@ def traces_of(fact_set: FactSet, fact_ids: Sequence[UUID]) -> Operation[dict[UUI
 
 
 def _own_traces(fact_set: FactSet, fact_ids: Sequence[UUID]) -> Operation[dict[UUID, tuple[Trace, ...]]]:
-    """The traces of facts, each by itself."""
     rows = yield from fetch(OwnFactTraces(**fact_set.keys, fact_ids=list(fact_ids)))
     return {row.fact_id: read_traces(row.traces) for row in rows}
 
 
 def _stones_about(shard_key: UUID, traces: Mapping[UUID, Sequence[Trace]]) -> Operation[list[Tombstone]]:
-    """The deletions and corrections that recognise one of these facts."""
     theirs = [trace for of_fact in traces.values() for trace in of_fact]
     rows = yield from fetch(
         DecidingFactEvents(
@@ -304,7 +302,7 @@ class _Application(_Removal[FactEvent]):
             yield from self._write()
 
     def _replace(self) -> Operation[list[RemoveFactsRow]]:
-        """Give the fact its new words; a fact that says them already replaces it."""
+        """Give the fact its new words; a fact with the same words replaces it."""
         ids = yield from self._by_themselves(self._ids)
         if self.event.payload is None:
             return (yield from self.remove(ids))
@@ -362,7 +360,7 @@ class _Application(_Removal[FactEvent]):
         return list(dict.fromkeys(named + (yield from self.find_traced(since=self.event.number))))
 
     def _ids_to_delete(self) -> Operation[list[UUID]]:
-        """The facts that a deletion concerns, and facts with the same words, even if these ended."""
+        """The facts that a deletion concerns, and facts with the same words, even ended ones."""
         ids = yield from self._ids()
         facts = yield from self.said_before()
         same = [row.fact_id for row in facts if self.event.took_away(fingerprint(row.text))]
@@ -394,7 +392,6 @@ class _Application(_Removal[FactEvent]):
             yield from self._revise(fact_id, "duplicate")
 
     def _has_worded(self, fact_id: UUID) -> Operation[bool]:
-        """Whether this event, or a later one, has been applied already."""
         rows = yield from fetch(FindFact(**self.keys, fact_id=fact_id))
         return bool(rows) and (rows[0].worded_by or 0) >= self.event.number
 

@@ -35,7 +35,7 @@ from strandline.schemas.values.message import Message, by_local_clock, read_rows
 def load_context(fetcher: Fetcher, batch: Batch, max_tokens: int) -> tuple[TranscriptLine, ...]:
     """The lines before a batch's first event, oldest first, numbered up to 0: no answer can cite them.
 
-    ``max_tokens`` is what the recipe allows (0: none); the oldest line is cut at its beginning if the lines
+    ``max_tokens``: the recipe's limit (0: none); the oldest line is cut at its beginning if the lines
     hold more.
     """
     if not max_tokens:
@@ -53,7 +53,6 @@ def load_context(fetcher: Fetcher, batch: Batch, max_tokens: int) -> tuple[Trans
 
 
 def _fit(messages: Sequence[Message], max_tokens: int) -> Iterator[tuple[Message, str]]:
-    """Each message with the text that there is room for, newest first."""
     room = max_tokens
     for message in reversed(messages):
         if room <= 0:
@@ -63,7 +62,6 @@ def _fit(messages: Sequence[Message], max_tokens: int) -> Iterator[tuple[Message
 
 
 def _cut_beginning(text: str, tokens: int, max_tokens: int) -> str:
-    """The end of a text of so many tokens, as much of it as ``max_tokens`` are."""
     if tokens <= max_tokens:
         return text
     kept = len(text) * max_tokens // tokens
@@ -79,9 +77,9 @@ LATEST_AHEAD = timedelta(days=36_525)
 
 
 def ground_fact(fact: ExtractedFact, lines: Sequence[TranscriptLine]) -> ExtractedFact | None:
-    """The fact as far as its messages support it; None if none of them was said by a speaker.
+    """The fact as its messages support it; None if none of them has a speaker.
 
-    ``messages`` keeps those that are; ``said_by`` is one of their speakers, or None if the model named
+    ``messages`` keeps the others; ``said_by`` is one of their speakers, or None if the model named
     another and they have several; ``about_date`` is a possible day, or, if the model gives none, the day that
     a single message names.
     """
@@ -97,7 +95,7 @@ def ground_fact(fact: ExtractedFact, lines: Sequence[TranscriptLine]) -> Extract
 
 
 def _speaker(said_by: str | None, cited: Sequence[TranscriptLine]) -> str | None:
-    """As prompts show a speaker: a name, a role, or both as ``name (role)``."""
+    """A speaker as shown in prompts: a name, a role, or both as ``name (role)``."""
     roles = {line.name or line.role: line.role for line in cited}
     name = (said_by or "").strip()
     if name.casefold() in map(str.casefold, roles):
@@ -149,7 +147,7 @@ class ExtractedCandidates:
 
 @dataclass(frozen=True, slots=True)
 class ExtractWork:
-    """A batch's transcript, what was said just before it, and what an operator has captured."""
+    """A batch's transcript, the lines before it, and the operator's capture."""
 
     transcript: Transcript
     context: tuple[TranscriptLine, ...] = ()
@@ -160,7 +158,7 @@ class ExtractWork:
 class ExtractStage:
     """Candidates from a batch of one session's events.
 
-    ``context_tokens``: how much of what was said before the model sees as context; 0: nothing.
+    ``context_tokens``: most tokens of earlier lines as context for the model; 0: none.
     """
 
     model: TextModel
@@ -219,12 +217,12 @@ class ExtractStage:
 
 
 def _instructions(batch: Batch) -> dict[UUID, int]:
-    """The tokens of an instruction, which merge carries out; its session holds nothing else."""
+    """The tokens of an instruction, which merge applies; its session holds nothing else."""
     return {event.event_id: max(1, event.tokens) for event in batch.events if event.cause == "instruction"}
 
 
 def max_facts(batch: Batch, lines: Sequence[TranscriptLine]) -> int:
-    """The maximum for a call, by its events and its lines: so what is large loses nothing."""
+    """The maximum for a call, by its events and its lines, so that large inputs lose nothing."""
     long_lines = sum(-(-len(line.text) // _CHARACTERS_PER_LINE) for line in lines)
     return max(MAX_FACTS_PER_EVENT * len(batch.events), MAX_FACTS_PER_LINE * long_lines)
 
@@ -242,7 +240,6 @@ def _facts(work: Transcript, answer: RawAnswer, most: int) -> tuple[ExtractedFac
 def _candidates(
     batch: Batch, work: Transcript, answers: Mapping[str, RawAnswer]
 ) -> Mapping[UUID, list[ExtractedFact]]:
-    """Each fact that its messages support, under the event of the first of them."""
     by_call = [
         _facts(work, answers[step], max_facts(batch, work.lines_of(step)))
         for step in work.steps_in_order(answers)
@@ -272,7 +269,6 @@ def _rows(
 
 
 def _sizes(batch: Batch, by_event: Mapping[UUID, list[ExtractedFact]]) -> dict[UUID, int]:
-    """The sizes of a merge batch's events, in the batch's order: about four characters make a token."""
     return {
         event_id: max(1, sum(len(fact.text) for fact in by_event[event_id]) // 4)
         for event_id in batch.event_ids
@@ -298,7 +294,6 @@ def _record(event_id: UUID, ordinal: int, fact: ExtractedFact, work: Transcript)
 
 
 def _receipts(fetcher: Fetcher, batch: Batch, event_ids: Sequence[UUID]) -> None:
-    """Write receipts of the merge stage as well, for events without candidates."""
     if event_ids:
         fetcher.fetch(
             InsertReceipts(

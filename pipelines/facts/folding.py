@@ -29,7 +29,7 @@ from strandline.schemas.queries.derived.facts_merge import (
 from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import DerivationKeys
 
-# What one merge call shows of the known facts: those that share most words with the candidates.
+# Known facts shown to one merge call: those with most words of the candidates.
 MAX_KNOWN_FACTS = 60
 
 
@@ -65,9 +65,8 @@ Dropped = tuple[Candidate, int]
 
 @dataclass(frozen=True, slots=True)
 class MergeWork:
-    """The inputs of one batch; the model does not see ``dropped``; ``condensing`` is set when it is time.
-
-    ``capture`` is what an operator allows.
+    """The inputs of one batch; the model does not see ``dropped``; ``condensing`` is set when it is time. //
+    ``capture`` is the operator's.
     """
 
     candidates: tuple[Candidate, ...]
@@ -147,7 +146,7 @@ def keep_allowed(
 
 
 def _check(work: MergeWork, operations: Iterable[MergeOperation]) -> Iterator[MergeOperation]:
-    """The operations as far as they hold: a fact that a user's line meets is a user's from then on."""
+    """The operations that hold; a fact that meets a user's line becomes the user's."""
     known = dict(enumerate(work.known, 1))
     for op in operations:
         if op.fact is not None:
@@ -164,7 +163,6 @@ def _decide(
     tombstones: Sequence[Tombstone],
     as_they_are: Mapping[UUID, bytes],
 ) -> tuple[MergeOperation, int | None]:
-    """The operation as it may be applied, or the number of the event that its candidate gives way to."""
     if op.fact is None:
         return op, None
     known = work.known[op.fact - 1]
@@ -200,13 +198,11 @@ def _in_words_that_may_be(
 
 
 def _changed_by(known: RelatedFactsRow, tombstones: Sequence[Tombstone]) -> int | None:
-    """The last event by which a person removed this fact, or its words."""
     removing = (s for s in tombstones if s.fact_id == known.fact_id or s.took_away(known.fingerprint))
     return max((stone.number for stone in removing), default=None)
 
 
 def _each_added_once(operations: Iterable[MergeOperation]) -> Iterator[MergeOperation]:
-    """The operations, with a candidate that is added for two reasons added only once."""
     added: set[int] = set()
     for op in operations:
         if op.op != "add":
@@ -217,8 +213,6 @@ def _each_added_once(operations: Iterable[MergeOperation]) -> Iterator[MergeOper
 
 
 class _Source(DerivationKeys):
-    """The source of a revision, as parameters of the statements that write one."""
-
     fact_id: UUID
     text: str
     fingerprint: bytes
@@ -240,7 +234,7 @@ class Fold:
 
     Ids of new facts follow from batch and candidate, so that the same answer always makes the same rows.
     The outcome of each candidate is kept, for a later one that only repeats it; and the current wording of
-    each known fact, since a fact is changed only if it still says what was expected.
+    each known fact, since a fact is changed only if its words are as expected.
 
     Args:
         batch_id: the merge batch.
@@ -263,7 +257,7 @@ class Fold:
         return sorted(self._withheld - self._became.keys())
 
     def apply(self, operation: MergeOperation) -> None:
-        """Apply an operation as far as an operator allows it."""
+        """Apply an operation within the operator's capture."""
         allowed = self._work.capture.restrict(operation)
         if allowed is None:
             self._withheld.add(operation.candidate)
@@ -290,7 +284,7 @@ class Fold:
             self._add_or_confirm(self._candidate.text)
 
     def _like(self) -> UUID | None:
-        """The fact made of the earlier candidate that this one repeats: the one that shares most words."""
+        """The fact made of the earlier candidate that this one repeats: the one with most shared words."""
         candidate = self._candidate
         wording, words = fingerprint(candidate.text), set(query_lexemes(candidate.text))
 
@@ -322,7 +316,7 @@ class Fold:
         return kept.fact_id
 
     def _add_or_confirm(self, text: str) -> UUID | None:
-        """Add a fact; where nothing may be added, confirm the one that says these words, if there is one."""
+        """Add a fact; where additions are off, confirm the fact with these words, if any."""
         if not self._work.capture.capture.is_add_off:
             return self._add(text)
         rows = self._fetcher.fetch(LiveFactLike(**self._keys, fingerprint=fingerprint(text)))
@@ -356,7 +350,6 @@ class Fold:
                 self._end(known, by_fact_id)
 
     def _replace(self, known: RelatedFactsRow, text: str) -> None:
-        """End the known fact and put the candidate in its place; the known fact stays on record."""
         if fingerprint(text) == known.fingerprint:
             self._confirm(known.fact_id)
             return
@@ -368,7 +361,7 @@ class Fold:
         self._end(known, by_fact_id)
 
     def _add_past(self, known: RelatedFactsRow, text: str) -> None:
-        """Add what came late, and was true only until the known fact was: what is newer it never ends."""
+        """Add a late candidate that was true only until the known fact: it never ends newer ones."""
         fact_id = self._add(text)
         if fact_id != self._new_id:
             return  # it was said again since
@@ -408,7 +401,6 @@ class Fold:
         self._fetcher.fetch(InsertRevision(**source, operation=operation))
 
     def _source(self, fact_id: UUID, text: str, *, changes: bool = True) -> _Source:
-        """The source of a revision; with the candidate's own words, if it ``changes`` them."""
         candidate = self._candidate
         own = candidate.text if changes and text != candidate.text else None
         return {

@@ -1,8 +1,8 @@
-"""Instructions of a user ("forget my address"): carried out as edits, on the owner's merge lane.
+"""Instructions of a user ("forget my address"): applied as edits, on the owner's merge lane.
 
-A model reads an instruction beside the facts that are known, and names what is to change.  Each change is
-recorded as an edit with the actor ``instruction``: a deletion is a tombstone, and every derivation has it.
-So an instruction is carried out once, by the derivation that serves the owner; others wait until it has.
+A model reads an instruction with the known facts, and names the changes.  Each is recorded as an edit with
+the actor ``instruction``: a deletion is a tombstone, and every derivation has it. So only the derivation that
+serves the owner applies an instruction, once; others wait until it has.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _WAIT_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction, and the facts that the model is shown beside it."""
+    """One instruction, with the facts shown to the model."""
 
     event_id: UUID
     text: str
@@ -54,7 +54,7 @@ class Instruction:
 
     @property
     def step(self) -> str:
-        """The name of the call, which follows from what it shows."""
+        """The call's name, a digest of its inputs."""
         shown = blake2b(b"".join(fact.fingerprint for fact in self.facts), digest_size=8)
         return f"instruct-{self.event_id}-{shown.hexdigest()}"
 
@@ -155,6 +155,5 @@ def _change(shard_key: UUID, work: CarriedOut) -> Operation[None]:
 
 
 def _targets(work: CarriedOut) -> Iterator[tuple[InstructedChange, NewestFactsRow | None]]:
-    """Each change with the fact that it concerns; None: it adds one."""
     for change in work.changes:
         yield change, None if change.fact is None else work.instruction.facts[change.fact - 1]

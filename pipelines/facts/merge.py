@@ -1,10 +1,10 @@
 """Merge: the second stage of facts.  Folds candidates into the known facts, on the owner's lane.
 
-The lane is serial, so two sessions of one user never race; a model sees the candidates beside the known
-facts that share words with them, and says what is new, what changes, what ends and what is known
-already.  Facts are never replaced wholesale: each change is one revision with its provenance.  People's
-edits come first: candidates that a tombstone holds back are dropped, before the model sees them or, if the
-person was quicker than the model, when its answer is applied.
+The lane is serial, so two sessions of one user never race; a model sees the candidates with the known facts
+that share words with them, and sorts them into new, changing, ending and known ones.  Facts are never
+replaced wholesale: each change is one revision with its provenance.  People's edits come first: candidates
+that a tombstone holds back are dropped, before the model sees them or, if the person was quicker than the
+model, when its answer is applied.
 """
 
 from __future__ import annotations
@@ -163,10 +163,10 @@ class MergeStage:
 
 
 def _step(work: MergeWork) -> str:
-    """The name of the call, which follows from what it shows.
+    """The call's name, a digest of its inputs.
 
-    An answer names facts by their numbers.  If facts are removed before it is applied, by another session's
-    reset or by a person, the numbers mean other facts, and a new answer is requested.
+    An answer names facts by their numbers.  If facts are removed before it is applied, the numbers mean other
+    facts, and a new answer is requested.
     """
     shown = blake2b(digest_size=8)
     for text in [fact.text for fact in work.known] + [candidate.text for candidate in work.candidates]:
@@ -175,7 +175,6 @@ def _step(work: MergeWork) -> str:
 
 
 def _part(work: MergeWork, known: Sequence[NumberedFact], candidates: Sequence[NumberedFact]) -> str:
-    """The name of a part of the call: its candidates, and how many of the known facts it shows."""
     return f"{_step(work)}/{candidates[0].number}-{candidates[-1].number}/{len(known)}"
 
 

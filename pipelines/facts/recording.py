@@ -67,7 +67,7 @@ def add_fact(
 def add_facts_once(
     shard_key: UUID, payloads: Mapping[UUID, Mapping[str, Any]], actors: Mapping[UUID, str]
 ) -> Operation[int]:
-    """Add facts under ids of the caller's, each once: one that was added before is left as it is now.
+    """Add facts under the caller's ids, each once: earlier additions stay as they are.
 
     A payload may hold ``feedback`` as well.  Returns how many were added.
 
@@ -186,7 +186,7 @@ def judge_fact(
 
 
 def lock_registered(shard_key: UUID) -> Operation[tuple[list[FactSet], FactSet]]:
-    """Lock an owner's facts; returns the set of each generation, and the one that serves."""
+    """Lock an owner's facts; returns the set of each generation, and the serving generation."""
     fact_sets, serving = yield from lock_facts(shard_key)
     if serving is None:
         raise UnknownPipelineError(

@@ -124,7 +124,7 @@ def write_traces(traces: Sequence[Trace]) -> str:
 def _trace(item: Mapping[str, Any]) -> Trace:
     session_key, text = item.get("session_key"), item.get("text")
     words, lexemes = bytes.fromhex(item["fingerprint"]), item.get("lexemes") or ()
-    if text is not None:  # those that are stored are keyed
+    if text is not None:  # stored texts are keyed
         words = fingerprint(text)
         lexemes = query_lexemes(item.get("own_text") or text) if "lexemes" in item else ()
     return Trace(

@@ -68,7 +68,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Flushed:
-    """What one flush recorded: its events, oldest first, and the lanes that now have work."""
+    """One flush's record: its events, oldest first, and the lanes that now have work."""
 
     event_ids: tuple[UUID, ...]
     lanes: tuple[Lane, ...]
@@ -126,9 +126,10 @@ def _flush_by_policy(
     lazily: bool = False,
     turn_delay_seconds: float = 0.0,
 ) -> Operation[Flushed | None]:
-    """Deliver whole turns where they stand, and then let leave what the window has no room for.
+    """Deliver whole turns in place, and then move the excess out of the window.
 
-    In this order, what leaves was delivered with its turn, and no event parts a question from its answer.
+    In this order, leaving messages were delivered with their turn, and no event parts a question from its
+    answer.
     """
     delivered: Flushed | None = None
     marks = window.marks

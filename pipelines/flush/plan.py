@@ -1,15 +1,13 @@
 """Chooses the messages of a flush: a pure function over seq, role, tokens and tool calls.
 
-The window is cut only where the conversation can be cut: never between a tool call and the result that
-follows it.  A cut before a user message is preferred, so that the window begins with a whole turn; a single
-turn that is too large is cut inside, before the assistant's next step.  A call whose result has not come is
-closed once the conversation goes on behind it: a cut that would part it from a late result is taken only if
-no other brings the window within its marks.  The last resort is a cut where a call is open, so that the marks
-always hold.
+A window is never cut between a tool call and the result that follows it.  A cut before a user message is
+preferred, so that the window begins with a whole turn; a single turn that is too large is cut inside, before
+the assistant's next step.  A call without a result counts as closed once the conversation continues behind
+it: a cut between it and a late result is taken only if no other brings the window within its marks.  The last
+resort is a cut where a call is open, so that the marks always hold.
 
-The size of one event is bounded separately: a piece of the log that is too large for one event is recorded as
-several, cut where the conversation can be cut if that is possible, otherwise also between a call and its
-result.  The window itself is never cut there.
+The size of one event is bounded separately: a piece that is too large becomes several events, cut at the same
+places if possible, otherwise also between a call and its result.
 """
 
 from __future__ import annotations
@@ -59,16 +57,15 @@ class Size:
         return other.tokens >= self.tokens or other.messages >= self.messages or other.bytes >= self.bytes
 
 
-# What one event holds at most, unless a single message is larger.  Tokens: twice what a worker gives a model
-# at once by default, so with its instructions it fits any context of 32,000.  Messages and bytes: what a
-# worker loads at a time, and 64 such events may be one batch.
+# Bounds of one event, unless a single message is larger.  Tokens: twice a worker's default for one model
+# call, so with its instructions it fits any context of 32,000.  Messages and bytes: loaded at a time by a
+# worker, and 64 such events may be one batch.
 EVENT_BOUND = Size(tokens=16_000, messages=500, bytes=1_000_000)
 
-# What a cut may part: nothing; a call from a result that came when the conversation had gone on; and a call
-# that still waits for its result from what follows it.
+# What a cut may part: nothing; a call from a late result; and an open call from the messages behind it.
 _DEGREES = _NOTHING, _LATE, _WAITING = range(3)
 
-# A step of a flush is at least this part of what a window may hold by messages or bytes.
+# A flush step is at least this part of a window's most messages or bytes.
 _SHARE_OF_WINDOW = 4
 
 
@@ -86,8 +83,8 @@ class Range:
 class FlushPlan:
     """The effect of a flush on the marks, and the events that it records, oldest first.
 
-    ``tokens_out``, ``messages_out`` and ``bytes_out`` count what leaves the window (0 for what is delivered
-    without leaving it, which moves only ``flushed_through``).
+    ``tokens_out``, ``messages_out`` and ``bytes_out`` count what leaves the window (0 for a delivery in
+    place, which moves only ``flushed_through``).
     """
 
     window_from: int
@@ -197,7 +194,7 @@ def _deliver(
     flush_size: int,
     event_bound: Size,
 ) -> FlushPlan | None:
-    """Deliver what was not, up to the last of these places, without moving the window."""
+    """Deliver undelivered messages up to the last of these places, without moving the window."""
     begin = window.delivered(flushed_through)
     stop = max((end for end in places if end > begin), default=0)
     ends = window.fill(begin, stop, flush_size)
@@ -208,7 +205,6 @@ def _deliver(
 
 
 def _bound(event_bound: Size, flush_size: int) -> Size:
-    """The bound of an event: it takes at least the flush size, which may require a larger bound."""
     return replace(event_bound, tokens=max(event_bound.tokens, 2 * flush_size))
 
 
@@ -232,7 +228,6 @@ class _Window:
         )
 
     def delivered(self, flushed_through: int) -> int:
-        """How many of the messages, counted from the first, were delivered before."""
         return bisect_right(self.entries, flushed_through, key=lambda entry: entry.seq)
 
     def allows(self, at: int, degree: int = _NOTHING) -> bool:
@@ -243,7 +238,6 @@ class _Window:
         return self.entries[index].role == "assistant" and not self.entries[index].calls
 
     def whole_turns(self, after: int, degree: int = _NOTHING) -> Iterable[int]:
-        """Cuts that leave a window beginning with a user message."""
         return (
             at
             for at in range(after + 1, self.last_turn + 1)
@@ -270,7 +264,7 @@ class _Window:
         return (at for at in range(1, min(limit, len(self.entries) + 1)) if self.allows(at, degree))
 
     def next_cut(self, start: int, step: Size) -> int | None:
-        """The first cut that takes a whole step; if none does, the last cut. What parts least comes first."""
+        """The first cut that takes a whole step, else the last cut; cuts that part least come first."""
         for degree in _DEGREES:
             for candidates in (self.whole_turns(start, degree), self.inside_turn(start, degree)):
                 last: int | None = None
@@ -293,7 +287,6 @@ class _Window:
         return ends
 
     def pieces(self, begin: int, end: int, bound: Size) -> Iterable[int]:
-        """Where a piece is cut further, so that each part is within ``bound``, or a single message."""
         while not bound.holds(self.size(begin, end)) and end - begin > 1:
             most = max(begin + 1, self._furthest(begin, bound))
             begin = next((at for at in range(most, begin, -1) if self.allows(at)), most)
@@ -301,14 +294,13 @@ class _Window:
         yield end
 
     def _furthest(self, begin: int, bound: Size) -> int:
-        """The last place up to which everything from ``begin`` is within ``bound``."""
         by_tokens = bisect_right(self._tokens, self._tokens[begin] + bound.tokens) - 1
         by_bytes = bisect_right(self._bytes, self._bytes[begin] + bound.bytes) - 1
         return min(by_tokens, by_bytes, begin + bound.messages)
 
 
 def _inside_calls(entries: Sequence[Entry]) -> list[list[bool]]:
-    """For each degree and each cut, whether it would part a call from its result, or from one to come."""
+    """For each degree and each cut, whether it parts a call from its present or future result."""
     results: dict[str, list[int]] = {}
     for index, entry in enumerate(entries):
         for call in entry.answers:
@@ -330,9 +322,9 @@ def _inside_calls(entries: Sequence[Entry]) -> list[list[bool]]:
 
 
 def _goes_on(entries: Sequence[Entry]) -> list[int]:
-    """For each entry, the last one before the conversation goes on: the assistant, or a person, speaks.
+    """For each entry, the last one before the conversation continues: the assistant, or a person, speaks.
 
-    A call that it makes waits for its result up to there, or to the end.
+    A call in it waits for its result up to there, or to the end.
     """
     following, closes_at = [0] * len(entries), len(entries)
     for index in range(len(entries) - 1, -1, -1):
@@ -343,10 +335,10 @@ def _goes_on(entries: Sequence[Entry]) -> list[int]:
 
 
 def question_of(entries: Sequence[Entry], window_from: int, known: int | None) -> int | None:
-    """The user's message whose turn goes on where the window begins; None if the window begins with a turn.
+    """The user's message whose turn continues where the window begins; None if the window begins with a turn.
 
     Args:
-        known: the one of the window as it was.
+        known: of the previous window.
     """
     at = bisect_left(entries, window_from, key=lambda entry: entry.seq)
     if at == len(entries) > 0 and entries[-1].role == "assistant" and not entries[-1].calls:

@@ -1,7 +1,7 @@
 """Definitions: the code of each built-in pipeline, from the settings that it records to its stages.
 
-What other rooms know of a pipeline, its stages and what it derives, is in ``schemas.values.lanes``.  A new
-one needs an entry there and an entry here.
+Other rooms find a pipeline's stages and kind of memory in ``schemas.values.lanes``.  A new pipeline needs an
+entry there and an entry here.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class PipelineDefinition:
     """A built-in pipeline.
 
     Attributes:
-        pipeline: its name, its stages, and what it derives.
+        pipeline: its name, its stages, and its kind of memory.
         version: raise it when the code comes to derive something else from the same messages.
         record: what a recipe records of these settings, as its config.
-        restore: the settings, with those that a config records as they were.
+        restore: the settings, with a config's recorded values.
         build: the stages, from a recipe and restored settings; errors begin with the name of the generation.
         tasks: the tasks whose prompts a recipe records.
     """
@@ -216,7 +216,7 @@ def _build_vectors(recipe: Recipe, settings: Settings, name: str) -> BuiltStages
 
 
 def _record_overflow(settings: Settings) -> Config:
-    """Nothing: a handler derives nothing, and another one needs nothing handed over again."""
+    """Nothing: a handler derives nothing, and a new one needs no earlier messages."""
     _handler(settings)
     return {}
 
@@ -235,7 +235,7 @@ def _handler(settings: Settings) -> LoadedHandler:
 
 
 def _with(settings: Settings, config: Config, **recorded: str) -> Settings:
-    """The settings, with those that ``config`` records; ``recorded`` maps their names to those in it."""
+    """The settings with recorded values; ``recorded`` maps their names to those in ``config``."""
     update = {name: config[key] for name, key in recorded.items() if key in config}
     return with_recorded_redaction(settings.model_copy(update=update), config)
 

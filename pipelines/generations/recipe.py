@@ -1,7 +1,7 @@
-"""Recipes: everything that a derivation depends on, as it is recorded with its generation.
+"""Recipes: everything that a derivation depends on, as recorded with its generation.
 
-A recipe is made from the settings once, when a generation is begun; from then on only the generation's row
-counts, in every worker, whatever the worker's own settings say.
+A recipe is made from the settings when a generation begins; from then on only the generation's row counts, in
+every worker.
 """
 
 from __future__ import annotations

@@ -107,7 +107,6 @@ def wanted_recipes(
 
 
 def _with_redaction(recipe: Recipe, current: Recipe) -> Recipe:
-    """A recipe with what another one records of the hooks before models."""
     hooks = {key: value for key, value in current.config.items() if key in REDACTION_KEYS}
     rest = {key: value for key, value in recipe.config.items() if key not in REDACTION_KEYS}
     return replace(recipe, config=rest | hooks)

@@ -1,7 +1,7 @@
-"""Building stages: a stage is made from the generation's row, never from a worker's settings.
+"""Builds stages from the generation's row, never from a worker's settings.
 
-So every worker derives the same in the same generation, and a change of settings takes effect only in a new
-generation.  Of the settings, only those that say how to reach a model are used here.
+So every worker derives the same in the same generation, and changed settings need a new generation. Of the
+settings, only the way to reach a model is used here.
 """
 
 from __future__ import annotations

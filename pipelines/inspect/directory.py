@@ -1,4 +1,4 @@
-"""The directory, for commands: finds what an operator names, and says what does not exist."""
+"""The directory, for commands: finds things that operators name, and tells which are missing."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def find_session(
 ) -> SessionIdentity:
     """A session by its name, in the namespace ``default`` unless another is given, with its owner.
 
-    Without ``user_id`` it may be any user's, or, with ``without_user``, has to be nobody's.
+    Without ``user_id`` it may be any user's, or, with ``without_user``, must have no user.
 
     Raises:
         NotFoundError: nothing was ever put to it, or it is not that user's.
-        InvalidMessageError: a name cannot name anything.
+        InvalidMessageError: a name is invalid.
     """
     within = DEFAULT_NAMESPACE if namespace is None else check_name("namespace", namespace)
     check_name("session", session_id)
@@ -71,8 +71,8 @@ def check_known(
     """Check that the named things exist; a session or user without a namespace is looked up in ``default``.
 
     Raises:
-        NotFoundError: naming the one that does not exist.
-        InvalidMessageError: a name cannot name anything.
+        NotFoundError: naming it.
+        InvalidMessageError: a name is invalid.
     """
     if session_id is not None:
         find_session(fetcher, session_id, namespace=namespace, user_id=user_id, without_user=without_user)
@@ -102,13 +102,12 @@ def _check_user(fetcher: Fetcher, namespace: str, user_id: str) -> None:
 
 
 def _raise_if_erased(fetcher: Fetcher, scope_keys: list[UUID], what: str) -> None:
-    """Raise NotFoundError that says so, if a fence stands for one of these scopes."""
     for fence in fetcher.fetch(FindErased(scope_keys=scope_keys)):
         end = ", not finished" if fence.is_unfinished else ""
         raise NotFoundError(f"{what} was erased on {fence.fenced_at:%Y-%m-%d} (erasure {fence.number}{end}).")
 
 
-# So many names are read to find a near one; of more, those that come first.
+# Names read to find a near one, from the first.
 MAX_NAMES = 1_000
 MAX_SHOWN = 5
 
@@ -133,7 +132,7 @@ def check_namespace(fetcher: Fetcher, namespace: str, *, otherwise: str | None =
 
 
 def user_is_known(fetcher: Fetcher, namespace: str, user_id: str) -> bool:
-    """Whether a user has a session, or was given a fact; there may be other rows of one who has not."""
+    """Whether a user has a session, or was given a fact; others may still have rows."""
     owner_key = identify_user(namespace, user_id).shard_key
     asked = UserIsKnown(namespace=namespace, user_id=user_id, owner_key=owner_key)
     return fetcher.fetch(asked)[0].known

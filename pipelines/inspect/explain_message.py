@@ -265,7 +265,7 @@ def _locate(
 
 
 def _behind_an_end(trace: StageTrace, stages: Sequence[StageTrace]) -> bool:
-    """Whether it waits for a stage that was dropped, void or never fed, and so waits in vain."""
+    """Whether it waits in vain, for a stage that was dropped, void or never fed."""
     return trace.state == "waiting" and any(
         before.generation == trace.generation and before.state in ("dropped", "void", "not_fed")
         for before in stages
@@ -290,7 +290,7 @@ def _indexed_characters(fetcher: Fetcher, stages: Sequence[StageTrace]) -> int:
 def _answer_reasons(
     fetcher: Fetcher, key: SessionKeys, seq: int, rows: Sequence[ExplainStagesRow]
 ) -> Iterator[str]:
-    """Whether it was left out, or extract gave as many facts as it might; while answers are stored."""
+    """Whether it was left out, or extract reached its most facts; while answers are stored."""
     for row in rows:
         is_read = row.stage in (EXTRACT_STAGE, SUMMARY_STAGE)
         if not is_read or row.batch_id is None or row.outcome != "applied":

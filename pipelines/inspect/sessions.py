@@ -91,7 +91,7 @@ class SessionPage(Report):
 class PipelineCoverage(Report):
     """How far a pipeline is with a session's flushes; ``generation`` null: no worker has registered it.
 
-    Everything flushed up to ``covered_through`` is in what it derived; ``due`` and ``dead`` count the rest.
+    Everything flushed up to ``covered_through`` is in its memory; ``due`` and ``dead`` count the rest.
     """
 
     pipeline: str
@@ -145,17 +145,17 @@ def list_sessions(
     limit: int = 50,
     after: str | None = None,
 ) -> SessionPage:
-    """A page of the sessions by name: of all namespaces, of one, of a user, or of nobody.
+    """A page of the sessions by name: of all namespaces, of one, of a user, or without a user.
 
     Args:
-        namespace: of a user, ``default`` if none is given.
+        namespace: with a user, default ``default``.
         without_user: only those of the namespace that have no user.
         limit: at most so many.
         after: the ``after`` of the page before.
 
     Raises:
         NotFoundError: there is nothing in this namespace, or of this user.
-        ConfigurationError: ``after`` is not what a page gave.
+        ConfigurationError: ``after`` is not a page's.
         StrandlineError: as ``Database.fetch`` does.
     """
     after_namespace, after_session = ("", "") if after is None else _read_cursor(after)
@@ -201,7 +201,7 @@ def show_session(
 ) -> SessionPicture:
     """One session in one snapshot, with its newest ``flushes`` flush events.
 
-    Without ``user_id`` it may be any user's, or, with ``without_user``, has to be nobody's.
+    Without ``user_id`` it may be any user's, or, with ``without_user``, must have no user.
 
     Raises:
         NotFoundError: there is no such session.
@@ -247,7 +247,7 @@ def session_state(fetcher: Fetcher, identity: SessionIdentity) -> SessionState:
 
 
 def _states(fetcher: Fetcher, sessions: Sequence[SessionIdentity]) -> list[SessionState]:
-    """The states in the order given; an id that was claimed and not put to yet has no state."""
+    """The states in the order given; an id claimed but not yet put to has no state."""
     if not sessions:
         return []
     statement = SessionRows(

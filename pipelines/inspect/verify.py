@@ -85,7 +85,7 @@ class Violation(report.Report):
 
 
 class Coverage(report.Report):
-    """One generation that is kept: the events it has applied to the end, what is due in it, and its holes."""
+    """One kept generation: its last applied event, due work, and holes."""
 
     generation: int
     pipeline: str
@@ -104,12 +104,12 @@ class Unjudged(report.Report):
 
 
 class Report(report.Report):
-    """The totals of what was checked, the work under way, and the violations.
+    """The totals of the checks, the work under way, and the violations.
 
     Attributes:
         applications: receipts of (event, stage, generation) that say applied; ``voids`` those that say void.
         pending: due work; it is under way, and not a violation.
-        holes: dead letters; ``dropped`` those that were given up for good.
+        holes: dead letters; ``dropped`` ones were given up for good.
         tombstones: facts that lost some of their sources to a reset with ``derived``.
         seconds: how long it took.
         generations: the coverage of each derivation that is kept.
@@ -433,7 +433,7 @@ def _findings(
 
 
 def _is_wordless(envelope: str | None) -> bool:
-    """Whether an envelope that was sealed has no plain text with a word; Postgres judges the others."""
+    """Whether a sealed envelope has no plain text with a word; Postgres judges the others."""
     if envelope is None:
         return False
     content = json.loads(envelope).get("content")

@@ -40,7 +40,7 @@ MAX_SUMMARY_CHARACTERS = 20_000
 MAX_TOPIC_CHARACTERS = 60
 MAX_TOPICS = 8
 MAX_NAME_CHARACTERS = 120
-# What one instruction may change.
+# Most changes of one instruction.
 MAX_INSTRUCTED_CHANGES = 200
 # What stands in the place of a text in a form, and what models write for nothing.
 _PLACEHOLDERS = frozenset(
@@ -131,10 +131,10 @@ class CheckedAnswer:
 
 
 def check_answer(task: Task, text: str) -> CheckedAnswer:
-    """Read what a model answered to ``task``, mended where its meaning is certain.
+    """Read a model's answer to ``task``, mended where its meaning is certain.
 
     Raises:
-        UnusableAnswerError: it cannot be used; the sentence names the fields, never their content.
+        UnusableAnswerError: the sentence names the fields, never their content.
     """
     reading: Reading[Any] = read_answer(FORMS[task.name], text)
     answer = reading.answer
@@ -178,7 +178,6 @@ def _counted_from_one(answer: ExtractAnswer) -> ExtractAnswer:
 
 
 def _lacks_sources(answer: ExtractAnswer, line_count: int) -> bool:
-    """Whether there are facts, and none of them has a source."""
     statements = [item for item in answer.facts if not is_placeholder(item.text)]
     return bool(statements) and all(_fact(item, line_count) is None for item in statements)
 
@@ -285,7 +284,6 @@ def parse_summary(text: str, *, max_characters: int = MAX_SUMMARY_CHARACTERS) ->
 
 
 def _check_accounted(kept: set[int], merged: Sequence[tuple[int, ...]], fact_count: int) -> None:
-    """Check that each fact occurs once: kept, or in one merged fact."""
     named = Counter(kept)
     for parts in merged:
         named.update(parts)
@@ -308,7 +306,6 @@ def _fact(item: FactAnswer, line_count: int) -> ExtractedFact | None:
 
 
 def _distinct(facts: Iterable[ExtractedFact]) -> tuple[ExtractedFact, ...]:
-    """Each text once, with all the messages that it was found in."""
     by_text: dict[str, ExtractedFact] = {}
     for fact in facts:
         first = by_text.setdefault(fact.text, fact)

@@ -38,8 +38,8 @@ class ExtractTask:
 
     Answer: ``{"facts": [{"text": str, "messages": [int], "topics": [str], "said_by": str | null,
     "about_date": "YYYY-MM-DD" | null}]}``; ``messages`` are ``TranscriptLine.number`` values of ``lines``.
-    ``context`` is what was said just before; it says who and what the lines mean, and gives no fact itself.
-    ``instructions`` take the place of what the prompt says to keep, ``more_instructions`` follow it; both are
+    ``context`` holds the lines just before; they explain ``lines``, and give no fact themselves.
+    ``instructions`` replace the prompt's section on what to keep, ``more_instructions`` follow it; both are
     an operator's, and belong to the prompt and not to its data.
     """
 
@@ -105,10 +105,10 @@ class InstructTask:
 
 @dataclass(frozen=True, slots=True)
 class SummaryTask:
-    """Roll a summary forward: ``previous`` (empty at the start) plus what was said since.
+    """Roll a summary forward: ``previous`` (empty at the start) plus the lines since.
 
-    Answer: ``{"summary": str, "topics": [str]}``.  ``instructions`` take the place of what the prompt says on
-    how to write it.
+    Answer: ``{"summary": str, "topics": [str]}``.  ``instructions`` replace the prompt's section on how to
+    write it.
     """
 
     previous: str
@@ -120,7 +120,7 @@ class SummaryTask:
 
 @dataclass(frozen=True, slots=True)
 class ChooseTask:
-    """Choose from known facts of one owner those that help with a question; an application asks for this.
+    """Choose the known facts of one owner that help with an application's question.
 
     Answer: ``{"facts": [int]}``, the most helpful first; at most ``max_facts`` are wanted.
     """
@@ -170,7 +170,7 @@ class TextModel(Protocol):
         ...
 
     def wait_seconds(self) -> float:
-        """Seconds until its provider may be asked again; 0 for one that is well."""
+        """Seconds until its provider may be asked again; 0 for a healthy one."""
         ...
 
     def answer(self, task: Task) -> ModelAnswer:

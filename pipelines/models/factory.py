@@ -1,7 +1,7 @@
-"""Chooses the model family that the settings ask for, and loads only that one.
+"""Chooses and loads the model family of the settings.
 
-``openai`` takes half a second to import, and the local embedder's libraries belong to an extra, so a process
-imports only the one that it uses.
+``openai`` takes half a second to import, and the local embedder's libraries belong to an extra, so each is
+imported only where used.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _plain_embedder(settings: Settings, purpose: EmbeddingPurpose) -> Embedder:
 
 
 def try_text_model(settings: Settings, purpose: TextPurpose, task: Task) -> None:
-    """Ask the text model of a role, without its breaker; the error says what the server said of a refusal.
+    """Ask the text model of a role, without its breaker; the error tells the server's reason for a refusal.
 
     Raises:
         ModelError: it does not answer; the sentence says why, and which setting to look at.
@@ -149,7 +149,7 @@ def try_embedder(settings: Settings, purpose: EmbeddingPurpose, text: str) -> tu
 
 
 def _redaction(settings: Settings) -> Redaction | None:
-    """What everything goes through before a model sees it, if a hook is named for that."""
+    """The redaction before models, if a hook is named for it."""
     if not settings.redact_before_models:
         return None
     return load_redaction(
@@ -158,7 +158,7 @@ def _redaction(settings: Settings) -> Redaction | None:
 
 
 def recorded_redaction(settings: Settings) -> dict[str, str]:
-    """What a recipe records of the hooks before models, with their versions; nothing if there are none."""
+    """The recipe's record of the hooks before models, with their versions; empty without hooks."""
     redaction = _redaction(settings)
     if redaction is None:
         return {}
@@ -168,8 +168,7 @@ def recorded_redaction(settings: Settings) -> dict[str, str]:
 def with_recorded_redaction(settings: Settings, config: Mapping[str, Any]) -> Settings:
     """The settings, with the hooks that a recipe's ``config`` records if they name none themselves.
 
-    So a process that lacks the setting sends nothing that the recipe wants redacted, and one that has it
-    sends nothing unredacted, whatever the recipe says.
+    So a process without the setting redacts as the recipe wants, and a process with it always redacts.
     """
     if settings.redact_before_models or "redactor" not in config:
         return settings
@@ -228,13 +227,13 @@ def _breaker(settings: Settings, role: Role[Any], probe: Callable[[], None] | No
 
 
 def _server_digest(address: str, key: str) -> str:
-    """What names a server and a key among workers, and tells neither."""
+    """Identifies a server and a key among workers without revealing either."""
     return sha256(f"{address}\n{key}".encode()).hexdigest()[:32]
 
 
 @contextmanager
 def _client_loads() -> Iterator[None]:
-    """A library that the SDK takes along sets TLS up as it is imported."""
+    """A library of the SDK sets TLS up as it is imported."""
     with undivided:
         try:
             yield

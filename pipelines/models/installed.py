@@ -31,9 +31,9 @@ R = TypeVar("R")
 
 
 class OwnTextModel(Protocol):
-    """What a text model's entry point leads to: a class without arguments, or an object.
+    """The target of a text model's entry point: a class without arguments, or an object.
 
-    It may raise any of Strandline's model errors; another error counts as one that may pass.
+    It may raise any of Strandline's model errors; other errors count as transient.
     """
 
     def complete(self, instructions: str, data: str, *, timeout_seconds: float) -> str:
@@ -42,7 +42,7 @@ class OwnTextModel(Protocol):
 
 
 class OwnEmbedder(Protocol):
-    """What an embedder's entry point leads to: a class without arguments, or an object."""
+    """The target of an embedder's entry point: a class without arguments, or an object."""
 
     @property
     def dimensions(self) -> int:
@@ -141,7 +141,7 @@ def load_text_model(
     """The text model of this name.
 
     Raises:
-        ConfigurationError: no installed package names one, or what it names is none.
+        ConfigurationError: no installed package names one, or it names no text model.
     """
     code = _load(name, "complete")
     return InstalledTextModel(name, cast("OwnTextModel", code), timeout_seconds, prompts)

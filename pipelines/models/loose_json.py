@@ -1,4 +1,4 @@
-"""Finds JSON in what a model wrote, and mends slips whose meaning is certain.
+"""Finds JSON in a model's text, and mends slips whose meaning is certain.
 
 Models write JSON amid talk and thoughts, with single quotes, trailing commas, comments, raw line breaks,
 words of Python, or doubled braces, and stop in the middle.  The work is linear in the length of the text,
@@ -23,7 +23,7 @@ _MAX_DIGITS = 20
 _MAX_VAIN = 4
 _MAX_TRIES = 10_000
 
-# What ends a model's thoughts: what stands before it is no answer.
+# Ends of a model's thoughts: the text before is not an answer.
 _THOUGHTS_END = (
     r"</(?:think|thinking|thought|reasoning)>|\[/(?:THINK|REASONING)\]|<\|channel\|>\s*final\b|<channel\|>"
 )
@@ -58,7 +58,7 @@ class Found:
 
     Attributes:
         value: a dict or list.
-        is_cut: the text ended within it; what is complete of it is there.
+        is_cut: the text ended within it; its complete parts are there.
         is_outermost: nothing unreadable begins before it, which it may be a part of.
     """
 
@@ -115,7 +115,6 @@ def _values(text: str) -> Iterator[Found | None]:
 
 
 def _value(text: str, start: int) -> tuple[Found, int]:
-    """The value that begins at ``start``, and where it ends; as it is, or mended."""
     try:
         value, end = _STRICT.raw_decode(text, start)
     except json.JSONDecodeError as error:
@@ -145,8 +144,6 @@ _STRICT = json.JSONDecoder(
 
 
 class _Reader:
-    """Reads one value of a text from a place on, and knows where it ended."""
-
     def __init__(self, text: str, at: int) -> None:
         self._text = text
         self.at = at
@@ -280,7 +277,7 @@ class _Reader:
         return _ESCAPES.get(mark, mark)
 
     def _next(self, skipped: str = "") -> str:
-        """The next mark that is no blank, comment or one of ``skipped``; empty at the end of the text."""
+        """The next mark other than blanks, comments and ``skipped``; empty at the end of the text."""
         while True:
             blank = _BLANK.match(self._text, self.at)
             self.at = blank.end() if blank else self.at
@@ -291,7 +288,7 @@ class _Reader:
 
 
 def _join(pieces: list[str]) -> str:
-    """The pieces as one text; halves of a character that were escaped one by one become that character."""
+    """The pieces as one text, with surrogate halves that were escaped singly joined."""
     text = "".join(pieces)
     return (
         text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

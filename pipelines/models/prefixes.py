@@ -1,7 +1,7 @@
-"""Prefixes: what an asymmetric embedder is told before a text, to know a query from a passage.
+"""Prefixes: an asymmetric embedder's marks of queries and passages.
 
 They belong to a recipe, as the model does: vectors of texts with other prefixes are not comparable.  A config
-without the keys, as of an embedder that needs none, stands for empty ones.
+without the keys stands for empty ones.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Prefixes:
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any]) -> Self:
-        """Those that a recipe's config records."""
+        """The prefixes that a recipe's config records."""
         return cls(str(config.get(QUERY_KEY, "")), str(config.get(PASSAGE_KEY, "")))
 
     def as_config(self) -> dict[str, str]:

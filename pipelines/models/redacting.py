@@ -1,7 +1,7 @@
-"""Models that are shown redacted texts alone: the last step before whoever answers, whoever asks.
+"""Models that see redacted texts only: the last step before every model.
 
-If a hook fails, nothing is sent.  A fact that the hook changed is not worded anew by the model: its wording
-would lose what it was not shown.
+If a hook fails, nothing is sent.  A fact that the hook changed is not reworded by the model: its wording
+would lose the redacted parts.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _redact(redaction: Redaction, texts: Sequence[str], seconds: float | None = 
 
 
 def _visit(task: T, visit: Visit) -> T:
-    """The task with everything that people said visited; what an operator wrote is left as it is."""
+    """Visit all people's words of a task, and none of the operator's."""
     shown: Task
     match task:
         case ExtractTask():
@@ -133,7 +133,7 @@ def _facts(facts: Iterable[NumberedFact], visit: Visit) -> tuple[NumberedFact, .
 
 
 def _spare(task: Task, shown: Task, text: str) -> str:
-    """The answer without new wordings of facts that the model was not shown as they are."""
+    """The answer without new wordings of facts that the model saw redacted."""
     answer = json.loads(text)
     if isinstance(task, MergeTask) and isinstance(shown, MergeTask):
         known = _numbers_changed(task.known, shown.known)
@@ -157,7 +157,7 @@ def _numbers_changed(facts: Iterable[NumberedFact], shown: Iterable[NumberedFact
 
 
 def _merged_apart(item: dict[str, Any], known: frozenset[int], candidates: frozenset[int]) -> dict[str, Any]:
-    """An update of such a fact adds the candidate beside it; such a candidate keeps its words."""
+    """An update of such a fact adds the candidate separately; such a candidate keeps its words."""
     if item["op"] == "update" and item.get("fact") in known:
         item = {**item, "op": "add", "fact": None, "text": None}
     return {**item, "text": None} if item["candidate"] in candidates else item

@@ -1,1 +1,1 @@
-"""Overflow: what is flushed is handed to a handler of the application's own."""
+"""Overflow: flushed messages are handed to a handler of the application's own."""

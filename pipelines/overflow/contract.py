@@ -18,14 +18,14 @@ from strandline.schemas.values.message import Message
 
 @dataclass(frozen=True, slots=True)
 class OverflowEvent:
-    """What a flush took from a session's window, or delivered of it.
+    """The messages that a flush took or delivered from a session's window.
 
     Attributes:
         event_id: the same for each call with this event.
         cause: ``threshold`` (the window was full), ``idle``, ``turn``, ``manual`` or ``import``.
         from_seq, through_seq: the numbers of the first and the last message.
         flushed_at: with a time zone.
-        messages: as they are stored now, in order; without those that were taken back since.
+        messages: as they are stored now, in order; without those taken back since.
     """
 
     event_id: UUID
@@ -40,10 +40,10 @@ class OverflowEvent:
 
 
 class OverflowHandler(Protocol):
-    """A function, sync or async, of one event; what it returns is ignored.
+    """A function, sync or async, of one event; its result is ignored.
 
     An error that it raises makes the worker call it again later.  RefusalError makes the event a dead letter
-    at once; ProviderDownError says that what it writes to is down, so that the work waits, uncounted.
+    at once; ProviderDownError says that its target is down, so that the work waits, uncounted.
     """
 
     def __call__(self, event: OverflowEvent, /) -> Awaitable[object] | object: ...

@@ -27,7 +27,7 @@ class LoadedHandler:
 
 @lru_cache(maxsize=16)
 def load_handler(named: str) -> LoadedHandler | None:
-    """The handler that a setting names, or else an installed package; None: there is none.
+    """The handler that a setting names, or else an installed package; None: no handler.
 
     Args:
         named: ``package.module:callable``, or the name of an entry point of the group

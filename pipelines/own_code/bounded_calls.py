@@ -20,8 +20,6 @@ class NoPlaceError(Exception):
 
 
 class _Call(Generic[T]):
-    """A call and its outcome; only its own thread writes either."""
-
     __slots__ = ("_call", "_error", "_result", "ended")
 
     def __init__(self, call: Callable[[], T]) -> None:

@@ -28,9 +28,9 @@ def import_object(place: str, what: str, where: str, form: str = "package.module
     """The object at ``package.module:name``.
 
     Args:
-        what: what it is to be, such as ``memory block``.
-        where: what names it, such as a setting.
-        form: how a place is written.
+        what: its kind, such as ``memory block``.
+        where: its source, such as a setting.
+        form: of a place.
 
     Raises:
         ConfigurationError: the place has another form, or nothing can be imported from there.

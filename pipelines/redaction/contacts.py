@@ -1,8 +1,7 @@
 """The redaction hook that ships: e-mail addresses, phone numbers and payment cards become placeholders.
 
-It looks at form alone, in a time that grows with the text's length, and asks nobody.  So it misses what has
-no form of its own (a name, a street), and what is written to be missed ("anna at example dot org");
-``docs/architecture/redaction.md`` has its figures.
+It looks at form alone, in linear time.  So it misses names and streets, and deliberate spellings ("anna at
+example dot org"); ``docs/architecture/redaction.md`` has its figures.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
-# Letters as European languages have them: in Chinese or Japanese the words beside an address have no spaces.
+# Letters of European languages: in Chinese or Japanese, no spaces separate an address from words.
 LETTERS = "A-Za-z\u00c0-\u024f\u0370-\u03ff\u0400-\u052f"
 # As RFC 5321 bounds them.
 _MAX_LOCAL = 64
@@ -39,7 +38,7 @@ def _around(text: str, at: int, after: int) -> tuple[int, int] | None:
     domain = _DOMAIN.match(text, at + 1, at + 1 + _MAX_DOMAIN)
     if domain is None or domain[0].rpartition(".")[2].casefold() in _FILES:
         return None
-    # "git@host.example:path" names a place, and nobody.
+    # "git@host.example:path" names a place, not a person.
     if text[domain.end() : domain.end() + 1] == ":" and text[domain.end() + 1 : domain.end() + 2].isalpha():
         return None
     start = at
@@ -125,7 +124,7 @@ def find_phones(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _find_span(pattern: re.Pattern[str], match: re.Match[str]) -> tuple[int, int] | None:
-    """The span of a number, without what only follows it; None if it is none after all."""
+    """The span of a number without its trailer; None if it is not a number."""
     before = match.string[max(0, match.start() - _MAX_WORD_BEFORE) : match.start()]
     if not match[0].startswith("+") and _OTHER_KIND.search(before):
         return None
@@ -152,7 +151,7 @@ _LONGER_COUNTRIES = frozenset("21 22 23 24 25 26 29 35 37 38 42 50 59 67 68 80 8
 
 
 def _ending_after(match: re.Match[str], digits: int) -> tuple[int, int] | None:
-    """The span up to so many digits behind a plus sign; None if the last one is followed by another."""
+    """The span up to so many digits behind a plus sign; None if another digit follows."""
     text, left = match[0], digits + (2 if match[0].startswith("00") else 0)
     for place, character in enumerate(text):
         left -= character.isdigit()
@@ -233,7 +232,7 @@ def _plain_forms() -> dict[int, int]:
 
 
 def redact_contacts(text: str) -> str:
-    """The text with ``[email]``, ``[phone]`` and ``[card]`` in the place of what they stand for."""
+    """The text with ``[email]``, ``[phone]`` and ``[card]`` in place of contacts."""
     spans = find_contacts(text)
     return _with_placeholders(text, spans) if spans else text
 
@@ -257,7 +256,7 @@ def _has_numbers(text: str) -> bool:
     return len(_DIGIT.findall(text)) >= _MIN_DIGITS
 
 
-# What is found first is gone for the next: an address may hold a number, and a card's look like a phone's.
+# Earlier finds are gone for later finders: an address may hold a number, and a card's looks like a phone's.
 _FINDERS: tuple[tuple[str, Callable[[str], bool], Callable[[str], Iterator[tuple[int, int]]]], ...] = (
     ("[email]", lambda text: "@" in text, find_emails),
     ("[card]", _has_numbers, find_cards),
@@ -266,7 +265,6 @@ _FINDERS: tuple[tuple[str, Callable[[str], bool], Callable[[str], Iterator[tuple
 
 
 def _without(text: str, spans: Iterable[_Span]) -> str:
-    """The text with a character that is part of nothing in the place of each in ``spans``."""
     return _cut(text, spans, lambda start, end, _placeholder: "\0" * (end - start))
 
 

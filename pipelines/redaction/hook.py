@@ -21,7 +21,7 @@ from strandline.schemas.errors import ConfigurationError, ProviderDownError, Red
 T = TypeVar("T")
 
 MAX_VERSION_CHARACTERS = 64
-# A placeholder may be longer than what it stands for; the bounds on messages hold for the result as well.
+# A placeholder may be longer than the replaced text; the bounds on messages hold for the result as well.
 MAX_TEXT_CHARACTERS = 8_000_000
 
 
@@ -29,9 +29,9 @@ class Redactor(Protocol):
     """A redaction hook; a plain function of a text is one.
 
     Optional attributes: ``name`` (default: where it was found) and ``version`` (default ``"1"``), which are
-    recorded with what is derived: change the version when the results change.  A hook before storing may have
-    a method ``caption(part)``: it is given each content part that is a picture, sound, video or document, and
-    returns text that is stored behind it, or None.  The same part must always give the same text.
+    recorded with derived memory: change the version when the results change.  A hook before storing may have
+    a method ``caption(part)``: it gets each picture, sound, video or document, and returns text that is
+    stored behind it, or None.  The same part must always give the same text.
     """
 
     def __call__(self, text: str, /) -> str:

@@ -22,7 +22,7 @@ _BINARY = {
     "thinking": "signature",
     "reasoning": "encrypted_content",
 }
-# Whatever is shorter is visited: a number or a name may have the letters of base64.
+# Shorter values are visited: a number or a name may have the letters of base64.
 _BASE64 = r"(?:[A-Za-z0-9+/_-]{60,76}\r?\n)*[A-Za-z0-9+/_-]{32,}={0,2}\s?"
 _is_base64 = re.compile(_BASE64).fullmatch
 _is_data_url = re.compile(
@@ -30,9 +30,9 @@ _is_data_url = re.compile(
 ).fullmatch
 # Names and kinds that other parts of a message refer to, or a provider knows.
 _STRUCTURAL_KEYS = frozenset({"id", "type", "format", "detail", "media_type", "mime_type"})
-# What they look like: no sentence, no address, no number.
+# Their form: no sentence, no address, no number.
 _is_name = re.compile(r"[A-Za-z][\w.+/-]{0,127}", re.ASCII).fullmatch
-# With fewer digits it is no number that a hook looks for as text.
+# With fewer digits, a hook finds no number in the text.
 _MIN_NUMBER = 10**6
 # A number above is not written out: Python takes time in the square of its length.
 _MAX_NUMBER = 10**40
@@ -85,7 +85,6 @@ def _visit_number(value: Any, visit: Visit) -> Any:
 
 
 def _is_long(number: float) -> bool:
-    """Whether it is a whole number, however it is written, that may be one of a person."""
     return _MIN_NUMBER <= abs(number) < _MAX_NUMBER and number % 1 == 0
 
 
@@ -98,7 +97,7 @@ def _unused(key: str, visited: Mapping[str, Any]) -> str:
 
 
 def _visit_part(value: Any, visit: Visit, above: str = "") -> Any:
-    """A part of content, or what is in it below the key ``above``: the keys are the format's."""
+    """Visit a content part, or the part of it below the key ``above``: the keys are the format's."""
     if isinstance(value, str):
         return _visit_text(value, visit)
     if isinstance(value, Mapping):
@@ -138,7 +137,7 @@ def _visit_calls(calls: Any, visit: Visit) -> list[Any]:
 def _visit_call(call: Mapping[str, Any], visit: Visit) -> dict[str, Any]:
     """A tool call: the arguments of a function are JSON text, those of another type are fields.
 
-    Its id stays whatever it is, since the answer to the call names it.
+    Its id stays, since the answer to the call names it.
     """
     function = call.get("function")
     visited: dict[str, Any] = _visit_part(
@@ -167,16 +166,16 @@ def _visit_function(function: Mapping[str, Any], visit: Visit) -> dict[str, Any]
 
 
 def _visit_arguments(arguments: Any, visit: Visit) -> Any:
-    """JSON text stays as it is written unless a text in it is changed.
+    """Visit JSON text, which stays as written unless a text in it is changed.
 
-    A text is what is no JSON, or may be read as two values, since a key in it is repeated.
+    Invalid JSON, and JSON with repeated keys, counts as text.
     """
     if not isinstance(arguments, str):
         return visit_object(arguments, visit)
     try:
         value = read_json(arguments)
         check_nesting("arguments", value)
-    except (ValueError, RecursionError):  # also what is nested too deep to be visited
+    except (ValueError, RecursionError):  # also for JSON nested too deep
         plain = _ESCAPE.sub(_character, arguments)
         return arguments if (text := visit(plain)) == plain else text
     visited = visit_object(value, visit)
@@ -184,7 +183,7 @@ def _visit_arguments(arguments: Any, visit: Visit) -> Any:
 
 
 def _character(escape: re.Match[str]) -> str:
-    """What an escape of JSON says, unless it would end a string or a line; a hook reads no escapes."""
+    """The character of a JSON escape, unless it would end a string or a line; a hook reads no escapes."""
     code = int(escape[1] or "0", 16)
     is_plain = code >= ord(" ") and chr(code) not in '"\\' and not 0xD800 <= code < 0xE000
     return chr(code) if is_plain else escape[0]

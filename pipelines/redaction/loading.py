@@ -1,4 +1,4 @@
-"""Finding redaction hooks: the one that ships, those of installed packages, and an application's own."""
+"""Finding redaction hooks: the shipped one, those of installed packages, and an application's own."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Replay: derives long-term memory again from the log, in place or beside the serving generation."""
+"""Replay: derives long-term memory again from the log, in place or in a new generation."""

@@ -56,7 +56,7 @@ def _optional(check: Check) -> Check:
 
 def _instance(kind: str, *types: type) -> Check:
     def check(name: str, value: object) -> None:
-        # Not quoted: what is given for a database may be a URL, and hold a password.
+        # Not quoted: a value given as a database may be a URL, and hold a password.
         if not isinstance(value, types):
             raise ConfigurationError(f"{name} must be {kind}, not {type(value).__name__}.")
 

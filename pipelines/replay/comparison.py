@@ -117,7 +117,7 @@ def _owner(database: Database, pipeline: str, old: int, new: int, shard_key: UUI
     whose = OwnerDiff(name.namespace, name.user_id, name.session_id, 0)
     match pipeline_named(pipeline).derives:
         case "chunks" | "nothing":
-            # Chunks hold the same messages; what they find is told by questions.
+            # Chunks hold the same messages; questions tell what they find.
             return whose
         case "facts":
             rows = database.fetch(CompareFacts(shard_key=shard_key, old=old, new=new))
@@ -135,7 +135,6 @@ def _owner(database: Database, pipeline: str, old: int, new: int, shard_key: UUI
 
 
 def _text(state: str | None) -> str | None:
-    """A summary's text; the state of another block as it is."""
     if state is None:
         return None
     value = json.loads(state)

@@ -23,15 +23,16 @@ class Estimate:
     """A dry run of one pipeline.
 
     Attributes:
-        generation: that serves now.
-        differences: of the settings from what it was made with.
+        generation: the serving one.
+        differences: of the settings from its recipe.
         events, tokens: that fit the selection.
         batches: that a replay in place compares, or that a new generation makes.
-        stored_batches: those whose answers are stored; in place these cost nothing.
-        model_calls: that the batches need.  Those of a new generation's merges follow from the candidates
-            that the one which serves has found; condensing is not foreseen.
-        input_tokens, output_tokens: of these calls, by the averages of the latest calls of the pipeline;
-            None where there are none to go by.
+        stored_batches: with stored answers; in place these cost nothing.
+        model_calls: that the batches need.  A new generation's merges follow from the serving one's
+        candidates;
+            condensing is not foreseen.
+        input_tokens, output_tokens: of these calls, by the averages of the pipeline's latest calls; None
+            without such calls.
         cost_usd: by STRANDLINE_MODEL_PRICES; None where the model has no price there.
     """
 
@@ -52,11 +53,11 @@ class Estimate:
 def estimate(
     database: Database, pipeline: str, selection: Selection, settings: Settings, *, new: bool
 ) -> Estimate:
-    """Count what a replay would do.
+    """Count the work of a replay.
 
     Raises:
         ReplayError: nothing of the pipeline serves.
-        ConfigurationError: what it would be derived with cannot be built here.
+        ConfigurationError: a stage cannot be built here.
     """
     generation = serving_generations(database).get(pipeline)
     if generation is None:

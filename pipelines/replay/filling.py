@@ -85,7 +85,7 @@ ProvideInput = Callable[[Fetcher, UUID, int], int]
 
 
 def carry_base(tx: Fetcher, generation: Generation, shard_key: UUID) -> int:
-    """Take over what the generation that serves the owner keeps of removed messages; returns their events.
+    """Take over the serving generation's memory of removed messages; returns their events.
 
     Raises:
         ReplayError: the states of a custom block would be given to another version of its code.
@@ -111,7 +111,7 @@ def carry_base(tx: Fetcher, generation: Generation, shard_key: UUID) -> int:
 
 
 def _refuse_other_code(tx: Fetcher, generation: Generation, old_id: int) -> None:
-    """A state can be gone on from by the code that made it, and is read by no other."""
+    """Only the code that made a state can continue or read it."""
     old = find(tx, old_id)
     if pipeline_named(generation.pipeline).derives != "states" or old is None:
         return

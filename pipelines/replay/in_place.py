@@ -104,8 +104,6 @@ class InPlace:
 
 @dataclass(frozen=True, slots=True)
 class _Refolded:
-    """A state as it is stored, and as it is made now."""
-
     ordinal: int
     batch_id: UUID
     stored: str
@@ -143,8 +141,8 @@ def fill_lane(database: Database, generation: Generation, lane: Lane, selection:
 def put_right(database: Database, lane: Lane, stage: OrderedStage) -> InPlace:
     """Fold a lane again from its first state, each batch as it was, and rewrite the states that differ.
 
-    What was folded onto a state that differs is due again, if it was not folded again here; so is what comes
-    from the first batch on whose answer is gone.
+    Events folded onto a differing state are due again, if not folded again here; so are events from the first
+    batch on whose answer is gone.
     """
     rows = database.fetch(LaneStates(**lane.state_keys))
     refolded = _fold_again(database, lane, stage, rows)
@@ -158,7 +156,7 @@ def put_right(database: Database, lane: Lane, stage: OrderedStage) -> InPlace:
 def _fold_again(
     database: Database, lane: Lane, stage: OrderedStage, rows: Sequence[LaneStatesRow]
 ) -> list[_Refolded]:
-    """The states as they are made now, up to the first batch whose answer is gone; nothing is written."""
+    """The states as made now, up to the first batch whose answer is gone; nothing is written."""
     refolded: list[_Refolded] = []
     state: str | None = None
     for row in rows:
@@ -179,9 +177,8 @@ def _fold_again(
 
 
 def _settle(database: Database, lane: Lane, refolded: Sequence[_Refolded], lacking: UUID | None) -> InPlace:
-    """Under the lane's lock, taken from a holder who may have begun with a state that changes now.
-
-    What others changed since the states were read stays, and what was not folded again here is due again.
+    """Settle under the lane's lock, taken from a holder who may have begun with a changing state. // Others'
+    changes since the states were read stay, and events not folded again here are due again.
     """
     with database.transaction() as tx:
         tx.run(admit(lane.shard_key))
@@ -219,7 +216,7 @@ def begin_in_place(database: Database, pipeline: str, selection: Selection) -> R
 
 
 def _admit_names(selection: Selection) -> Operation[None]:
-    """Check that nobody who was erased is named: the names are recorded, and would stay."""
+    """Check that the named user or session was not erased: the record would keep the names."""
     namespace = selection.namespace or DEFAULT_NAMESPACE
     if selection.user_id is not None:
         yield from admit(identify_user(namespace, selection.user_id).shard_key)
@@ -237,11 +234,11 @@ def replay_in_place(
     on_progress: Callable[[InPlace], None] = lambda _counts: None,
     stop: threading.Event | None = None,
 ) -> InPlace:
-    """Carry a replay in place on to its end, or until ``stop`` is set.
+    """Run a replay in place to its end, or until ``stop`` is set.
 
     Raises:
-        ReplayError: another generation serves by now.
-        ConfigurationError: the one that serves cannot be built here.
+        ReplayError: another generation serves now.
+        ConfigurationError: the serving one cannot be built here.
     """
     generation = serving_generations(database).get(replay.pipeline)
     if generation is None or generation.generation_id != replay.generation_id:
@@ -262,8 +259,6 @@ def replay_in_place(
 
 
 class _Run:
-    """One process's turn at a replay in place."""
-
     def __init__(
         self,
         database: Database,
@@ -346,7 +341,7 @@ class _Run:
             self.counts += put_right(self._database, self._lane(shard_key, scope_key, name), stage)
 
     def _comparable(self, shard_key: UUID, stage: str) -> Iterator[SelectedBatchesRow]:
-        """The batches whose messages are all there; of the others, what they gave is all that is left."""
+        """The batches whose messages all exist; of the others, only the derived memory is left."""
         for row in self._batches(shard_key, stage):
             if row.is_removed:
                 self.counts = self.counts.plus(archived=1)
@@ -395,7 +390,7 @@ class _Run:
         rows = stage.effect(batch, work, answers).rows
         derived = [] if rows is None else _derived_candidates(rows)
         with self._database.transaction() as tx:
-            # A reset may have taken away what it was made of since it was read.
+            # A reset may have deleted its sources since it was read.
             same = not _lock_applied(tx, batch) or tx.fetch(StoredCandidates(**_made_by(batch))) == derived
         self.counts = self.counts.plus(batches=1, same=int(same), differing=int(not same))
 
@@ -412,7 +407,6 @@ class _Run:
 
 
 def _derived_chunks(rows: ChunkRows, keys: OwnerKeys | None) -> DigestDerivedChunks:
-    """With words as they are stored."""
     words, speakers = rows["lexemes"], rows["speakers"]
     if keys is not None:
         words = [keyed_tsvector(keys, text) for text in words]
@@ -434,7 +428,7 @@ def _derived_chunks(rows: ChunkRows, keys: OwnerKeys | None) -> DigestDerivedChu
 
 
 def _derived_candidates(rows: CandidateRows) -> list[StoredCandidatesRow]:
-    """The candidates that answers make now, as the statement gives those that are stored."""
+    """The candidates that answers make now, in the stored ones' form."""
     candidates = [
         StoredCandidatesRow(
             event_id=UUID(one["event_id"]),
@@ -462,8 +456,6 @@ class _Digest(Protocol):
 
 
 class _MadeBy(DerivationKeys):
-    """The rows that a batch made, as parameters of statements."""
-
     batch_id: UUID
 
 
@@ -480,10 +472,10 @@ def _lock_applied(tx: Fetcher, batch: Batch) -> bool:
 def _is_same(tx: Fetcher, batch: Batch, of_stored: Query[_Digest], of_derived: Query[_Digest] | None) -> bool:
     """Whether the stored rows of a batch equal those that its answers make now; only read.
 
-    Postgres digests both, so that what it makes of a value (half floats, word vectors) tells nothing apart.
+    Postgres digests both, so that its own conversions (half floats, word vectors) make no difference.
     """
     if not _lock_applied(tx, batch):
-        # A reset has taken away what it was made of since it was read.
+        # A reset has deleted its sources since it was read.
         return True
     (stored,) = tx.fetch(of_stored)
     if of_derived is None:

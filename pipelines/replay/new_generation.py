@@ -1,4 +1,4 @@
-"""Derives a new generation beside the serving one, and switches owner by owner.
+"""Derives a new generation next to the serving one, and switches owner by owner.
 
 Once begun, it is fed by every flush that sees its row.  When all earlier transactions have ended, no flush
 misses it any more, and the replay goes through the log: owner by owner, it makes events due that the
@@ -60,7 +60,7 @@ class Progress:
         phase: ``waiting`` for older transactions, ``filling`` from the log, ``deriving``, ``switching``,
             then ``held`` or ``done``.
         owners, events, tokens: made due so far.
-        carried: events whose messages retention has removed: what they gave was taken over.
+        carried: events whose messages retention has removed: their memory was taken over.
         due: events that workers have not done yet.
         switched, remaining: owners for whom it serves, and owners whom it does not cover yet.
         eta_seconds: until nothing is due, at the pace so far; None if unknown.
@@ -102,8 +102,8 @@ def begin_generation(
         hold: derive it, and leave it to ``promote`` to let it serve.
         force: begin it even if nothing differs from the serving one.
         calls_per_second: model calls of workers for it, per namespace; None: as their settings say.
-        from_archive: derive what retention has removed from the archive, in place of taking over what it
-            gave to the generation that serves.
+        from_archive: derive removed messages from the archive, instead of taking over the serving
+            generation's memory of them.
 
     Raises:
         ReplayError: nothing serves, nothing differs, or another replay is not finished.
@@ -148,10 +148,10 @@ def derive_generation(
     wait_seconds: float = WAIT_SECONDS,
     provide_input: ProvideInput | None = None,
 ) -> Progress:
-    """Carry a replay on until it serves (or is held), or until ``stop`` is set; returns the progress then.
+    """Run a replay until it serves (or is held), or until ``stop`` is set; returns the progress.
 
     Args:
-        provide_input: gives an owner's archived messages to the generation; for one from the archive.
+        provide_input: gives an owner's archived messages to the generation; for a replay from the archive.
 
     Raises:
         ReplayError: an older transaction does not end, or dead letters prevent it.
@@ -166,8 +166,6 @@ def derive_generation(
 
 
 class _Run:
-    """One process's turn at a replay."""
-
     def __init__(
         self,
         database: Database,
@@ -241,7 +239,7 @@ class _Run:
             self._stop.wait(POLL_SECONDS)
 
     def _fill(self) -> bool:
-        """Go through the log from where the last run ended; False if stopped before the end of the log."""
+        """Read the log from where the last run ended; False if stopped before its end."""
         self._tell(phase="filling")
         for shard_key in each_owner(
             self._database,
@@ -257,7 +255,7 @@ class _Run:
         return True
 
     def _fill_owner(self, shard_key: UUID) -> None:
-        """Fill in what there is of an owner; one who is being erased is passed over."""
+        """Fill in an owner's events; an owner being erased is skipped."""
         try:
             self._fill_admitted(shard_key)
         except ErasedError:
@@ -299,7 +297,7 @@ class _Run:
         self._on_progress(self._progress)
 
     def _derive_held(self) -> None:
-        """Wait until everything flushed by now is derived; live flushes feed it all the time."""
+        """Wait until everything flushed so far is derived; live flushes continue to feed it."""
         now: datetime | None = None
         while not self._stop.is_set():
             self._look_at_backlog()
@@ -331,21 +329,20 @@ class _Run:
             due = 0 if len(blocked) == len(lacking) else self._due_of(lacking)
             idle_passes = 0 if due or self._progress.switched > before else idle_passes + 1
             if idle_passes == 2:
-                # Memory that a reset voided meanwhile is derived again for the owners who still have it.
+                # Memory voided by a concurrent reset is derived again for owners who still have it.
                 self._fill_lacking(lacking)
             elif idle_passes > 3:
                 raise ReplayError(self._in_the_way(len(lacking), dead))
             self._stop.wait(POLL_SECONDS)
 
     def _due_of(self, owners: list[UUID]) -> int:
-        """The due work of these owners; others produce new work all the time."""
         (backlog,) = self._database.fetch(
             OwnersBacklog(shard_keys=owners, generation_id=self._generation.generation_id)
         )
         return backlog.due
 
     def _switch_covered(self) -> tuple[list[UUID], list[UUID], int]:
-        """One pass over all owners: who lacks something, whom only dead letters block, how many these are."""
+        """One pass over all owners: uncovered ones, those blocked by dead letters alone, and their number."""
         lacking: list[UUID] = []
         blocked: list[UUID] = []
         dead = switched = 0

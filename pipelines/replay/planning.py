@@ -61,14 +61,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """An event as a lane has it to do; ``tokens`` are what a batch is sized by."""
+    """An event due in a lane; ``tokens`` size a batch."""
 
     event_id: UUID
     tokens: int
 
 
 def lacks_answers(stage: Stage[Any, Any], batch: Batch, work: Any, answers: Mapping[str, RawAnswer]) -> bool:
-    """Whether a batch cannot be derived again from what is stored."""
+    """Whether a batch cannot be derived again from stored answers."""
     return len(answers) < len(stage.calls(batch, work))
 
 
@@ -97,10 +97,10 @@ def dead_letters_of(database: Database, generation: Generation, selection: Selec
 
 
 class Planner:
-    """Plans replays of one generation, with the stages that it would be derived with.
+    """Plans replays of one generation, with its stages.
 
     Args:
-        token_budget: what a batch may hold, as workers have it.
+        token_budget: of a batch, as for workers.
     """
 
     def __init__(self, database: Database, generation: Generation, stages: Stages, token_budget: int) -> None:
@@ -146,10 +146,10 @@ class Planner:
                 for lane, event_ids in self._events_without_answers(shard_key, stage, rows).items():
                     self._ask(lane, self._due(shard_key, event_ids))
             case "facts":
-                # They are only compared: what was merged from an answer that is gone stays.
+                # They are only compared: facts merged from a lost answer stay.
                 self._events_without_answers(shard_key, stage, rows)
             case "nothing":
-                pass  # what was handed over is not handed over again
+                pass  # nothing is handed over twice
             case derived:
                 assert_never(derived)
 
@@ -174,7 +174,7 @@ class Planner:
                 return
 
     def _is_stored(self, lane: Lane, batch_id: UUID, event_ids: Sequence[UUID]) -> bool:
-        """Whether a batch has what it needs; counts it."""
+        """Whether all inputs of a batch are stored; counts it."""
         batch = Batch(lane, batch_id, ())
         answers = stored_answers(self._database, batch)
         stored = bool(answers)
@@ -208,7 +208,7 @@ class Planner:
             self._merge(shard_key)
 
     def _ask(self, lane: Lane, due: Sequence[_Due]) -> int:
-        """Count the calls that events need which are due in a lane, in its order; gives how many batches."""
+        """Count the calls for a lane's due events, in its order; returns the number of batches."""
         stage = self._stages[lane.stage]
         batches = list(_batches(due, self._token_budget))
         for events in batches:
@@ -218,7 +218,7 @@ class Planner:
         return len(batches)
 
     def _merge(self, shard_key: UUID) -> None:
-        """Merges of the candidates that were found before: one that stands alone asks no model."""
+        """Merges of known candidates: a lone one asks no model."""
         rows = self._database.fetch(DerivedCandidates(shard_key=shard_key))
         by_event = {row.event_id: row for row in rows}
         known: set[str] = set()
@@ -233,7 +233,6 @@ class Planner:
 
 
 def _batches(due: Iterable[_Due], token_budget: int) -> Iterator[list[_Due]]:
-    """Events in the batches that a lane makes of them, as ``begin_batch_v1`` does."""
     batch: list[_Due] = []
     for event in due:
         spent = sum(other.tokens for other in batch)

@@ -1,4 +1,4 @@
-"""The record of each replay: what it derives again, how far it is, and which others it would collide with."""
+"""The record of each replay: its selection, progress, and collisions with others."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def begin(
     """Record a replay, in a transaction that holds the pipeline.
 
     Raises:
-        ReplayError: it would collide with one that is not finished.
+        ReplayError: it would collide with an unfinished one.
     """
     for other in replays(tx, pipeline=pipeline, unfinished=True):
         _refuse_collision(other, kind, selection)
@@ -186,7 +186,7 @@ def begin(
 
 
 def _act(act: str, replay_id: int, kind: ReplayKind, pipeline: str, selection: Selection) -> AppendAct:
-    """What was done with a replay, for the audit trail; of one that concerns all namespaces, in theirs."""
+    """A replay's act for the audit trails of the namespaces concerned."""
     detail = {"replay": replay_id, "kind": kind, "pipeline": pipeline}
     return append_query(selection.namespace or ALL_NAMESPACES, Act.here(act, detail=detail))
 
@@ -209,9 +209,8 @@ def claim_replay(database: Fetcher, replay_id: int) -> Replay:
 
 
 def ask_to_stop(database: Fetcher, replay_id: int) -> Replay:
-    """Ask whichever process carries a replay on to stop; it does after its present step.
-
-    One whose process is gone is stopped by this, and one that is not running stays as it is.
+    """Ask a replay's process to stop after its present step. // A replay whose process is gone is stopped by
+    this; one that is not running stays as it is.
 
     Raises:
         UnknownReplayError: there is no such replay.

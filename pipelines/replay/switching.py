@@ -64,7 +64,7 @@ def pause_owner(database: Database, pipeline: str, shard_key: UUID) -> None:
     """Let an owner who talks all the time catch up in another generation: only live work is still missing."""
     with suppress(ErasedError), database.transaction() as tx:
         tx.run(admit(shard_key))
-        # Who serves or rolls back meanwhile would leave this owner where it was.
+        # A concurrent promotion or roll-back would miss this owner.
         tx.fetch(LockPipeline(pipeline=pipeline))
         tx.fetch(PauseOwner(shard_key=shard_key, pipeline=pipeline, seconds=PAUSE_SECONDS))
 
@@ -83,7 +83,7 @@ def serve_everybody(database: Database, generation: Generation) -> None:
 
 
 def roll_back(database: Database, pipeline: str) -> Generation:
-    """Go back to the generation that served before, for all owners at once; returns that generation.
+    """Return to the generation that served before, for all owners at once; returns that generation.
 
     While owners are still being switched, those who were switched go back.
 
@@ -167,7 +167,7 @@ def prune(
 def prune_owner(database: Database, shard_key: UUID, generation_id: int) -> int:
     """Delete everything that one owner has in a generation; returns how many receipts there were."""
     with database.transaction() as tx:
-        # Apart, so that the other statement sees what a worker has written until then.
+        # Apart, so that the other statement sees a worker's writes until then.
         tx.fetch(PruneLanes(shard_key=shard_key, generation_id=generation_id))
         (receipts,) = tx.fetch(PruneOwner(shard_key=shard_key, generation_id=generation_id))
     return receipts.events
@@ -189,7 +189,7 @@ def _serve(tx: Transaction, generation: Generation) -> None:
 
 
 def _act(kind: str, generation: Generation) -> AppendAct:
-    """What was done with a generation, for the audit trail."""
+    """A generation's act for the audit trail."""
     return append_query(ALL_NAMESPACES, Act.here(kind, detail=_where(generation)))
 
 

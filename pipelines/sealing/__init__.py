@@ -1,1 +1,1 @@
-"""Encryption of what is there: sealing a namespace that has data, and rotating keys, while others go on."""
+"""Encryption of existing data: sealing a namespace, and rotating keys, during normal use."""

@@ -1,4 +1,4 @@
-"""Looks whether the keyring holds the keys that wrapped what is stored: a key id alone says little."""
+"""Checks that the keyring holds the keys that wrapped stored ones: a key id alone says little."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ KekState = Literal["ok", "missing", "wrong"]
 
 @dataclass(frozen=True, slots=True)
 class CheckedKek:
-    """A key that wraps data keys of a namespace, or is to wrap those of its new owners.
+    """A key that wraps data keys of a namespace, or will wrap those of its new owners.
 
     Attributes:
         data_keys: how many it wraps.
-        state: ``ok`` if it unwraps what it has wrapped; if it does not, ``wrong`` where the keyring
-            names it, else ``missing``.
-        problem: why it is not ``ok``, and what to do.
+        state: ``ok`` if it unwraps them; else ``wrong`` where the keyring names it, or ``missing``.
+        problem: why it is not ``ok``, and the remedy.
     """
 
     namespace: str
@@ -35,10 +34,10 @@ class CheckedKek:
 def check_keks(
     database: Database, content: SealedContent, namespace: str | None = None
 ) -> Iterator[CheckedKek]:
-    """Each key in use, of a namespace or of all, tried on what it has wrapped.
+    """Each key in use, of a namespace or of all, tried on its wrapped keys.
 
     Raises:
-        ConfigurationError: there is no keyring that can be opened.
+        ConfigurationError: no keyring can be opened.
     """
     held = set(content.keyring.key_ids())
     for row in database.fetch(KeksInUse(namespace=namespace)):
@@ -54,6 +53,6 @@ def _find_problem(database: Database, content: SealedContent, namespace: str, ke
         try:
             unwrap_secret(content.keyring, sample.namespace, sample.shard_key, kek_id, sample.wrapped)
         except KeyUnavailableError as error:
-            # What is bound to no namespace, the probe, has an error that names none.
+            # The probe belongs to no namespace, so its error names none.
             return str(error) if sample.namespace else f"{names_encrypted(namespace)} {error}"
     return None

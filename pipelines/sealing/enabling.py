@@ -1,8 +1,8 @@
 """Enables encryption for a namespace: gives its owners keys, and has its sessions take sealed messages only.
 
 New sessions are sealed as soon as the namespace's row is committed (``claim_session``, ``put_v1``).  Sessions
-that exist are marked page by page, each after its owner has keys; what they hold already is sealed afterwards
-(``resealing.py``).  All of it can be repeated, and goes on where it stopped.
+that exist are marked page by page, each after its owner has keys; their content is sealed afterwards
+(``resealing.py``).  Each step can be repeated, and resumes.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def find_encryption(database: Database, namespace: str) -> FindEncryptionRow:
 
 
 def change_key(database: Database, content: SealedContent, namespace: str, kek_id: str) -> None:
-    """Have the keys of new owners wrapped by another key; those that exist follow (``rotating.py``).
+    """Have the keys of new owners wrapped by another key; existing ones follow (``rotating.py``).
 
     Raises:
         KeyUnavailableError: the keyring cannot wrap with that key, or unwrap again.
@@ -96,7 +96,7 @@ def change_key(database: Database, content: SealedContent, namespace: str, kek_i
 
 
 def encryption_act(namespace: str, **detail: str) -> AppendAct:
-    """What was done with a namespace's encryption, for the audit trail."""
+    """An encryption act for the audit trail."""
     return append_query(namespace, Act.here("encryption", detail=detail))
 
 

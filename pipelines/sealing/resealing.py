@@ -1,8 +1,8 @@
-"""Seals the rows that are there under their owners' newest data keys, in pages, while others go on.
+"""Seals existing rows under their owners' newest data keys, in pages, during normal use.
 
 An owner is *settled* when a pass over all of its tables finds nothing to seal, some time after it got the
-key: by then no process seals with what it knew before.  A pass that is killed goes on where it stopped, since
-what is sealed is not found again.
+key: by then no process seals with earlier knowledge.  A killed pass resumes, since sealed rows are not found
+again.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ FACT_TABLES = ("fact", "fact_revision", "fact_candidate", "fact_event")
 
 @dataclass(slots=True)
 class Progress:
-    """What a pass has done so far.
+    """A pass's progress.
 
     Attributes:
         owners: looked at.
-        rows: sealed anew.
+        rows: sealed again.
         settled: owners all of whose rows are sealed.
         waiting: owners that are sealed, and can be settled only later.
         wait_seconds: until the last of them can be settled, at least, since processes may keep former keys.
         failed: owners of whom a row, or a key, does not open; the log names each.
         retired: old data keys that were deleted.
-        position: the owner after whom the next pass goes on; None at the end of all.
+        position: the owner after whom the next pass resumes; None at the end of all.
     """
 
     owners: int = 0
@@ -97,7 +97,7 @@ def reseal_namespace(
     pace: Pace,
     after_owner: UUID = FIRST_OWNER,
 ) -> Iterator[Progress]:
-    """Seal what is not sealed under the newest keys of a namespace's owners; yields after each page of rows.
+    """Seal the rows not sealed under the newest keys of a namespace's owners; yields after each page of rows.
 
     An owner of whom a row or a key does not open is counted, logged and passed over: the others are sealed.
     ``cache_seconds`` is how long processes keep keys; ``after_owner`` is where another pass was stopped.

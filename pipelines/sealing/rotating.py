@@ -51,9 +51,9 @@ def rewrap_keys(database: Database, content: SealedContent, namespace: str) -> I
 def renew_data_keys(database: Database, content: SealedContent, namespace: str) -> Iterator[int]:
     """Give every owner of a namespace a further data key; yields how many, page by page.
 
-    New content is sealed with it as soon as a process asks for the keys again; what is there follows
+    New content is sealed with it as soon as a process asks for the keys again; existing content follows
     (``resealing.py``).  An owner whose newest key is not settled is left out: its rotation is under way, or
-    was stopped, and goes on with that key.
+    was stopped, and continues with that key.
 
     Raises:
         KeyUnavailableError: the keyring cannot unwrap or wrap.

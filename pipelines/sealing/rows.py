@@ -88,7 +88,6 @@ def _reseal_item(keys: OwnerKeys, column: SealedColumn, value: Any, bound: str) 
 
 
 def _labels(keys: OwnerKeys, row: Any) -> list[int]:
-    """They are keyed if the metadata that they come from is sealed."""
     labels: list[int] = row.labels
     if row.metadata is None or is_token(row.metadata):
         return labels
@@ -96,7 +95,6 @@ def _labels(keys: OwnerKeys, row: Any) -> list[int]:
 
 
 def _literal(items: Iterable[str | bytes]) -> str:
-    """The literal of an array."""
     texts = (f"\\x{item.hex()}" if isinstance(item, bytes) else item for item in items)
     quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
     return "{" + ",".join(f'"{text}"' for text in quoted) + "}"

@@ -16,7 +16,7 @@ YEARS_BACK = 15
 NEXT_DAY_FIT = 0.95
 # The fit of other days near a named one: it may have been spoken of before or after.
 PART_FIT = 0.5
-# Days around one that is counted back from today; people count roughly.
+# Days around one counted back from today; people count roughly.
 DAYS_AROUND = 3
 # A date without a year has two in each year.
 MAX_RANGES = 256
@@ -91,7 +91,7 @@ class DayRange:
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What a question is after, beside its words.
+    """A question's aim, besides its words.
 
     Attributes:
         is_own: whether it speaks of the asker, in the first person.
@@ -160,7 +160,7 @@ def _signed_dates(question: str) -> Iterator[tuple[int | None, int, int | None]]
 
 
 def _named_dates(question: str) -> Iterator[tuple[int | None, int, int | None]]:
-    """Year, month and day, as far as they are named."""
+    """Year, month and day, where named."""
     for before, name, after, year in _DATE.findall(question):
         plain = name.lower().rstrip(".")
         is_alone = not (before or after or year)
@@ -172,14 +172,13 @@ def _named_dates(question: str) -> Iterator[tuple[int | None, int, int | None]]:
 
 
 def _is_no_month(name: str, plain: str, question: str) -> bool:
-    """Whether a month's name that stands alone is likely another word."""
     if name[0].islower() or plain in _DOUBTFUL:
         return True
     return plain in _ALSO_NAMES and plain not in map(str.lower, _OF_TIME.findall(question))
 
 
 def _of_date(year: int | None, month: int, day: int | None, today: date) -> Iterator[DayRange]:
-    """The day and the one after it, on which it is spoken of as well; and its month, in part."""
+    """The day and the next one, on which it is spoken of as well; and its month, in part."""
     years = [year] if year else range(today.year + 1, today.year - YEARS_BACK - 1, -1)
     for number in years:
         whole = _month(number, month)
@@ -193,7 +192,7 @@ def _of_date(year: int | None, month: int, day: int | None, today: date) -> Iter
 def _days_before(question: str, today: date) -> Iterator[DayRange]:
     """Days that are counted back from today.
 
-    Today itself is no aim: "what shall I cook today" asks for what was said long ago.
+    Today itself is no aim: "what shall I cook today" asks for older messages.
     """
     units = {unit.lower() for unit in _LAST.findall(question)}
     if "week" in units:

@@ -73,7 +73,7 @@ _GROUPS = re.compile(r"(?<![\w.,])\+?\d{1,4}(?:[ ./()-]{1,2}\d{2,5}){2,5}(?![\w.
 _FEWEST_DIGITS, _MOST_DIGITS, _DIGITS_OF_DATE = 7, 15, 8
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _PARTS = re.compile(r"\d+|[^\W\d_]+")
-# What a comma divides otherwise is a fraction, as much of Europe writes it.
+# Other commas divide fractions, as much of Europe writes them.
 _THOUSANDS = re.compile(r",(?=\d{3}(?!\d))")
 # Names that are also stop words, as names are written.
 _NAMES = frozenset({"Will", "May", "IT", "US", "WHO"})
@@ -122,7 +122,7 @@ STOP_WORDS = MappingProxyType({"english": _ENGLISH_STOP_WORDS})
 
 
 class _Stemmers:
-    """One stemmer per language, each for one thread at a time: it keeps the word it works on in itself."""
+    """One stemmer per language, each for one thread at a time, as it has a buffer."""
 
     def __init__(self) -> None:
         self.renew()
@@ -246,7 +246,6 @@ class _Word(NamedTuple):
 
 
 def _content_words(text: str, language: str) -> Iterator[tuple[int, _Word]]:
-    """Position and word, for each that is not a stop word."""
     check_language(language)
     stop = STOP_WORDS.get(language, frozenset())
     for position, word in enumerate(_words(text), start=1):
@@ -323,7 +322,7 @@ def _lexeme(token: str, language: str) -> str:
 
 # Of a million words of conversations 98.4 % were met again among so many, and 98.6 % among all.
 def forget_stems() -> None:
-    """Empty the cache of words: some may be those of users who were erased."""
+    """Empty the cache of words: some may be of erased users."""
     _stem.cache_clear()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-# The weight of words beside a vector.
+# The weight of words when there is a vector.
 WORDS_BESIDE_VECTOR = 0.53
 # The query names a speaker: messages of other speakers, and messages that mostly ask.
 OTHER_SPEAKER = 0.7
@@ -20,7 +20,7 @@ STANDING_WISH = 1.3
 # The query names a date: messages of other days, and the bonus of that day's messages.
 OTHER_DAY = 0.3
 NAMED_DAY = 0.1
-# Where several sessions are searched: messages beside their session's best.
+# Where several sessions are searched: weight of messages next to their session's best.
 BESIDE_BEST = 0.9
 # Of the weight of all the query's words: texts that have less say little, if vectors say more.
 KNOWN_SHARE = 0.35

@@ -1,1 +1,1 @@
-"""Upkeep: retention and its archives, what grows beside the log, and erasure."""
+"""Upkeep: retention and its archives, ages of tables next to the log, and erasure."""

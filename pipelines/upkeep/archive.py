@@ -1,7 +1,7 @@
-"""What archives have in common, and the form in which messages lie in them.
+"""The common interface of archives, and the form of their objects.
 
 An object holds one range of a session's messages as JSON lines: a header, then a message a line, with each
-column as it is stored; a sealed envelope stays sealed.  Beside it lies a manifest with its digest.
+column as stored; a sealed envelope stays sealed.  Next to it lies a manifest with its digest.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LeavingRange:
 
     @property
     def object_name(self) -> str:
-        """Where it lies: by owner and session, so that what an owner has is found together."""
+        """Its place: by owner and session, so that an owner's objects are found together."""
         return (
             f"{self.shard_key}/{self.session_key}/{self.from_seq:020d}-{self.through_seq:020d}-{self.step_id}"
             f"-{self.rows[0].rows_digest[:8] if self.rows else ''}.jsonl"
@@ -76,7 +76,7 @@ class Archive(Protocol):
         ...
 
     def check(self, name: str, digest: str) -> None:
-        """Read an object back, and make sure that it is what was stored.
+        """Read an object back, and compare it with the stored digest.
 
         Raises:
             ArchiveError: it is missing, or differs.
@@ -92,7 +92,7 @@ class Archive(Protocol):
         ...
 
     def delete(self, name: str) -> None:
-        """Delete an object with its manifest; one that is gone already is none to delete.
+        """Delete an object with its manifest; no error if it is gone already.
 
         Raises:
             ArchiveError: it could not be deleted.
@@ -137,7 +137,7 @@ def encode(leaving: LeavingRange) -> bytes:
 
 
 def manifest(name: str, content: bytes, leaving: LeavingRange) -> bytes:
-    """What lies beside an object."""
+    """An object's manifest."""
     return _line(
         {
             "format": FORMAT,
@@ -171,7 +171,7 @@ def decode(content: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 def archived_messages(fetcher: Fetcher, shard_key: UUID, content: bytes) -> list[Message]:
-    """The messages of an owner's object as values; what is sealed in it is opened.
+    """The messages of an owner's object as values, opened if sealed.
 
     Raises:
         SealedContentError, KeyUnavailableError: it cannot be opened.

@@ -1,4 +1,4 @@
-"""What an owner or a session has in archives: listed, read, brought back, and deleted there."""
+"""Archived messages of an owner or a session: listed, read, restored, and deleted."""
 
 from __future__ import annotations
 
@@ -125,12 +125,12 @@ def restore(
 ) -> Restored:
     """Bring a session's archived messages back, into another session of the same user.
 
-    They keep numbers, ids, times and content, and are not derived again: what they gave is kept.  The new
-    session has no bound by age or number, and ends ``ttl_seconds`` after this (0: never).  A restore that was
-    ended goes on when it is called again.
+    They keep numbers, ids, times and content, and are not derived again: their derived memory was kept.  The
+    new session has no bound by age or number, and ends ``ttl_seconds`` after this (0: never).  An interrupted
+    restore resumes when it is called again.
 
     Raises:
-        NotFoundError: nothing of the session is in an archive, or nothing was ever put to it.
+        NotFoundError: nothing of the session is in an archive, or the session is unknown.
         ConflictError: the new session is in use, or belongs to another owner; nothing was changed.
         ArchiveError: an object cannot be read.
     """
@@ -158,7 +158,7 @@ def _begin(
     ttl_seconds: int,
     rows: Rows,
 ) -> Operation[int]:
-    """The first range with the acts, in one transaction: of a session that is in use nothing is changed."""
+    """The first range with the acts, in one transaction: a session in use stays unchanged."""
     yield from _claim(new)
     messages = yield from _restore_range(identity.session_key, new, policy, ranges[0], None, rows)
     kept = Retention(ttl_seconds=ttl_seconds, max_age_seconds=0, max_messages=0, archive="")
@@ -173,7 +173,7 @@ def _read(open_archive: OpenArchive, one: ArchivedRange) -> Rows:
 
 
 def _refuse_sealed(database: Database, identity: SessionIdentity, new: SessionIdentity) -> None:
-    """What is sealed under one owner's key opens under no other's; sessions without a user own themselves."""
+    """Content sealed under one owner's key opens under no other's; sessions without a user own themselves."""
     if new.shard_key != identity.shard_key and database.run(find_owner_keys(identity.shard_key)) is not None:
         raise ArchiveError(
             f"Session {quote(identity.session_id)} has no user and is encrypted under its own key, so its"
@@ -213,12 +213,12 @@ def _restore_range(
 
 
 def _event_id(new: SessionIdentity, one: ArchivedRange) -> UUID:
-    """The event of a range in the session that it is brought back to: the same one, however often it is."""
+    """The id of a range's event in the restored session: the same in every attempt."""
     return uuid5(new.session_key, str(one.step_id))
 
 
 def _policy(database: Database, identity: SessionIdentity, new: SessionIdentity) -> str:
-    """The policy of a session, and the names of the one that gets it."""
+    """The session's policy, and the names of the session to restore it to."""
     names = {"namespace": new.namespace, "session_id": new.session_id, "user_id": new.user_id}
     for row in database.fetch(SessionPolicy(**identity.keys)):
         return json.dumps(row._asdict() | names)

@@ -19,12 +19,12 @@ HANDLER_SECONDS = 50.0
 
 @dataclass(frozen=True, slots=True)
 class LeavingMessages:
-    """What a handler is given: a range of one session's messages.
+    """A handler's input: a range of one session's messages.
 
     Attributes:
         step_id: names the range and its content; a repeated attempt has the same id.
         cause: why they leave: ``ttl``, ``age`` or ``number``.
-        messages: in order; those that are marked as important are among them, and stay in the log.
+        messages: in order; important ones are included, and stay in the log.
     """
 
     namespace: str
@@ -46,11 +46,11 @@ class HandlerArchive:
 
     Args:
         name: of an entry point in the group ``strandline.archives``; never a place to import from, for an act
-            is data, and chooses only among what is installed to be an archive.
+            is data, and chooses only among installed archives.
         seconds: how long a call may take.
 
     Raises:
-        ArchiveError: there is none, or it cannot be loaded.
+        ArchiveError: there is no such handler, or it cannot be loaded.
     """
 
     def __init__(self, name: str, *, seconds: float = HANDLER_SECONDS) -> None:

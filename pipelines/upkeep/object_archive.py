@@ -1,6 +1,6 @@
-"""Archives in folders and object stores: file, S3 and what speaks its protocol, Google Cloud Storage.
+"""Archives in folders and object stores: file, S3 and compatible stores, Google Cloud Storage.
 
-Objects are only ever created, never written again: one that is there already has to be the same.  obstore
+Objects are only ever created, never rewritten: an existing one must be the same.  obstore
 takes credentials and endpoints from the environment (``AWS_…``, ``GOOGLE_…``).
 """
 
@@ -24,8 +24,8 @@ from strandline.pipelines.upkeep.archive import (
 from strandline.schemas.errors import ArchiveError
 from strandline.schemas.private_files import create_private, make_private_folder
 
-# A store that fails must not hold a worker for long: the step is tried again.  (One that does not answer is
-# given up after 30 seconds, which is the library's own limit.)
+# A failing store must not hold a worker for long: the step is retried.  (The library gives up a silent one
+# after 30 seconds.)
 MAX_RETRIES = 2
 
 _ERRORS = (BaseError, OSError)
@@ -121,7 +121,7 @@ class ObjectArchive:
             self._sync(self._folder / name)
 
     def _sync(self, path: Path) -> None:
-        """Wait for the disk, with the folders that the file was made in: the log loses it next."""
+        """Wait for the disk, with the file's folders: the log loses the messages next."""
         folder = self._folder
         for one in (path, *path.parents):
             handle = os.open(one, os.O_RDONLY)

@@ -1,7 +1,7 @@
-"""Passes over all sessions: which of them hold what is past its time, a page after the other.
+"""Passes over all sessions to find expired data, page by page.
 
 Several processes share a pass: each takes the next page in a short transaction.  A page whose process died is
-not looked at again in that pass; what it had planned is written down, and the next pass finds the rest.
+skipped in that pass; its plans are recorded, and the next pass finds the rest.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _STATEMENTS: Mapping[str, Callable[..., Query[object]]] = {
 def forget_aged(
     database: Database, is_ending: Callable[[], bool] = lambda: False, namespace: str | None = None
 ) -> dict[str, int]:
-    """Delete what is past its age, in one namespace or in all; returns how many rows, by kind."""
+    """Delete expired rows, in one namespace or in all; returns how many, by kind."""
     counts: Counter[str] = Counter()
     for row in database.fetch(RetainedNamespaces()):
         if namespace is not None and row.namespace != namespace:
@@ -87,7 +87,7 @@ _FIRST = UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some sessions of a pass that may hold what is past its time."""
+    """Some sessions of a pass that may hold expired data."""
 
     run_id: int
     sessions: tuple[SessionKeys, ...]
@@ -108,7 +108,7 @@ def is_set(database: Database) -> bool:
 
 
 def concerned_sessions(database: Database, which: Which) -> Iterator[SessionKeys]:
-    """The sessions that may hold what is past its time; nothing is written."""
+    """The sessions that may hold expired data; nothing is written."""
     shard, session = _FIRST, _FIRST
     while True:
         rows = database.fetch(
@@ -130,9 +130,9 @@ def run_once(
     on_progress: Callable[[Removal], None] = lambda _removal: None,
     stop: threading.Event | None = None,
 ) -> Removal:
-    """Take out of all sessions that are meant what is past its time now.
+    """Remove expired data from the selected sessions.
 
-    It can be stopped at any time, and begun again: what has left is gone, and steps go on where they were.
+    It can be stopped at any time, and started again: steps resume.
     """
     done = Removal()
     for session in concerned_sessions(database, which):

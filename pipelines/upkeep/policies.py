@@ -27,7 +27,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 class RetentionAct:
     """One act; ``number`` counts the acts of its level.
 
-    ``tightened``: bounds set by keys that may only tighten, so that the namespace's hold beside them.
+    ``tightened``: bounds set by keys that may only tighten, so that the namespace's hold as well.
     """
 
     number: int
@@ -81,10 +81,10 @@ def record_retention(
     """Record an act; returns its number, or that of the newest one if it is the same (0: there is none).
 
     Args:
-        only_tightens: of a session: what it leaves open stays as it is, and nothing of it may be looser.
+        only_tightens: of a session: open fields stay, and none may be looser.
 
     Raises:
-        ActRefusedError: it is looser than what applies, and may only tighten.
+        ActRefusedError: it is looser than the present act, and may only tighten.
         InvalidMessageError: a field cannot be used.
         ConflictError: other callers kept recording acts.
     """
@@ -109,7 +109,6 @@ def record_retention(
 
 
 def _find_tightened(newest: RetentionAct, stored: Retention) -> tuple[str, ...]:
-    """The bounds that no operator has set for the session."""
     return tuple(
         name
         for name in BOUNDS

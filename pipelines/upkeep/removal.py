@@ -1,9 +1,8 @@
 """The steps by which messages leave the log: planned, archived, read back, removed.
 
-Each step is a row that says how far it is, so any process can go on where another one ended.  An object in
-an archive is named by the step and created once, so an attempt that is repeated finds its own; and the
-removal checks, under the lanes' locks, that the rows are still those that were archived.  No transaction is
-open while an archive is written to.
+Each step is a row with its progress, so any process can resume another's.  An object in an archive is named
+by the step and created once, so a retry finds its own; and the removal checks, under the lanes' locks, that
+the rows are still the archived ones.  No transaction is open while an archive is written to.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ def _log_archive_failure(problem: str, session: SessionKeys, error: ArchiveError
 
 
 def deliver_leaving(database: Database, ring: Ring, session: SessionKeys, incarnation: UUID) -> bool:
-    """Deliver what is to be derived before it leaves: of this life, or of the present one.
+    """Deliver undelivered messages before they leave: of this life, or of the present one.
 
     Returns whether anything was delivered by this call; ``ring`` is called with lanes that have work now.
     """
@@ -119,14 +118,14 @@ def deliver_leaving(database: Database, ring: Ring, session: SessionKeys, incarn
     return rows[0].is_first
 
 
-# What one step removes at most: some tenths of a second of one connection, and one object.
+# Most messages removed in one step: some tenths of a second of one connection, and one object.
 MAX_STEP_MESSAGES = 1_000
 MAX_STEP_BYTES = 4_000_000
-# So often in a row a session is looked at again whose messages changed meanwhile.
+# Attempts in a row at a session whose messages keep changing.
 MAX_ATTEMPTS = 3
 # A step that another process has begun is left to it for so long; a failed one is tried again after that.
 BUSY_SECONDS = 60.0
-# After a step, rest so many times as long as it took: puts have the machine meanwhile.
+# Rest after a step, in multiples of its duration, to leave the machine to puts.
 REST = 3.0
 
 StepPoint = Literal[
@@ -137,7 +136,7 @@ OpenArchive = Callable[[str], Archive]
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What became of a session: each of them counts once.
+    """The outcome for a session: each state counts once.
 
     Attributes:
         removed: messages that left the log; ``kept`` important ones among theirs that stay.
@@ -163,7 +162,7 @@ class Removal:
 
 
 class Remover:
-    """Takes out of logs what is past its time, session by session.
+    """Removes expired data from logs, session by session.
 
     Args:
         open_archive: opens the archive that an act names.
@@ -195,7 +194,7 @@ class Remover:
         self._wait = wait
 
     def retain(self, session: SessionKeys, *, max_steps: int | None = None) -> Removal:
-        """Take out of a session what is past its time, a range after the other, as far as that goes now."""
+        """Remove a session's expired data, range by range, within ``max_steps``."""
         done = Removal()
         unchanged = 0
         delete_left_objects(self._database, self._archive, session)
@@ -269,8 +268,8 @@ class Remover:
             kept = stored.messages - outcome.removed
             archived = 0 if archive is None else stored.messages
             return Removal(removed=outcome.removed, kept=kept, archived=archived, steps=1)
-        # If it changed, it is another step by now, which may begin at once. That one deletes the object: it
-        # holds words that a correction took back.
+        # If it changed, it is another step now, which may begin at once. That one deletes the object, whose
+        # words a correction took back.
         if outcome.status == "waiting":
             self._give_up(step, "an event is due again", at_once=True)
         if outcome.status == "outdated":
@@ -278,9 +277,9 @@ class Remover:
         return Removal(waiting=int(outcome.status == "waiting"))
 
     def _store(self, step: _Step, archive: Archive | None) -> _Stored | None:
-        """Put the messages into the archive; what an earlier attempt put there is the same, or goes.
+        """Put the messages into the archive; an earlier attempt's object is the same, or goes.
 
-        None if there are none.  The name is written down first, so that no object is in an archive unknown.
+        None if there are none.  The name is recorded first, so that no object is in an archive unknown.
         """
         rows = self._database.fetch(
             LeavingMessages(**step.session, from_seq=step.from_seq, through_seq=step.row.through_seq)
@@ -307,14 +306,14 @@ class Remover:
             )
         )
         if not marked and archive is not None and self._is_over(step):
-            # Who erased it, or gave the step up, deleted what was there before; this came after it.
+            # An erasure, or giving the step up, deleted earlier objects; this one came after.
             archive.delete(leaving.object_name)
         if not marked and step.row.state != "read_back":
             raise ArchiveError("Another process took this step up meanwhile, and goes on with it.")
         return _Stored(leaving.object_name if digest is not None else None, digest, len(rows))
 
     def _is_used(self, archive: str | None) -> bool:
-        """Whether anything is in an archive, as far as anybody knows; once it is, that is not asked again."""
+        """Whether an archive is known to hold anything; asked until it does."""
         if archive is None or archive in self._used:
             return True
         if self._database.fetch(ArchiveIsUsed(archive=archive))[0].is_used:
@@ -336,7 +335,6 @@ class Remover:
         return is_erased or self._database.fetch(given_up)[0].is_given_up
 
     def _messages(self, step: _Step) -> list[Message]:
-        """The messages as values, for a handler."""
         rows = self._database.fetch(
             RangeMessages(**step.session, from_seq=step.from_seq, through_seq=step.row.through_seq)
         )
@@ -377,8 +375,6 @@ class Remover:
 
 
 class _StepKeys(SessionKeys):
-    """A step, as parameters of statements."""
-
     from_seq: int
     step_id: UUID
 
@@ -392,8 +388,6 @@ class _Stored:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A step as an attempt found it."""
-
     session: SessionKeys
     from_seq: int
     row: BeginAttemptRow

@@ -51,9 +51,9 @@ def share(
 ) -> None:
     """Copy a batch's messages and chunks to their session's shared scope, if it has one.
 
-    A forgotten life of a session is not shared: the check and the copies are one transaction.  Nor is what a
-    correction took back: it takes the lane away before it removes the copies, under this lock.
-    Copies that a correction has made wrong, and did not remove, go here.
+    A forgotten life of a session is not shared: the check and the copies are one transaction.  Nor are
+    messages that a correction took back: it takes the lane away before it removes the copies, under this
+    lock. Copies that a correction has made wrong, and did not remove, go here.
 
     Raises:
         LeaseLostError: ``check_lease`` raised it.
@@ -77,7 +77,7 @@ def share(
 def clear_copies(
     shared_key: UUID, session_key: UUID, from_seq: int, through_seq: int, rows: Sequence[MessageRow]
 ) -> Operation[None]:
-    """Remove what was copied of a range and is not in the log; ``rows`` are all that the log holds of it."""
+    """Remove a range's copies that are not in the log; ``rows`` are all that the log holds of it."""
     logged = {(row.seq, row.envelope) for row in rows}
     asked = SharedCopies(
         shard_key=shared_key, session_key=session_key, from_seq=from_seq, through_seq=through_seq
@@ -89,7 +89,6 @@ def clear_copies(
 
 
 def _lock_session(tx: Transaction, shared_key: UUID, event: FlushEvent, session_id: str) -> bool:
-    """Lock this life of the session in the scope; False if it was forgotten."""
     (scope,) = tx.fetch(
         LockSharedSession(
             shard_key=shared_key,

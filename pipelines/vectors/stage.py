@@ -116,7 +116,7 @@ def vector_text(vector: Sequence[float]) -> str:
 def pack_vectors(vectors: Sequence[Sequence[float]]) -> bytes:
     """Vectors of one length as bytes: count and dimensions, then little-endian half floats.
 
-    One that is empty, of a text that could not be embedded, is packed as NaN.
+    An empty one, of a text that could not be embedded, is packed as NaN.
     """
     dimensions = max(map(len, vectors), default=0)
     none = (math.nan,) * dimensions
@@ -138,7 +138,7 @@ def unpack_texts(body: bytes) -> list[str | None]:
 
 
 class _Halves(dict[int, str]):
-    """Half floats as text, by their bits: each is written once, which takes nine times as long as looking."""
+    """Half floats as text, by their bits: writing one takes nine times as long as looking it up."""
 
     def __missing__(self, bits: int) -> str:
         (value,) = struct.unpack("<e", struct.pack("<H", bits))

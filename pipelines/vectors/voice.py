@@ -13,18 +13,18 @@ from strandline.schemas.values.message import Message
 
 # Of a name; a search looks for its words.
 MAX_NAME_CHARACTERS = 200
-# Who has more has no name, but a text that would be met by many questions.
+# More words are no name, but a text that many questions would match.
 MAX_NAME_WORDS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """What is stored of a message beside its words and its vector.
+    """Stored features of a message besides its words and its vector.
 
     Attributes:
         name: the lexemes of the speaker's name; empty if it has none.
         tone: as ``pipelines.text.tone`` numbers it.
-        said_on: the day, by the speaker's clock; None if it is not known.
+        said_on: the day, by the speaker's clock; None if unknown.
     """
 
     role: str

@@ -1,4 +1,4 @@
-"""Carries out acts: the compliance hook is asked first, and what was done is appended to the audit trail."""
+"""Performs acts: asks the compliance hook first, and appends each act to the audit trail."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def is_done(act: Act, result: object) -> Act | None:
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """Carries out the acts that concern one session, owner or namespace.
+    """Performs the acts that concern one session, owner or namespace.
 
     Attributes:
-        whom: whom the acts concern; a namespace by its name.
-        compliance: the hook of this process, if there is one.
+        whom: the target; a namespace by its name.
+        compliance: the hook of this process, if any.
         levels: which namespaces have their reads recorded.
     """
 
@@ -72,11 +72,11 @@ class Recorder:
         messages: Sequence[Message] = (),
         text: str | None = None,
     ) -> Operation[T]:
-        """Carry out an act in one transaction, and append it there.
+        """Perform an act and append it in one transaction.
 
         Args:
             make: makes the operation; once for each attempt.
-            describe: the act as it is to be recorded, by what came of it; None: nothing was done.
+            describe: the act's record, by its result; None: nothing was done.
 
         Raises:
             ActRefusedError: the compliance hook refuses it.
@@ -101,10 +101,10 @@ class Recorder:
         *,
         in_callers_transaction: bool = False,
     ) -> Operation[T]:
-        """Carry out a read, and append it to the trail where reads are recorded, before its result is given.
+        """Perform a read, and append it to the trail where reads are recorded, before giving its result.
 
-        The commit of the row does not wait for the disk.  A row that cannot be written does not fail the
-        read; in the caller's transaction it does, since Postgres has ended that transaction.
+        The commit of the row does not wait for the disk.  A failing row does not fail the read, except in the
+        caller's transaction, which Postgres has ended.
 
         Raises:
             ActRefusedError: the compliance hook refuses it.

@@ -27,15 +27,15 @@ _calls = BoundedCalls(MAX_CALLS_AT_ONCE)
 
 @dataclass(frozen=True, slots=True)
 class AttemptedAct:
-    """An act that is about to be carried out, as a compliance hook sees it.
+    """An act before its execution, as a compliance hook sees it.
 
     Attributes:
-        kind: what is to be done, such as ``put``, ``replace`` or ``facts.add`` (docs/architecture/audit.md).
+        kind: such as ``put``, ``replace`` or ``facts.add`` (docs/architecture/audit.md).
         namespace: the tenant.
-        user_id: the user concerned; None if there is none.
+        user_id: the user concerned, or None.
         session_id: the session concerned; None if it is about the user or the namespace.
         actor, origin: who acts, and from where (``strandline.acting``).
-        messages: those that are to be stored; of other acts, none.
+        messages: to be stored; empty for other acts.
         text: of an edit of facts, the words that are to be stored.
     """
 
@@ -58,9 +58,9 @@ class Compliance:
     """A compliance hook, and its bounds.
 
     Attributes:
-        place: where it stands, for messages.
+        place: its import path, for messages.
         seconds: the longest time of one call.
-        on_failure: what becomes of an act if the hook raises, is late, or gives what are no flags.
+        on_failure: the fate of an act if the hook raises, is late, or gives no flags.
     """
 
     hook: ComplianceHook

@@ -23,14 +23,13 @@ logger = logging.getLogger("strandline.doorbell")
 
 MAX_WAITING_LANES = 10_000
 
-# Hints are gathered for so long.  Publishing takes Python's lock for about 0.3 ms a hint, which the putting
-# threads of the process need: without gathering, the p99 of puts that flush at every third message was
-# doubled.
+# Hints are gathered for so long.  Publishing takes the GIL for about 0.3 ms a hint: without gathering, the
+# p99 of puts that flush at every third message doubled.
 GATHER_SECONDS = 0.01
 
-# A lane that is rung for again and again, as while one session is filled fast, gets one hint in so long:
-# whoever holds it sees what comes meanwhile.  Each would cost a worker half a millisecond, just to find the
-# lane taken: beside a session that flushed 200 times a second, a third of what the worker did.
+# A lane notified repeatedly, as while one session fills fast, gets one hint in so long: its holder sees the
+# rest. Each hint costs a worker half a millisecond to find the lane taken, a third of its time at 200 flushes
+# a second.
 REPEAT_SECONDS = 0.1
 
 # After this long without a hint the next one goes out at once: a single hint disturbs no worker.
@@ -39,8 +38,7 @@ QUIET_SECONDS = 0.1
 # After a failed publish nothing is tried for this long: each try may block for the connect time-out.
 BACKOFF_SECONDS = 2.0
 
-# A connection that has not been used for so long is closed.  It would need heartbeats otherwise, and the
-# hint after a long silence would go into one that a firewall or a proxy has forgotten.
+# An idle connection closes after so long: it would need heartbeats, and a firewall or a proxy forgets it.
 IDLE_SECONDS = 30.0
 
 
@@ -51,8 +49,8 @@ class Doorbell:
         level: the log level for the lines that the broker is away, and that it is back; lower in a worker,
             which logs that itself, than in a producer.
         public_apis_only: see ``HintPublisher``.
-        on_refusal: called on the thread with why hints do not pass, and the lanes that were not rung for; and
-            with None once hints pass again.  One hint is tried again until it passes.
+        on_refusal: called on the thread with the reason and the lanes not notified; with None once hints pass
+            again.  One hint is retried until it passes.
     """
 
     def __init__(
@@ -92,12 +90,12 @@ class Doorbell:
             return
         self._closing.set()
         with suppress(queue.Full):
-            # It wakes a thread that waits for hints; one that is at work looks by itself.
+            # It wakes a waiting thread; a working one looks by itself.
             self._hints.put_nowait(None)
         self._thread.join(timeout_seconds)
 
     def _open(self) -> None:
-        """Set up everything that belongs to one process: threads, sockets and locks do not survive a fork."""
+        """Set up per-process threads, sockets and locks, which do not survive a fork."""
         self._process = this_process()
         self._hints: queue.Queue[Lane | None] = queue.Queue(MAX_WAITING_LANES)
         self._starting = threading.Lock()
@@ -124,7 +122,7 @@ class Doorbell:
                 dropped += len(new)
                 if self._closing.wait(BACKOFF_SECONDS):
                     return
-                # One that was handed back is tried until it passes, so that an idle producer's bell recovers.
+                # A returned hint is retried until it passes, so that an idle producer's doorbell recovers.
                 new = [*self._take_waiting(), *pacer.take_kept()]
                 tried = [*tried[:1], *new]
             dropped -= tried is not lanes
@@ -137,7 +135,7 @@ class Doorbell:
         try:
             publisher.publish(lanes)
         except Exception as error:  # noqa: BLE001
-            # The outermost edge of this thread: transports raise what they like, also for a wrong URL.
+            # The outermost edge of this thread: transports raise any error, also for a wrong URL.
             return error
         return None
 
@@ -183,7 +181,6 @@ class Doorbell:
         return list(dict.fromkeys([*self._take_waiting(), *pacer.take_kept()]))
 
     def _wait_for_hints(self, publisher: HintPublisher, seconds: float | None) -> list[Lane]:
-        """The next hint; an empty list if ``seconds`` pass without one, or the doorbell is closing."""
         try:
             lane = self._hints.get(timeout=IDLE_SECONDS if seconds is None else seconds)
         except queue.Empty:

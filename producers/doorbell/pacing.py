@@ -15,7 +15,7 @@ class Pacer:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        # When a lane may pass again, in the order of these times; what has passed long ago is forgotten.
+        # When a lane may pass again, in this order; old times are dropped.
         self._again: dict[Lane, float] = {}
         self._kept: dict[Lane, None] = {}
 

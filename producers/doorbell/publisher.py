@@ -49,7 +49,7 @@ class HintPublisher:
     """
 
     def __init__(self, broker_url: str, *, public_apis_only: bool = False) -> None:
-        # Celery imports as it is made and set up: a child forked meanwhile would find modules half made.
+        # Celery imports as it is set up: a concurrently forked child would find modules half made.
         with undivided:
             self._app = OwnCelery("strandline-doorbell", broker_url)
             self._app.conf.update(celery_settings(broker_url))
@@ -65,7 +65,7 @@ class HintPublisher:
     def publish(self, lanes: Iterable[Lane]) -> None:
         """Publish one hint per lane, and wait until the broker has them.
 
-        A connection that was used before may have ended since: hints are tried once more on a new one.
+        A reused connection may have ended: hints are tried once more on a new one.
 
         Raises:
             Exception: any error of the transport; some hints may have passed, and the connection is closed.
@@ -157,7 +157,6 @@ class _Confirms:
         channel.confirm_select()
 
     def expect(self) -> None:
-        """Note that one more message was sent."""
         self._sent += 1
         self._open.add(self._sent)
 
@@ -172,7 +171,6 @@ class _Confirms:
             connection.drain_events(timeout=max(0.0, deadline - time.monotonic()))
 
     def _settle(self, number: int, multiple: bool) -> None:
-        """Note the broker's answer to one message, or to all up to it."""
         if multiple:
             self._open = {sent for sent in self._open if sent > number}
         else:

@@ -1,1 +1,1 @@
-"""Erasing a user or a session, and looking for what is left through each reader."""
+"""Erasing a user or a session, and looking for remains through each reader."""

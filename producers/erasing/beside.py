@@ -1,4 +1,4 @@
-"""What lies beside the database: archives that retention filled, and places that the application names."""
+"""Data outside the database: archives that retention filled, and places that the application names."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Done = tuple[list[ReaderCheck], list[str]]
 
 
 class Outside(Protocol):
-    """Something beside the database that holds what users said, and can erase in it."""
+    """A place outside the database that holds users' words, and can erase them."""
 
     @property
     def name(self) -> str: ...
 
     def erase(self, owner_key: UUID, session_key: UUID | None) -> int:
-        """Erase what it holds of an owner, or of one session; returns how many objects went.
+        """Erase its data of an owner, or of one session; returns how many objects went.
 
         Raises:
             Exception: it could not be reached, or not all is erased; the receipt says so.
@@ -44,7 +44,7 @@ class Outside(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What is erased beside the database; ``open_archive`` opens the archives that retention filled."""
+    """Erases outside the database; ``open_archive`` opens the archives that retention filled."""
 
     outside: tuple[Outside, ...] = ()
     open_archive: OpenArchive | None = None
@@ -54,10 +54,10 @@ NOTHING_BESIDE = Beside()
 
 
 class Archives:
-    """What becomes of the objects that hold messages of the target, of each once.
+    """The fate of the objects with messages of the target, each once.
 
-    Those of handlers of the application are named, and so are those that a fork of the session needs, and
-    those that could not be deleted.
+    Named are objects of the application's handlers, objects that a fork of the session needs, and objects
+    that could not be deleted.
     """
 
     def __init__(self, beside: Beside, target: ErasureTarget) -> None:
@@ -77,7 +77,7 @@ class Archives:
 
     @property
     def omissions(self) -> list[str]:
-        """Sentences for what is not erased."""
+        """Sentences for everything left unerased."""
         return [
             *(
                 f"Archive {name}: {objects} ranges of messages were not erased there."
@@ -136,7 +136,7 @@ def _some(objects: Sequence[str]) -> str:
 
 
 def erase_outside(beside: Beside, target: ErasureTarget) -> Operation[Done]:
-    """Have each place erase; one that fails is named."""
+    """Have each place erase; a failing place is named."""
     erased: list[ReaderCheck] = []
     missed: list[str] = []
     for place in beside.outside:
@@ -149,7 +149,6 @@ def erase_outside(beside: Beside, target: ErasureTarget) -> Operation[Done]:
 
 
 def _erase_in(place: Outside, target: ErasureTarget) -> int | None:
-    """How many objects went; None if it failed."""
     try:
         return place.erase(target.owner_key, target.session_key)
     except Exception as error:  # noqa: BLE001  # the edge to what is not ours: the receipt names it

@@ -46,15 +46,15 @@ Reapplied = Literal["erased", "known", "readmitted"]
 
 @dataclass(frozen=True, slots=True)
 class ReceiptVerdict:
-    """What is to be said of a receipt.
+    """The verdict on a receipt.
 
     Attributes:
-        signature: ``valid``; ``changed`` (the receipt is not what was signed); ``unsigned``; ``other_key``
+        signature: ``valid``; ``changed`` (after signing); ``unsigned``; ``other_key``
             (it names another key than the one given); ``unchecked`` (no key was given).
         fence: the number of the erasure whose fence stands; None if there is none, as after a restore.
-        rows: by table, what there is of the owner, or of the session, again; empty after a readmission; None
+        rows: by table, new rows of the owner or the session; empty after a readmission; None
             if the database was not asked.
-        is_unfenced: nothing keeps the owner away although nobody was readmitted, as after a restore.
+        is_unfenced: nothing keeps the owner away without a readmission, as after a restore.
     """
 
     signature: Verdict
@@ -74,7 +74,7 @@ class BegunErasure:
 
     Attributes:
         order: with the names that were known before.
-        traces: by what the readers are asked in the end.
+        traces: for the final check of the readers.
     """
 
     order: ErasureOrder
@@ -83,7 +83,7 @@ class BegunErasure:
 
 
 def begin_erasing(order: ErasureOrder) -> Operation[BegunErasure]:
-    """Set the fence, and remember by what the readers are asked in the end.
+    """Set the fence, and gather the traces for the final check of the readers.
 
     Raises:
         NotFoundError: there is no such session.
@@ -98,10 +98,10 @@ def begin_erasing(order: ErasureOrder) -> Operation[BegunErasure]:
 def finish_erasing(
     begun: BegunErasure, signer: Signer | None, beside: Beside = NOTHING_BESIDE
 ) -> Operation[ErasureReceipt]:
-    """Erase what is behind the fence, check it through the readers, and record the receipt.
+    """Erase everything behind the fence, check it through the readers, and record the receipt.
 
     Raises:
-        ConflictError: a reader still gives something; the erasure is not finished, and can be run again.
+        ConflictError: a reader still finds something; the erasure is not finished, and can be run again.
     """
     order, fenced, target = begun.order, begun.fenced, begun.order.target
     archives = Archives(beside, target)
@@ -148,19 +148,17 @@ def reapply(
     order_of: ErasureOrder,
     beside: Beside = NOTHING_BESIDE,
 ) -> Iterator[tuple[ErasureReceipt, Operation[Reapplied]]]:
-    """For each receipt, in the order of their times, the operation that repeats it where it is not known.
+    """The operations that repeat unknown erasures, one for each receipt, in the order of their times.
 
-    ``order_of`` holds what all have in common: the actor, and who is told of the progress.
+    ``order_of`` holds the common arguments: the actor, and the listener to progress.
     """
-    # Numbers begin anew in a restored database, so they say nothing about the order.
+    # Numbers restart in a restored database, so they say nothing about the order.
     history = _History(signer, order_of, beside)
     for receipt in sorted(receipts, key=lambda one: (one.finished_at, one.number)):
         yield receipt, history.repeat(receipt)
 
 
 class _History:
-    """The receipts of all owners as they are repeated, one after the other."""
-
     def __init__(self, signer: Signer | None, common: ErasureOrder, beside: Beside) -> None:
         self._signer = signer
         self._common = common
@@ -200,10 +198,10 @@ class _History:
 
 
 def _is_due(target: ErasureTarget, known: ErasureRecord | None) -> Operation[bool]:
-    """Whether to repeat an erasure: it is not known, or not finished, or rows came back behind its fence.
+    """Whether to repeat an erasure: unknown, unfinished, or with rows back behind its fence.
 
-    Where another erasure has set a fence since, and nothing is there, nothing is to be done.  Rows of who was
-    readmitted are of a new life.
+    Nothing is due if another erasure has set a fence since, and no rows exist.  A readmitted user's rows
+    belong to a new life.
     """
     if known is not None and known.state == "running":
         return True
@@ -225,7 +223,7 @@ def judge(receipt: ErasureReceipt, verifier: Verifier | None) -> ReceiptVerdict:
 
 
 def verify_receipt(receipt: ErasureReceipt, verifier: Verifier | None) -> Operation[ReceiptVerdict]:
-    """Judge a receipt, and look for rows of what it names: by its keys, whatever fences and records say.
+    """Judge a receipt, and look for its target's rows by their keys, whatever fences and records say.
 
     Rows of a new life are expected only after a readmission whose own receipt the key vouches for.
     """
@@ -255,7 +253,7 @@ def _lifts(text: str, erasure: ErasureReceipt, verifier: Verifier | None) -> boo
 
 
 def find_unsettled() -> Operation[list[UnsettledErasuresRow]]:
-    """What is wrong with the records of erasures of all namespaces; the first thousand of it."""
+    """Faults in the records of erasures of all namespaces, up to a thousand."""
     rows = yield from fetch(UnsettledErasures(limit=MAX_UNSETTLED))
     return rows
 
@@ -263,7 +261,7 @@ def find_unsettled() -> Operation[list[UnsettledErasuresRow]]:
 def refuse_forged(
     receipts: Sequence[ErasureReceipt], verifiers: Sequence[Verifier], *, unverified: bool = False
 ) -> None:
-    """Refuse receipts that none of the keys signed: they say who is erased, and who is let in again.
+    """Refuse receipts that none of the keys signed: a receipt decides whom to erase or readmit.
 
     Raises:
         ConfigurationError: naming them.

@@ -1,4 +1,4 @@
-"""What an erasure would delete: counted, by table, and nothing changed."""
+"""The extent of an erasure, counted by table, without changes."""
 
 from __future__ import annotations
 

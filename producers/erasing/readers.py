@@ -33,13 +33,13 @@ MAX_QUERIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """What is asked for again after an erasure, from before it; kept in memory alone.
+    """Content from before an erasure to search for afterwards; kept in memory alone.
 
     Attributes:
-        sessions: some of the sessions that go.
+        sessions: some of the erased sessions.
         queries: texts of some of their messages.
         message_ids: ids of these messages.
-        unopened: how many sessions had content that did not open; no texts of these are asked for.
+        unopened: how many sessions had content that did not open, and gave no texts.
     """
 
     sessions: Sequence[SessionIdentity] = ()
@@ -49,7 +49,7 @@ class Traces:
 
     @property
     def omissions(self) -> list[str]:
-        """What the receipt says about that."""
+        """The receipt's sentences about them."""
         if not self.unopened:
             return []
         return [
@@ -59,9 +59,9 @@ class Traces:
 
 
 def gather_traces(target: ErasureTarget) -> Operation[Traces]:
-    """Sessions and texts by which the readers are asked afterwards; none of an erasure that goes on.
+    """Sessions and texts to ask the readers for afterwards; none for a resumed erasure.
 
-    What does not open, because its key is lost or it was changed, is erased all the same.
+    Content that does not open, because its key is lost or it was changed, is erased all the same.
     """
     sessions = yield from _sessions(target)
     queries: list[str] = []
@@ -130,7 +130,7 @@ def _history(traces: Traces) -> Operation[ReaderCheck]:
 
 
 def _get(target: ErasureTarget, traces: Traces) -> Operation[ReaderCheck]:
-    """Reads as prompts are read; of a session whose user stays, what is the user's is not counted."""
+    """Read as for a prompt; for a session whose user stays, the user's own data does not count."""
     remaining = 0
     for session in traces.sessions:
         rows = yield from fetch(

@@ -1,7 +1,7 @@
-"""Exporting: the lines of everything that is kept about an owner or a session, in bounded memory.
+"""Exporting: everything stored about an owner or a session, as lines, in bounded memory.
 
-Each page is a statement of its own, so what is written meanwhile may be in it or not; the trailer counts what
-was given.  Content goes through ``decoding`` alone.
+Each page is a statement of its own, so concurrent writes may be in it or not; the trailer counts the given
+lines.  Content goes through ``decoding`` alone.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ async def aexport_lines(
 
 
 def count_lines(target: ExportTarget) -> Operation[int]:
-    """How many rows an export would give: of an owner who was erased, none."""
+    """The rows of an export; none of an erased owner."""
     rows = 0
     for section in sections(target):
         rows += len((yield from _page(section, None)))
@@ -67,10 +67,10 @@ def count_lines(target: ExportTarget) -> Operation[int]:
 
 
 def _begin_export(target: ExportTarget) -> Operation[None]:
-    """Record that it begins; before the first line, since whoever reads them may stop anywhere.
+    """Record the beginning; before the first line, since the reader may stop anywhere.
 
     Raises:
-        ConflictError: an erasure is not finished, and what it has left is not all that was kept.
+        ConflictError: an erasure is not finished, so only remains are left.
     """
     owner = Owner(target.namespace, target.user_id, target.owner_key)
     unfinished = UnfinishedErasure(owner_key=target.owner_key, session_key=target.session_key)

@@ -21,7 +21,7 @@ class _Line(BaseModel):
 
 
 class HeaderLine(_Line):
-    """The first line: what the export is of, and when it began."""
+    """The first line: the export's target and beginning."""
 
     kind: Literal["header"] = "header"
     format: Literal["strandline-export"] = "strandline-export"
@@ -135,7 +135,7 @@ class RunLine(_Line):
 
 
 class FlushLine(_Line):
-    """What was delivered to the pipelines at once, and what became of it in each stage."""
+    """One delivery to the pipelines, and its outcome in each stage."""
 
     kind: Literal["flush"] = "flush"
     session_key: UUID
@@ -197,7 +197,7 @@ class RevisionLine(_Line):
 
 
 class EditLine(_Line):
-    """What a person or an agent did to a fact; the words of deleted ones are gone."""
+    """An edit of a fact by a person or an agent; the words of deleted ones are gone."""
 
     kind: Literal["fact_edit"] = "fact_edit"
     number: int
@@ -248,7 +248,7 @@ class StateLine(_Line):
 
 
 class AnswerLine(_Line):
-    """A model's raw answer; ``text`` is null for vectors, which are numbers, and for what is no text."""
+    """A model's raw answer; ``text`` is null for vectors and other binary answers."""
 
     kind: Literal["answer"] = "answer"
     batch_id: UUID
@@ -295,7 +295,7 @@ class CallLine(_Line):
 
 
 class CaptureActLine(_Line):
-    """A choice on what is captured as facts of this user."""
+    """A choice of this user's capture."""
 
     kind: Literal["capture_act"] = "capture_act"
     number: int
@@ -305,7 +305,7 @@ class CaptureActLine(_Line):
 
 
 class RetentionActLine(_Line):
-    """What was chosen for one session about how long it is kept; what is null is as for its namespace."""
+    """A session's choice of retention; null is as for its namespace."""
 
     kind: Literal["retention_act"] = "retention_act"
     session_key: UUID

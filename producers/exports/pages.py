@@ -62,7 +62,7 @@ from strandline.schemas.queries.upkeep.export import (
 
 # Facts, and what people chose, have some tens of kilobytes at most.
 ROWS_PER_PAGE = 80
-# What has no bound of its own, messages, states and answers: a page ends with the row that fills it.
+# For messages, states and answers, which have no bound of their own: a page ends with the row that fills it.
 FILLED_ROWS = 500
 
 R = TypeVar("R")
@@ -117,7 +117,7 @@ def sections(target: ExportTarget) -> Iterator[Section]:
     yield _section(target, ExportCalls, lambda row: CallLine(**row._asdict()))
     if is_whole_owner:
         yield _section(target, ExportCaptureActs, capture_act_line)
-    # What operators chose, and what they see of the user.
+    # Operators' choices, and their view of the user.
     yield _section(target, ExportRetentionActs, lambda row: RetentionActLine(**row._asdict()))
     if is_whole_owner:
         yield _section(target, ExportPseudonym, lambda row: PseudonymLine(**row._asdict()))
@@ -126,7 +126,6 @@ def sections(target: ExportTarget) -> Iterator[Section]:
 
 
 def _section(target: ExportTarget, statement: type[Query[R]], line: Callable[[R], Line]) -> Section:
-    """A section of pages of so many rows, or of pages that end with the row that fills them."""
     ends_by_size = "page_bytes" in get_annotations(statement)
     page = partial(
         next_page,

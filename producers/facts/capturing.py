@@ -1,4 +1,4 @@
-"""Acts on capturing: what a namespace or an owner has captured as facts, recorded and read."""
+"""Acts of capture, of a namespace or an owner, recorded and read."""
 
 from __future__ import annotations
 

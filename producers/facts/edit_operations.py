@@ -26,7 +26,7 @@ MAX_FEEDBACK_CHARACTERS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """A fact as worded by a person; ``topics`` None keeps those that the fact has."""
+    """A fact as worded by a person; ``topics`` None keeps the fact's."""
 
     text: str
     topics: tuple[str, ...] | None = None

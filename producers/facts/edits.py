@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class FactChanges:
-    """Changes of an owner's facts within the caller's transaction, which records what they are part of."""
+    """Changes of an owner's facts within the caller's transaction, which records the enclosing act."""
 
     owner: Owner
 
@@ -78,7 +78,7 @@ class FactChanges:
     ) -> Operation[Fact]:
         """Add a fact under an id, or give the live fact of this id other words; then judge it.
 
-        What already is as it is to be is left alone; without ``feedback`` a fact keeps what it has.
+        Equal values are left alone; without ``feedback`` a fact keeps its own.
         """
         fact: Fact | None = None
         while fact is None:
@@ -188,7 +188,7 @@ class FactEdits(FactChanges):
     def _change_version(
         self, fact_id: UUID | str, version: str, change: Callable[[], Operation[T]]
     ) -> Operation[T]:
-        """Carry a change out if the fact is still as the caller saw it; under the owner's lock."""
+        """Change the fact under the owner's lock, if it is still as the caller saw it."""
         yield from lock_facts(self.owner.shard_key)
         fact = yield from get_fact(self.owner, fact_id)
         if fact is not None and fact.version != version:

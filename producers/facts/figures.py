@@ -51,7 +51,7 @@ class UserFigures:
 
 
 class UserPage(list[UserFigures]):
-    """Users of a namespace by name; ``after`` is what the next page begins after, None on the last one."""
+    """Users of a namespace by name; the next page begins after ``after``, None on the last one."""
 
     def __init__(self, users: list[UserFigures], after: str | None) -> None:
         super().__init__(users)
@@ -71,7 +71,7 @@ def owner_figures(owner: Owner) -> Operation[OwnerFigures]:
 
 
 def users_page(namespace: str, limit: int, after: str | None) -> Operation[UserPage]:
-    """The next users who have a session, or whom people gave facts, each with their figures."""
+    """The next users who have a session, or facts from people, each with their figures."""
     rows = yield from fetch(UsersPage(namespace=namespace, after=after or "", limit=limit))
     users = []
     for row in rows:

@@ -187,7 +187,7 @@ class PageRequest:
     """The page of facts to return: limit and offset, order, and a substring.
 
     ``is_turned``: the page in the opposite order, so that the newest few end with the newest.  ``after``: the
-    page begins behind this place, wherever that is by now.  ``given``: in the order of the ids asked for.
+    page begins behind this place, even if it moved.  ``given``: in the order of the ids asked for.
     """
 
     limit: int

@@ -169,7 +169,6 @@ def _put_in_place(optimization: Optimization, fact_id: UUID, one: MergedFacts) -
 
 
 def _merge(sentence: CondensedFact, facts: list[CondensableFactsRow]) -> MergedFacts | None:
-    """The sentence with its parts; None if it does not hold all of them."""
     parts = [facts[number - 1] for number in sentence.facts]
     if not may_condense(sentence.text, parts):
         return None

@@ -1,7 +1,7 @@
-"""Filters of items, checked and written as JSON; ``fits_condition_v1`` says what they mean.
+"""Filters of items, checked and written as JSON; ``fits_condition_v1`` defines them.
 
-Most filters ask for fields that are equal to something.  One comparison with the whole value finds these, for
-a fraction of what a call for each condition costs, so it comes first.
+Most filters ask for equal fields.  One comparison with the whole value finds these at a fraction of the cost
+of a call for each condition, so it comes first.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ MAX_FILTER_BYTES = 16_384
 
 @dataclass(frozen=True, slots=True)
 class ItemFilter:
-    """What the fields of an item's value have to fit, as JSON text.
+    """Conditions on the fields of an item's value, as JSON text.
 
     Attributes:
-        equal: the fields that have to be equal to these values.
+        equal: the values that fields must equal.
         conditions: the others, each with its condition.
     """
 
@@ -43,7 +43,8 @@ def check_filter(conditions: Mapping[str, Any] | None) -> ItemFilter:
     """Check a filter: the fields of an item's value, each with the condition that it has to fit.
 
     Raises:
-        ConfigurationError: an operator is unknown, compares what has no order, or the filter is too large.
+        ConfigurationError: an operator is unknown, compares values without an order, or the filter is too
+            large.
         InvalidMessageError: a part of it is not JSON, or too deep.
     """
     if conditions is None:
@@ -67,7 +68,7 @@ def check_filter(conditions: Mapping[str, Any] | None) -> ItemFilter:
 
 
 def _is_equality(condition: object) -> bool:
-    """Whether only one value fits a condition, and that has no parts; what is absent fits null as well."""
+    """Whether only one value fits a condition, without parts; an absent field fits null as well."""
     if isinstance(condition, Mapping):
         return list(condition) == ["$eq"] and _is_equality_value(condition["$eq"])
     return _is_equality_value(condition)

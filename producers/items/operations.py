@@ -50,8 +50,6 @@ Answer = StoredItem | list[StoredItem] | list[tuple[str, ...]] | None
 
 
 class _Row(Protocol):
-    """The columns that all reads of items have."""
-
     @property
     def path(self) -> str: ...
     @property
@@ -67,9 +65,9 @@ class _Row(Protocol):
 
 
 def answer_requests(shard_key: UUID, requests: Sequence[Request]) -> Operation[list[Answer]]:
-    """Carry requests out and return an answer to each, in their order.
+    """Answer requests, in their order.
 
-    Reads see what was stored before these requests; of several puts of one item the last one counts.
+    Reads see the items as before these requests; the last of several puts of an item counts.
     """
     if len(requests) > 1 and any(isinstance(request, ItemPut) for request in requests):
         answers: list[Answer] = yield Atomic(partial(_answer_all, shard_key, requests))
@@ -129,7 +127,7 @@ def _search(shard_key: UUID, search: ItemSearch) -> Operation[list[StoredItem]]:
 
 
 def _search_sealed(shard_key: UUID, search: ItemSearch) -> Operation[list[StoredItem]]:
-    """As ``_search`` where values are sealed: all items below the path are read and filtered, in pages."""
+    """``_search`` for sealed values: all items below the path are read and filtered, in pages."""
     items: list[StoredItem] = []
     passed, read = 0, 0
     while len(items) < search.limit:
@@ -178,7 +176,7 @@ def _list_paths(shard_key: UUID, listing: PathList) -> Operation[list[tuple[str,
 
 
 def _refresh(shard_key: UUID, rows: Iterable[_Row]) -> Operation[None]:
-    """Only items that live for a time cost a write."""
+    """Only items with a time to live cost a write."""
     names = sorted({(row.path, row.key) for row in rows if row.ttl_minutes is not None})
     if names:
         yield from fetch(
@@ -192,7 +190,7 @@ def _put(shard_key: UUID, puts: Sequence[ItemPut]) -> Operation[None]:
     latest = {(put.path, put.key): put for put in puts}
     ordered = [latest[name] for name in sorted(latest)]
     if len(ordered) > 1:
-        # What is deleted and what is stored are two statements, each in an order of its own.
+        # Deletions and puts are two statements, each in an order of its own.
         paths, keys = [put.path for put in ordered], [put.key for put in ordered]
         yield from fetch(LockItems(shard_key=shard_key, paths=paths, keys=keys))
     gone = [put for put in ordered if put.value is None]
@@ -228,10 +226,10 @@ def _item(row: _Row, score: float | None = None) -> StoredItem:
 def answer_recorded(
     recorder: Recorder, shard_key: UUID, requests: Sequence[Request]
 ) -> Operation[list[Answer]]:
-    """Carry requests out as ``answer_requests`` does, and append what was done to the trail.
+    """Answer requests as ``answer_requests`` does, and append the acts to the trail.
 
-    Deletions are recorded as changes are, in their transaction.  Puts and reads are recorded where reads are,
-    which this process asks for every five seconds.
+    Deletions are recorded in their transaction, as changes are.  Puts and reads are recorded where reads are,
+    which this process looks up every five seconds.
 
     Raises:
         ActRefusedError: the compliance hook refuses one of them; nothing was done.

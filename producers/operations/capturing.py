@@ -1,4 +1,4 @@
-"""Operations on what is captured as facts, for a namespace or an owner."""
+"""Operations on the capture of facts, for a namespace or an owner."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ class Capturing(Protocol):
 
 
 def get_capture(of: Capturing) -> Operation[Capture]:
-    """What applies now; what an owner's act leaves open, as the namespace's has it.
+    """The capture that applies now; an owner's open options come from the namespace's.
 
-    None in a field: it was never set.  All operations are then on, and the prompt says what to keep.
+    None in a field: never set.  All operations are then on, and the prompt decides.
     """
     return read_capture(of.capture_level)
 
 
 def set_capture(of: Capturing, capture: Capture, *, actor: str | None = None) -> Operation[int]:
-    """Set what is captured from the next flush on, as a numbered act; returns its number.
+    """Set the capture from the next flush on, as a numbered act; returns its number.
 
-    An act is the whole choice of its level; what ``capture`` leaves open is asked of the level above.
-    What was flushed before keeps the act of its time, in every later replay as well.  Setting what is set
-    already records nothing.  The instructions become part of the prompt: never put there what users said.
+    An act is the whole choice of its level; open options of ``capture`` come from the level above.
+    Earlier flushes keep the act of their time, in every later replay as well.  Repeating the present choice
+    records nothing.  The instructions become part of the prompt: never put users' words there.
 
     Raises:
         InvalidMessageError: a field cannot be used.

@@ -1,4 +1,4 @@
-"""Operations that take back what was put, give it other content, or fork the session."""
+"""Operations that take back messages, give them other content, or fork the session."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def rewind(
 ) -> Operation[Correction]:
     """Take back every message from ``from_seq`` on: to edit a message, or to have an answer again.
 
-    Put what is to follow afterwards; it gets new numbers, and may have the ids of what was taken back.
-    What was derived from the messages is gone when this returns, and is derived again from what is left.
+    Put the next messages afterwards; they get new numbers, and may reuse ids of messages taken back.
+    Everything derived from the messages is gone when this returns, and is derived again from the rest.
     It keeps no copy of the messages.
 
     Args:
@@ -63,8 +63,8 @@ def replace(
 ) -> Operation[Correction]:
     """Give a message other content at the same place: for moderation, or to redact it.
 
-    Its id, role, name, calls, metadata and time stay.  What was derived from it is gone when this
-    returns, and is derived again from the new content.  It keeps no copy of the old content.
+    Its id, role, name, calls, metadata and time stay.  Everything derived from it is gone when this returns,
+    and is derived again from the new content.  It keeps no copy of the old content.
 
     Args:
         seq: the message.
@@ -96,18 +96,18 @@ def pop(
     """Remove the newest message and return it, for example to repeat the last turn; None if none is left.
 
     Its ``seq`` is not used again.  If it was delivered to the pipelines, it is taken back as by
-    ``rewind``, and what was derived from it with it.  If it is a tool's result, its call and the other
-    results of this call are taken back with it, unless somebody spoke between.
+    ``rewind``, with everything derived from it.  If it is a tool's result, its call and the other
+    results of this call are taken back with it, unless another message stands between.
 
     Args:
-        keep: says what of the message is put again in the same transaction, as for ``put_messages``; if
-            it raises an exception, the message stays.  It may be called more than once.  By default
+        keep: returns the part of the message to put again in the same transaction, as for ``put_messages``;
+            if it raises an exception, the message stays.  It may be called more than once.  By default
             nothing is put again.  With it no other message is removed.
 
     Raises:
         OwnerError: the session belongs to another owner.
         ConflictError: other callers put so often that another message was always newer.
-        InvalidMessageError: what is to be put again cannot be stored.
+        InvalidMessageError: the part to put again cannot be stored.
     """
     popping = partial(pop_part, session.identity, keep, partial(check_put, session))
     popped = yield from session.recorder.carry_out(Act.here("pop"), popping)
@@ -122,11 +122,11 @@ def fork(
     through_seq: int | None = None,
     connection: object | None = None,
 ) -> Operation[Fork]:
-    """Begin another session of this user with the messages of this one, and what was derived from them.
+    """Begin another session of this user with the messages of this one, and everything derived from them.
 
-    Messages keep their numbers, ids and times.  Facts are the user's already, so nothing is extracted
-    again from what was delivered before the cut.  The new session has the policy of this one, and shares
-    with no scope.  Open it with ``Memory.from_defaults(fork.session_id, user_id=…)``.
+    Messages keep their numbers, ids and times.  Facts are the user's already, so nothing is extracted again
+    from messages delivered before the cut.  The new session has the policy of this one, and shares with no
+    scope.  Open it with ``Memory.from_defaults(fork.session_id, user_id=…)``.
 
     Args:
         session_id: of the new session; default: a random one.
@@ -148,7 +148,6 @@ def fork(
 def _check(
     name: str, seq: object, actor: object | None, idempotency_key: object | None
 ) -> tuple[int, str | None, str | None]:
-    """The arguments of a correction; raises ConfigurationError or InvalidMessageError."""
     return (
         check_seq(name, seq),
         None if actor is None else check_name("actor", actor),

@@ -29,10 +29,10 @@ MAX_INSTRUCTION_CHARACTERS = 2_000
 def create_from(
     facts: FactOwner, messages: Sequence[object], *, key: str | None = None, wait: float | None = None
 ) -> Operation[FactChanges]:
-    """Have facts made of messages that are in no chat; return what came of them.
+    """Have facts made of messages outside any chat; return the outcome.
 
-    The messages are kept as the source of these facts, and are in no list of sessions and no search.
-    Workers read them as they read what a chat flushes.
+    The messages are kept as the source of these facts, and appear in neither lists of sessions nor searches.
+    Workers read them as they read a chat's flushes.
 
     Args:
         messages: ``Message`` objects or OpenAI dicts, together one conversation.
@@ -51,12 +51,12 @@ def create_from(
 def instruct(
     facts: FactOwner, task: str, *, key: str | None = None, wait: float | None = None
 ) -> Operation[FactChanges]:
-    """Have this user's facts changed as the user asks for ("forget my address"); return what changed.
+    """Have this user's facts changed as the user asks for ("forget my address"); return the changes.
 
-    A model reads the newest 400 facts beside the instruction.  What it changes is recorded as edits with
+    A model reads the newest 400 facts with the instruction.  Its changes are recorded as edits with
     the actor ``instruction``, holds in every derivation, and concerns this user alone.  Operations that
-    are switched off (``set_capture``) are left out.  ``failure`` of what is returned says why it could
-    not be carried out: the answer of the model was of no use, or there is only the local stand-in.
+    are switched off (``set_capture``) are left out.  ``failure`` of the result says why it failed: the
+    model's answer was unusable, or there is only the local stand-in.
 
     Args:
         task: the instruction, at most 2,000 characters.

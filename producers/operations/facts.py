@@ -132,15 +132,15 @@ def search(
 ) -> Operation[Sequence[FoundFact]]:
     """The live facts that match ``query`` best, best first, by their words and their sources.
 
-    If vectors are available and the query can be embedded, the meaning of the conversation that a fact
-    came from counts as much as its words; otherwise only the words count.
+    If vectors are available and the query can be embedded, the meaning of the conversation that a fact came
+    from counts as much as its words; otherwise only the words count.
 
     Args:
         query: words or a question; of a long text, only the end is used.
         limit: maximum number of facts, up to 1,000; they end with the one that fills 4 MB.
         topics, agent_id, team_id: as for ``list``.
-        first_n, last_n: instead of ``limit``, of the facts that match, up to 1,000, those said first or
-            last, so many of them, in the order in which they were said; 0 gives none.
+        first_n, last_n: instead of ``limit``, so many of the up to 1,000 matching facts, said first or last,
+            in the order of saying; 0 gives none.
     """
     filters = FactFilter.check(topics, agent_id, team_id)
     number, embed_query = checked_limit(limit), facts.resources.embed_query
@@ -191,7 +191,7 @@ def replace(
     earlier messages.  With ``if_version``, a fact's ``.version``, it is changed only if it is still so.
 
     Raises:
-        VersionError: it was changed meanwhile; nothing was done.
+        VersionError: it was changed since; nothing was done.
     """
     wording = Wording.check(text, topics=topics, about_date=about_date)
     return facts.edits.replace(fact_id, wording, actor, if_version)
@@ -247,8 +247,7 @@ def choose(
     Args:
         question: a question or request; of a long text, only the end is used.
         limit: maximum number of chosen facts, up to 1,000; with 0 the model is not asked.
-        among: maximum number of facts that the model is shown, up to 500: those that ``search`` finds,
-            and the newest.
+        among: maximum number of facts shown to the model, up to 500: the hits of ``search``, and the newest.
         topics, agent_id, team_id: as for ``list``.
         model: another model of the same server.
 
@@ -290,9 +289,9 @@ def figures(facts: FactOwner) -> Operation[OwnerFigures]:
 def optimize(facts: FactOwner) -> Operation[Optimization]:
     """Propose to say the facts in fewer sentences, with the tokens before and after; changes nothing.
 
-    This process asks the model of the derivation that serves, once, and waits for its answer.  At most
-    100 facts are shown, those that have most in common.  What people worded or judged stays as it is.
-    The ledger and the namespace's budget count the call.
+    This process asks the model of the derivation that serves, once, and waits for its answer.  At most 100
+    facts are shown, the most similar ones.  Facts that people worded or judged stay. The ledger and the
+    namespace's budget count the call.
 
     Raises:
         UnknownPipelineError: no worker has registered facts in this database.

@@ -89,7 +89,7 @@ def make_read(
     block_arguments: Mapping[str, Any] | None = None,
     connection: object | None = None,
 ) -> ReadRequest:
-    """The read that ``get`` makes of its arguments; raises as ``get`` for one that cannot be used."""
+    """The read that ``get`` makes of its arguments; raises as ``get``."""
     resources = session.resources
     return ReadRequest(
         identity=session.identity,

@@ -28,8 +28,8 @@ def get_retention(session: Session) -> Operation[Retention]:
 def set_retention(session: Session, retention: Retention, *, actor: str | None = None) -> Operation[int]:
     """Set how long this session is kept, as a numbered act; returns its number.
 
-    An act is the whole choice of its level, and applies from the moment this returns: no read shows what
-    is past its time, also before workers have removed it.  Setting what is set already records nothing.
+    An act is the whole choice of its level, and applies from the moment this returns: reads hide expired data
+    even before workers have removed it.  Repeating the present choice records nothing.
 
     Raises:
         InvalidMessageError: a field cannot be used.

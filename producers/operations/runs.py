@@ -1,4 +1,4 @@
-"""Operations on the runs of agents: what one run brought, under an id."""
+"""Operations on the runs of agents: the messages of one run, under an id."""
 
 from __future__ import annotations
 
@@ -87,11 +87,11 @@ def run_history(
 ) -> Operation[list[Message]]:
     """The messages of the last runs, in the order of the runs.
 
-    A message that several runs brought is given once, and so is the system message: the first of these
-    runs.  Messages that were put without a run are in ``history``, and not here.
+    A message of several runs is given once, and so is the system message: the first run's.  Messages that
+    were put without a run are in ``history``, and not here.
 
     Args:
-        last_n: number of runs, of those that pass the filters and have messages left; 0: none, None: all.
+        last_n: number of runs, among runs that pass the filters and have messages left; 0: none, None: all.
         skip_roles: roles whose messages are left out.
         skip_statuses: statuses of runs that are left out; by default all but ``completed``.
         agent_id, team_id: only runs of these.

@@ -28,9 +28,9 @@ class Session:
     Attributes:
         policy: stored at the first put; later puts use the stored one.
         own_token_limit: of its reads; None: the session's.
-        named: values of the policy that are told if the session has stored others.
+        named: values of the policy to report if the session has stored others.
         shared_key: key of the scope that ``scope="shared"`` searches.
-        redaction: applied to what is put; None: nothing is.
+        redaction: applied to puts; None: no hook.
     """
 
     resources: Resources

@@ -27,24 +27,24 @@ def summarize_last(
     instructions: str | None = None,
     model: str | None = None,
 ) -> Operation[LatestSummary | None]:
-    """Have a model summarize the last messages, or those of the last runs; None if nothing was said.
+    """Have a model summarize the last messages, or the last runs' messages; None if nothing was said.
 
     This process calls the model that ``STRANDLINE_SUMMARY_MODEL`` names, once, and waits for it.  Nothing
-    is delivered, and nothing is stored: the session's own summary, which tells of all of it, is that of
-    ``summarize``.  The result says what it cost; the ledger and the namespace's budget count it.
+    is delivered, and nothing is stored: ``summarize`` makes the session's own summary, which covers all of
+    it.  The result says what it cost; the ledger and the namespace's budget count it.
 
     Args:
         messages: of the newest so many messages, up to 1,000, system messages aside; of a longer text
             than 120,000 characters, the newest part.
         runs: only of the last so many runs that came to an end (``add_run``).
-        instructions: how to write it, in place of what the prompt says, at most 8,000 characters; by
+        instructions: how to write it, in place of the prompt's, at most 8,000 characters; by
             default as an operator set it (``Capture.summary_instructions``).  It becomes part of the
-            prompt: never put there what users said.
+            prompt: never put users' words there.
         model: another model of the same server.
 
     Raises:
-        ConfigurationError: neither ``messages`` nor ``runs`` is given, or one is no such number; no model
-            is configured, or many have been named.
+        ConfigurationError: neither ``messages`` nor ``runs`` is given, or one is out of bounds; no model is
+            configured, or many have been named.
         InvalidMessageError: ``instructions`` or ``model`` cannot be used.
         ModelError: the model does not answer, or not in the form asked for; or the namespace has used up
             its budget, and the model was not asked.

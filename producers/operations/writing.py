@@ -73,7 +73,7 @@ def flush(session: Session, *, all: bool = False, connection: object | None = No
 
 
 def deliver(session: Session, *, connection: object | None = None) -> Operation[list[UUID]]:
-    """Deliver all that was not delivered yet, and keep it in the window; return the events recorded.
+    """Deliver all undelivered messages, keeping them in the window; return the events recorded.
 
     For the end of a run, or of a conversation.  A tool call without its result stays undelivered.  With
     the policy ``deliver="turn"`` each turn is delivered so when it ends.
@@ -86,10 +86,10 @@ def deliver(session: Session, *, connection: object | None = None) -> Operation[
 
 
 def summarize(session: Session, *, wait: float | None = None) -> Operation[Summary | None]:
-    """Deliver all that was not delivered yet, as ``deliver`` does, and return the session's summary.
+    """Deliver all undelivered messages, as ``deliver`` does, and return the session's summary.
 
-    Workers make it; a bad answer of their model keeps the summary before.  None: there is none yet, since
-    nothing was said, or workers are not done.
+    Workers make it; a bad answer of their model keeps the summary before.  None: nothing was said yet, or
+    workers are not done.
 
     Args:
         wait: the longest wait for the workers, in seconds; None: do not wait.
@@ -112,7 +112,7 @@ def check_put(
     is_redacted: bool = False,
     replace_prompt: bool = False,
 ) -> PutRequest:
-    """Check messages as a put does; ``max_messages``: default: that of the settings.
+    """Check messages as a put does; ``max_messages``: default: the settings'.
 
     Raises:
         InvalidMessageError: one cannot be stored as given, or a redaction hook refuses it.
@@ -179,7 +179,7 @@ def _flush_and_notify(
 
 
 def _replacing_prompt(request: PutRequest) -> PutRequest:
-    """The put, whose first message takes the place of the prompt; raises InvalidMessageError if it cannot."""
+    """The put, whose first message replaces the prompt; raises InvalidMessageError if it cannot."""
     if request.places[0] != 0 or request.messages[0].role not in HEAD_ROLES:
         where = "message" if len(request.places) == 1 else "messages[0]"
         raise InvalidMessageError(

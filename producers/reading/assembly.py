@@ -54,7 +54,7 @@ def make_context(
     choice: Choice,
     pipelines: tuple[str, ...],
 ) -> Operation[MemoryContext]:
-    """The result of a read: the messages in order with the memory in them, and what memory they hold.
+    """The result of a read: the messages in order with the memory in them, and an account of that memory.
 
     ``pipelines`` feed the blocks, also those that cannot be shown.
     """
@@ -88,7 +88,7 @@ def make_context(
 def _messages_in_order(
     request: ReadRequest, snapshot: Snapshot, choice: Choice
 ) -> tuple[tuple[Message, ...], list[Omission]]:
-    """The messages in order; where they are in the form of a provider that wants it, a user's line first."""
+    """The messages in order, with a user's line first where the provider wants it."""
     tail, window = snapshot.with_note(choice.tail), snapshot.window
     if tail and snapshot.question and window[0].seq == snapshot.question:
         tail, window = insert_in_order(window[0], tail), window[1:]
@@ -147,7 +147,6 @@ def _latest_user(window: Sequence[Message]) -> int | None:
 
 
 def _with_memory(content: Content, memory: str, parts: Parts, *, in_front: bool = False) -> Content:
-    """A message's content with the memory in front of it, or behind."""
     if not parts and (content is None or isinstance(content, str)):
         texts = (memory, content) if in_front else (content, memory)
         return SEPARATOR.join(text for text in texts if text)
@@ -164,9 +163,9 @@ def _as_parts(content: Content) -> Parts:
 def _account_for(
     request: ReadRequest, snapshot: Snapshot, candidates: Candidates, choice: Choice
 ) -> Operation[Given]:
-    """What the prompt holds of memory, each piece with its source.
+    """An account of the prompt's memory, each piece with its source.
 
-    Of a block that shows a number of pieces and was cut, those count whose lines are left.
+    Of a cut block with a number of pieces, those count whose lines are left.
     """
     hits = candidates.material.hits
     messages = [piece for name in hits for piece in _messages(name, hits[name], choice)]
@@ -242,7 +241,7 @@ def _text_of(name: str, choice: Choice) -> str:
 
 
 def _session_names(request: ReadRequest, messages: Sequence[MessagePiece]) -> Operation[Names]:
-    """Names of the sessions that the messages come from; one that was deleted meanwhile has none."""
+    """Names of the messages' sessions, without deleted ones."""
     identity = request.identity
     own = {identity.session_key.int: identity.session_id}
     others = [UUID(int=key) for key in sorted({piece.place[0] for piece in messages} - own.keys())]
@@ -264,7 +263,7 @@ def _given_fact(fact: FactPiece) -> GivenFact:
 
 
 def _places_beside(hits: Hits) -> frozenset[Place]:
-    """The messages that only stand beside one that matches."""
+    """The messages shown only as neighbours of a match."""
     all_hits = [hit for of_block in hits.values() for hit in of_block]
     if not any(hit.beside_seqs for hit in all_hits):
         return frozenset()

@@ -2,10 +2,10 @@
 
 A provider refuses a call that is not answered before the next message, and a result without its call.  Logs
 have both: a process died, two runs went on at once, a result came late or twice.  So each result is moved
-directly behind the message with its call; a result without one, and a second result, are left out.  A call
-without a result is left out once the assistant has gone on, and so says itself what became of it; the newest
-one is answered by a note, as the assistant should know that it may have run.  Behind a call at the very end
-its result may still come, so it stays as it is, unless the messages are to be sent."""
+directly behind the message with its call; orphaned and second results are left out.  A call without a result
+is left out once the assistant has continued, and so tells its outcome; the newest one is answered by a note,
+as the assistant should know that it may have run.  Behind a call at the very end its result may still come,
+so it stays as it is, unless the messages are to be sent."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Settled:
         with_notes: answer the newest call by a note if it has no result; else it is left out.
 
     Attributes:
-        groups: the messages that stand in the place of each.
-        changes: what is not as it was.
+        groups: the replacement of each message.
+        changes: of the order.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ def settled(
 
 
 def begins_with_user(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The messages, with a marked user's line where the first that is no system message is another's."""
+    """The messages, with a marked user's line if the first non-system message is another's."""
     at = next((at for at, message in enumerate(messages) if message.role not in HEAD_ROLES), None)
     if at is None or messages[at].role == "user":
         return tuple(messages)
@@ -166,7 +166,6 @@ def _is_mixed(message: Message) -> bool:
 
 
 def _rest(message: Message) -> Message | None:
-    """A message without the results in it; None if it is nothing else."""
     if message.role == "tool":
         return None
     answers = message.answers
@@ -175,7 +174,6 @@ def _rest(message: Message) -> Message | None:
 
 
 def _results_alone(message: Message, call_ids: Sequence[str]) -> Message:
-    """The results of these calls in a message."""
     if _rest(message) is None and set(message.answers) == set(call_ids) and not _is_mixed(message):
         return message
     kept: dict[str, Mapping[str, object]] = {}
@@ -189,7 +187,7 @@ def _results_alone(message: Message, call_ids: Sequence[str]) -> Message:
 
 
 def _without_calls(message: Message, call_ids: Collection[str]) -> Message | None:
-    """A message without these calls, and what was thought just before them; None if nothing remains."""
+    """A message without these calls, and the thoughts just before them; None if nothing remains."""
     kept: list[Mapping[str, object]] = []
     for part, one in tool_parts(message.content):
         if one is None or one.is_result or one.id not in call_ids:

@@ -80,7 +80,7 @@ MAX_MATCHING_FACTS = 40
 
 # Of the window, what facts are looked for if nothing is asked: as many as a vector block looks for.
 LATEST_MESSAGES = 5
-# A hit is shown with the other half of its exchange: a question's answer, or what was answered.
+# A hit is shown with the other half of its exchange: a question with its answer.
 MESSAGES_BESIDE = 1
 # The number of hits that the functions choose from, and the seconds that they may take together.
 MAX_CANDIDATES = 20
@@ -88,7 +88,7 @@ MAX_SECONDS = 1.0
 
 
 def find_candidates(request: ReadRequest, snapshot: Snapshot) -> Operation[Candidates]:
-    """What the read may show of memory; a search that fails is among the omissions."""
+    """The memory that a read may show; a failed search is among the omissions."""
     search = yield from _search(request, snapshot)
     material = Material(snapshot.fact_texts, snapshot.states, search.hits, reading_of(request, snapshot))
     blocks = tuple(block for block in request.blocks if block.is_filler)
@@ -147,12 +147,12 @@ def by_place(request: ReadRequest, messages: Sequence[Message]) -> dict[Place, M
 
 @dataclass(slots=True)
 class _Search:
-    """The searches of a read, and what they found.
+    """The searches of a read, and their hits.
 
     Attributes:
         room: tokens that hits may fill.
         hits: by name of the vector block.
-        facts: those that match the query.
+        facts: matches of the query.
         queries: each text is embedded once per generation.
     """
 
@@ -181,7 +181,7 @@ class _Search:
         similarity_cutoff: float = 0.0,
         with_facts: bool = True,
     ) -> Operation[list[Hit]]:
-        """The hits, without the facts that were searched for in the same statement: those are ``facts``."""
+        """The hits, without facts found by the same statement, which become ``facts``."""
         facts = None
         if with_facts:
             facts = FactsAlone(self.snapshot.serving[FACTS]["generation_id"], MAX_MATCHING_FACTS)
@@ -237,7 +237,7 @@ def _searches(block: BaseMemoryBlock, snapshot: Snapshot) -> bool:
 
 
 def _have_room(search: _Search) -> bool:
-    """Whether the newest facts are all that there are and have room, so that none has to be preferred."""
+    """Whether the newest facts are all facts and have room, so that none has to be preferred."""
     facts = search.snapshot.facts
     if len(facts) >= NEWEST_FACTS:
         return False
@@ -280,7 +280,7 @@ def _search_for_facts(search: _Search, text: str) -> Operation[None]:
 def _search_for_block(
     search: _Search, block: VectorMemoryBlock, text: str, shown: Shown, *, with_facts: bool
 ) -> Operation[None]:
-    """The best hits for one block, without those that are shown anyway."""
+    """The best hits for one block, without those shown in any case."""
     request, serving = search.request, search.snapshot.serving
     vectors: Vectors | None
     facts_generation_id = None
@@ -406,7 +406,7 @@ def without_shown(hits: Sequence[Hit], shown: Shown) -> tuple[Hit, ...]:
 def postprocess_hits(
     block: VectorMemoryBlock, query: str, hits: tuple[Hit, ...]
 ) -> tuple[tuple[Hit, ...], list[Omission]]:
-    """The hits after each of the block's functions in order; one that fails or is late changes nothing.
+    """The hits after each of the block's functions in order; a failing or late one changes nothing.
 
     The functions are the application's code, whose failure must not fail the read.
     """
@@ -430,7 +430,7 @@ def postprocess_hits(
 def _attempt(
     step: Reranker, query: str, hits: tuple[Hit, ...], seconds: float
 ) -> tuple[tuple[Hit, ...] | None, str]:
-    """The hits that the function returns, or None and why they are not used."""
+    """The hits that the function returns, or None and the reason."""
     try:
         chosen = tuple(call_within(max(0.0, seconds), partial(step, query, hits)))
     except Exception as error:  # noqa: BLE001  # the edge to foreign code, see above
@@ -442,12 +442,11 @@ def _attempt(
 
 
 def _index_of(hit: object, hits: Sequence[Hit]) -> int | None:
-    """The index of the hit; None if it is not one of ``hits``."""
     return next((place for place, other in enumerate(hits) if other is hit), None)
 
 
 def without_noise(hits: Sequence[Hit], aim: Aim = NO_AIM) -> list[Hit]:
-    """The hits; none if even the best says nothing of what is asked.
+    """The hits; none if even the best says nothing of the question.
 
     Args:
         aim: of the question, if the hits are messages; the scores of facts do not depend on it.

@@ -35,8 +35,8 @@ from strandline.schemas.values.message import Message
 
 # A shorter part of a message may mean something else there.
 MIN_PART_CHARACTERS = 24
-# Attempts to come within the room: lines are counted one by one, and the memory as a whole. Each attempt
-# gives up twice as much of the room as the one before, since other pieces replace those that were too large.
+# Attempts to fit the room, as lines are counted singly, and the memory as a whole. Each gives up twice as
+# much of the room as the one before, since other pieces replace those that were too large.
 MAX_ATTEMPTS = 16
 # A block that is still too long after so many attempts to shorten it is left out.
 MAX_TRUNCATIONS = 4
@@ -75,7 +75,6 @@ def choose(request: ReadRequest, snapshot: Snapshot, candidates: Candidates) -> 
 def _choose(
     request: ReadRequest, snapshot: Snapshot, candidates: Candidates, contributions: Sequence[Contribution]
 ) -> Choice:
-    """Choose what fits, and again without the hits that the tail then shows."""
     room = partial(
         choose_within,
         token_limit=request.token_limit,
@@ -87,7 +86,7 @@ def _choose(
     choice = room(contributions=contributions, candidates=candidates)
     for _ in range(_MAX_ROUNDS):
         if not choice.tail:
-            break  # what the window shows is left out already
+            break  # the window's messages are left out already
         tail = by_place(request, choice.tail)
         seqs = frozenset([*(seq for _, seq in tail), snapshot.question])
         shown = Shown(request.identity, snapshot.window_from, seqs)
@@ -117,10 +116,10 @@ def choose_within(
     candidates: Candidates | None = None,
     order: Sequence[str] = (),
 ) -> Choice:
-    """Choose the parts that fit beside ``fixed_tokens`` (pinned head and window), and name the others.
+    """Choose the parts that fit with ``fixed_tokens`` (pinned head and window), and name the others.
 
     Args:
-        candidates: what takes the room that the contributions leave.
+        candidates: for the room that the contributions leave.
         order: names of all blocks, in the order of their sections.
     """
     room = token_limit - fixed_tokens
@@ -150,7 +149,7 @@ def _shrunk(
 ) -> tuple[list[Contribution], list[Omission]]:
     """The contributions that fit, the smallest priority number first; the others shortened or left out.
 
-    One that is left out makes room, which less important ones can have.
+    Omitted ones make room for less important ones.
     """
     if measure.cost(contributions) <= room:
         return list(contributions), []
@@ -171,7 +170,6 @@ def _shrunk(
 
 
 def _index(contribution: Contribution, contributions: Sequence[Contribution]) -> int:
-    """The place of a contribution, which may be shortened, among all of them as they were given."""
     return next(at for at, one in enumerate(contributions) if one.block is contribution.block)
 
 
@@ -181,7 +179,7 @@ def _made_to_fit(
     room: int,
     measure: Measure,
 ) -> tuple[Contribution | None, Omission | None]:
-    """``victim`` shortened until it fits beside ``others``; None if it has to be dropped whole.
+    """``victim`` shortened until it fits with ``others``; None if it has to be dropped whole.
 
     This may take several attempts: a block estimates by its own text, but the whole memory is counted.
     """
@@ -200,7 +198,6 @@ def _made_to_fit(
 def _truncate(
     contribution: Contribution, excess: int, measure: Measure
 ) -> tuple[Contribution | None, Omission | None]:
-    """The contribution shortened by its own block; None if it has to be dropped whole."""
     block, text = contribution.block, contribution.text
     shorter, failure = attempt("truncate", block, lambda: block.truncate(text, excess, measure.count_text))
     if not isinstance(shorter, str) or not shorter:
@@ -224,7 +221,6 @@ def _shortening_omission(before: Contribution, after: Contribution | None, measu
 
 
 def _omitted_tail(tail: Tail, shown: Sequence[Message]) -> list[Omission]:
-    """The ranges of the tail that are not shown, adjacent ones joined."""
     first_shown = shown[0].seq if shown else None
     gaps: list[tuple[int, int]] = []
     for first, last in sorted(tail.ranges):
@@ -248,7 +244,7 @@ def _omitted_tail(tail: Tail, shown: Sequence[Message]) -> list[Omission]:
 
 
 def fill(candidates: Candidates, kept: Sequence[Contribution], room: int, measure: Measure) -> Chosen:
-    """What fits beside ``kept``, within ``room`` tokens for the whole memory."""
+    """The pieces that fit with ``kept``, within ``room`` tokens for the whole memory."""
     if not candidates.blocks:
         return Chosen()
     free = room - measure.cost(kept)
@@ -274,7 +270,7 @@ def _fill(candidates: Candidates, free: int, measure: Measure) -> Chosen:
         cut = _cut_summaries(candidates, room + unused, measure)
     summaries = _without_repeated(cut, chosen) if any(cut.values()) else cut
     if summaries != cut:
-        # What the summary need not say leaves room for more, unless a line is then lost from both.
+        # Parts that the summary omits leave room for more pieces, unless a line is then lost from both.
         more = choose_pieces(candidates, free - _sum_counts(summaries, measure))
         shorter = _without_repeated(cut, more)
         if _sum_counts(shorter, measure) <= _sum_counts(summaries, measure):
@@ -306,7 +302,6 @@ def _sections(
 
 
 def _cut_summaries(candidates: Candidates, room: int, measure: Measure) -> dict[str, str]:
-    """The text of each summary, shortened by its block to ``room`` tokens."""
     cut = {}
     for block in candidates.blocks:
         if isinstance(block, SummaryMemoryBlock):
@@ -318,7 +313,6 @@ def _cut_summaries(candidates: Candidates, room: int, measure: Measure) -> dict[
 
 
 def _left_out(candidates: Candidates, chosen: Chosen) -> Iterator[Omission]:
-    """The messages and facts that match and had no room."""
     pieces = [piece for of_block in chosen.messages.values() for piece in of_block]
     taken = {piece.place: piece.message for piece in pieces}
     texts = candidates.shown_texts.union([piece.text for piece in pieces])
@@ -338,7 +332,7 @@ def _left_out(candidates: Candidates, chosen: Chosen) -> Iterator[Omission]:
 def _cut_omissions(
     whole: Mapping[str, str], cut: Mapping[str, str], reduced: Mapping[str, str], measure: Measure
 ) -> Iterator[Omission]:
-    """The summaries that had not enough room; what messages beside it say is no loss."""
+    """The cut summaries; parts repeated by shown messages are no loss."""
     for name, text in cut.items():
         if text == whole.get(name, ""):
             continue

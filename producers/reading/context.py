@@ -56,8 +56,8 @@ class GivenMessage:
         score: how well it matches the query, 0 to 1; comparable only within one read.
         similarity: the cosine similarity to the query; 0 if only words were compared.
         tokens: of its line.
-        is_beside: whether it was given only because it stands beside a message that matches, whose score and
-            similarity it then has.
+        is_beside: whether it was given only as the neighbour of a match, whose score and similarity it then
+            has.
     """
 
     message: Message
@@ -115,7 +115,7 @@ class GivenSection:
 
     Attributes:
         name: of the block.
-        kind: what the block shows; ``messages``: what a search found, even if it was asked for facts.
+        kind: what the block shows; ``messages``: a search's hits, even facts.
         text: escaped, as it stands between the block's tags.
     """
 
@@ -162,7 +162,7 @@ def sources_of_places(places: Sequence[tuple[str, int]]) -> tuple[Source, ...]:
 
 @dataclass(frozen=True, slots=True)
 class TokenUse:
-    """The tokens of a read by what they are used for.
+    """The tokens of a read by use.
 
     Attributes:
         limit: the tokens that the read could use.
@@ -171,8 +171,8 @@ class TokenUse:
         tail: flushed messages that memory does not cover yet.
         facts: the facts' sections.
         summary: the summary's sections.
-        messages: the sections of what searches found.
-        other: all else in the memory: sections of other blocks, their content parts, and the tags.
+        messages: the sections of hits.
+        other: the rest of the memory: sections of other blocks, their content parts, and the tags.
     """
 
     limit: int
@@ -250,7 +250,7 @@ class Omission:
             pipeline derives the block's memory), ``not_shared`` (the session's flushed messages do not go to
             the scope that the block searches), ``result_moved``, ``result_left_out``, ``call_left_out`` and
             ``result_added`` (a tool call or result that no provider takes as the log has it), ``user_added``
-            (a line before what would begin the conversation), ``question_cut`` (the middle of the question
+            (a line before an assistant's first message), ``question_cut`` (the middle of the question
             that the window's turn answers, which has left the window).
         name: the block's name, ``tail`` or ``window``, or the id of the tool call.
         reason: a sentence.
@@ -285,7 +285,7 @@ class MemoryContext(Sequence[Message]):
         prompt_seq: ``seq`` of the message that replaced these; None: they stand.
         session_id: of the session that was read.
         time_zone: of its policy, for days of messages without an offset of their own; None: UTC.
-        memory: what the memory in the messages consists of; ``.facts``, ``.hits`` and ``.summary`` have its
+        memory: the parts of the inserted memory; ``.facts``, ``.hits`` and ``.summary`` have its
             parts, and ``.citations()`` numbers them.
     """
 
@@ -375,8 +375,10 @@ class MemoryContext(Sequence[Message]):
         return [form for message in messages for form in message.openai_forms(also)]
 
     def beginning_with_user(self) -> tuple[Message, ...]:
-        """The messages as Anthropic's and Gemini's APIs want them: the first that is no system message is a
-        user's. Where the log shown has none before it, that is a short line which says that it begins here.
+        """The messages as Anthropic's and Gemini's APIs want them: a user's message follows the system
+        messages.
+
+        If the log shown has no earlier one, a short line stands for it.
         """
         return begins_with_user(self.messages)
 

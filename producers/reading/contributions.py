@@ -23,8 +23,7 @@ T = TypeVar("T")
 
 MAX_KEPT_COUNTS = 10_000
 
-# Where the default tokenizer begins anew: at what follows the end of a line, but for white space and a slash,
-# which it takes together with that end.
+# Where the default tokenizer restarts: after the end of a line, unless white space or a slash follows.
 _BETWEEN_LINES = re.compile(r"(?<=\n)(?=[^\s/])")
 
 
@@ -105,10 +104,9 @@ def is_foreign(block: BaseMemoryBlock) -> bool:
 def attempt(
     what: str, block: BaseMemoryBlock, call: Callable[[], object]
 ) -> tuple[str | Rendered | None, Omission | None]:
-    """Call a block's own code; returns its result, or None with the problem.
-
-    A block may be foreign code, and one that fails must not fail the read. So this is the one place that
-    catches everything; the error's message is not logged, because it may contain content.
+    """Call a block's own code; returns its result, or None with the problem. // A block may be foreign code,
+    whose failure must not fail the read. So this catches every error; its message is not logged, because it
+    may contain content.
     """
     try:
         result = call_within(MAX_BLOCK_SECONDS, call) if is_foreign(block) else call()
@@ -206,7 +204,7 @@ def contributions_of(
 
 
 def is_quick(contributions: Sequence[Contribution], more_characters: int = 0) -> bool:
-    """Whether these, and so many characters beside them, are counted too quickly to leave the event loop."""
+    """Whether these, and so many further characters, are counted too quickly to leave the event loop."""
     if any(is_foreign(c.block) for c in contributions):
         return False
     characters = sum(len(c.text) for c in contributions) + more_characters

@@ -48,7 +48,7 @@ _MAX_DIGITS = 4_000  # more than Python writes out by default are refused by a p
 
 @dataclass(frozen=True, slots=True)
 class HistoryFilter:
-    """What a message must be to be in a history: all of it must hold.
+    """Conditions on a history's messages, all of which must hold.
 
     Attributes:
         roles: the roles that pass; None: all.
@@ -73,7 +73,7 @@ class HistoryFilter:
 
         Raises:
             ConfigurationError: naming the argument.
-            InvalidMessageError: a key or text of ``metadata`` is one that no message can have.
+            InvalidMessageError: a key or text of ``metadata`` cannot occur in a message.
         """
         return cls(
             roles=None if roles is None else _roles(roles),
@@ -268,7 +268,6 @@ def _newest_first(request: HistoryRequest) -> Operation[list[int]]:
 
 
 def _recent_seqs(request: HistoryRequest, limit: int) -> Operation[list[int] | None]:
-    """The numbers, if all of them are among the newest messages; else None."""
     depth = request.offset if request.limit is None else request.offset + limit
     labels = request.filters.labels(request.identity.session_key)
     scan = min(max(RECENT_MESSAGES, 4 * depth), MAX_RECENT_MESSAGES)
@@ -290,7 +289,6 @@ def _recent_seqs(request: HistoryRequest, limit: int) -> Operation[list[int] | N
 
 
 def _matching_seqs(request: HistoryRequest, limit: int) -> Operation[list[int]]:
-    """The numbers as the index gives them that fits the filter."""
     identity, filters = request.identity, request.filters
     labels = filters.labels(identity.session_key)
     if labels is None:
@@ -328,7 +326,7 @@ _AFTER_ALL = 2**63 - 1
 def newest_that_fit(
     identity: SessionIdentity, max_tokens: int, max_bytes: int = UNBOUNDED
 ) -> Operation[list[Message]]:
-    """The pinned head, and the newest messages that fit beside it, flushed ones included, in order.
+    """The pinned head, and the newest messages that fit with it, flushed ones included, in order.
 
     A head that does not fit by itself is left out. Tool calls and results are in the order of a read, and
     without results whose call does not fit. Behind the head they end with the message that fills
@@ -350,7 +348,6 @@ def newest_that_fit(
 def _one_page_that_fits(
     identity: SessionIdentity, max_tokens: int, max_bytes: int
 ) -> Operation[list[Message] | None]:
-    """None if there may be more than one page."""
     head, room = yield from _head_that_fits(identity, max_tokens)
     page = yield from _page_before(identity, _AFTER_ALL, room, max_bytes)
     return _in_order(head, read_rows(page[::-1])) if len(page) < CONTEXT_PAGE_MESSAGES else None
@@ -370,7 +367,6 @@ def _all_that_fit(identity: SessionIdentity, max_tokens: int, max_bytes: int) ->
 
 
 def _head_that_fits(identity: SessionIdentity, max_tokens: int) -> Operation[tuple[list[Message], int]]:
-    """The pinned head, empty if it does not fit by itself, and the tokens that it leaves."""
     head = read_rows((yield from fetch(HeadMessages(**identity.keys))))
     room = max_tokens - sum_tokens(head)
     return ([], max_tokens) if room < 0 else (head, room)

@@ -45,7 +45,7 @@ def narrow(request: ReadRequest, snapshot: Snapshot) -> tuple[ReadRequest, Snaps
 def _readable_blocks(
     blocks: Sequence[BaseMemoryBlock], snapshot: Snapshot, shared_key: UUID | None
 ) -> tuple[tuple[BaseMemoryBlock, ...], list[Omission]]:
-    """The blocks whose states this process can show; and why others, or the work for them, are missing."""
+    """The blocks whose states this process can show, and why others, or their work, are missing."""
     readable, omissions = [], []
     for block in blocks:
         if (reason := _unreadable(block, snapshot)) is not None:
@@ -63,7 +63,7 @@ def _readable_blocks(
 
 
 def shorter_window(snapshot: Snapshot, token_limit: int) -> tuple[Snapshot, list[Omission]]:
-    """The snapshot with the newest window messages that fit beside the pinned head, or the last turn."""
+    """The snapshot with the newest window messages that fit with the pinned head, or the last turn."""
     pinned_tokens = sum_tokens(snapshot.pinned)
     if pinned_tokens + sum_tokens(snapshot.window) <= token_limit:
         return snapshot, []
@@ -86,7 +86,7 @@ def shorter_window(snapshot: Snapshot, token_limit: int) -> tuple[Snapshot, list
 
 
 def _shorter_question(snapshot: Snapshot, token_limit: int) -> tuple[Snapshot, list[Omission]]:
-    """The snapshot with the middle of its question left out, as far as it is text, so that the rest fits."""
+    """The snapshot with the middle of its question's text left out, so that the rest fits."""
     question, *others = snapshot.window
     text, size = question.content, question.tokens or 1
     room = max(MIN_QUESTION_TOKENS, size - (snapshot.fixed_tokens - token_limit))
@@ -139,7 +139,7 @@ def _searches_shared(block: BaseMemoryBlock) -> bool:
 
 
 def _not_fed(block: BaseMemoryBlock, snapshot: Snapshot) -> str | None:
-    """The reason why nothing is derived for the block from this session's messages; None if it is."""
+    """Why nothing is derived for the block from this session's messages; None if it is."""
     if block.pipeline is None:
         return None
     if block.pipeline not in snapshot.serving:
@@ -150,6 +150,5 @@ def _not_fed(block: BaseMemoryBlock, snapshot: Snapshot) -> str | None:
 
 
 def _last_turn(window: Sequence[Message]) -> int:
-    """The place at which the last turn begins: the last user message, or 0 without one."""
     places = (place for place in range(len(window) - 1, -1, -1) if window[place].is_new_turn)
     return next(places, 0)

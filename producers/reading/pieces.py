@@ -1,4 +1,4 @@
-"""The pieces that may fill a read's room, facts and messages, and the choice of those that fit."""
+"""The pieces that may fill a read's room, facts and messages, and their choice."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from strandline.producers.reading.contributions import Contribution
 from strandline.producers.search.hits import Place, Utterance
 from strandline.schemas.values.message import Message
 
-# A fact is told by messages that hold so much of its words: a model words it anew.  Only words of so many
-# letters name something, and of these so many letters are compared, whatever their ending.
+# Messages tell a fact if they hold so much of its words, since a model rewords it.  Only words of so many
+# letters count, compared by so many letters, whatever their ending.
 TOLD_SHARE = 0.5
 NAMING_CHARACTERS = 3
 STEM_CHARACTERS = 5
@@ -28,7 +28,7 @@ STEM_CHARACTERS = 5
 SUMMARY_SHARE = 0.15
 # Of the room, kept for facts while messages are chosen; what facts leave of it messages get in the end.
 FACTS_SHARE = 0.15
-# Of the facts' room, kept for the newest: what a question does not name may still matter.
+# Of the facts' room, kept for the newest, which may matter unasked.
 NEWEST_SHARE = 0.25
 
 # Before a colon: a longer text is no name.
@@ -36,7 +36,7 @@ MAX_SPEAKER_CHARACTERS = 64
 
 _WORD = re.compile(r"\w+")
 
-# Who speaks and the line's end, beside what was counted when the message was put.
+# Speaker and line end, on top of the count from the put.
 LINE_TOKENS = 4
 
 NOTHING_SHOWN: Mapping[Place, Message] = MappingProxyType({})
@@ -105,7 +105,7 @@ class MessagePiece:
 
     @property
     def line(self) -> str:
-        """As it is shown; made only for those that are."""
+        """As shown; made on demand."""
         if self.utterance.line is None:
             self.utterance.line = speech_line(self.utterance.message)
         return self.utterance.line
@@ -126,19 +126,19 @@ def words_of(line: str) -> str:
 
 @dataclass(frozen=True)
 class Candidates:
-    """What a read may show of memory.
+    """The memory that a read may show.
 
     Attributes:
-        material: what blocks render by themselves.
-        blocks: those that fill the room, in the order of their sections.
+        material: for blocks that render by themselves.
+        blocks: that fill the room, in the order of their sections.
         newest_facts: newest first.
-        facts: those that match the query, best first.
+        facts: matches of the query, best first.
         messages: by name of the block that searched for them, best first.
         summaries: the whole text of each block that shows a summary, escaped, by its name.
         shown: the messages that the read shows anyway.
-        known_texts: what these say, if that is known.
+        known_texts: their texts, if known.
         time_zone: of the session; None: UTC.
-        omitted: what the searches could not do.
+        omitted: failures of the searches.
     """
 
     material: Material = field(default_factory=Material)
@@ -169,7 +169,7 @@ class Candidates:
 
     @cached_property
     def shown_texts(self) -> frozenset[str]:
-        """What the messages say that are shown anyway; empty where no message may be added to them."""
+        """The texts of the messages shown in any case; empty where no message may be added to them."""
         if self.known_texts is not None:
             return self.known_texts
         return frozenset([one.text for one in self.shown.values()] if self.has_messages else ())
@@ -196,7 +196,7 @@ class Chosen:
         facts: in the order in which they were said.
         messages: by name of the block, in the order in which they were said.
         sections: by name of the block; also those of summaries.
-        omitted: what had no room.
+        omitted: pieces without room.
     """
 
     facts: tuple[FactPiece, ...] = ()
@@ -214,8 +214,8 @@ class Chosen:
 def choose_pieces(candidates: Candidates, room: int) -> Chosen:
     """The best pieces that fit together within ``room`` tokens of their lines.
 
-    Each text is chosen once, and no fact that messages shown or chosen say themselves.  What does not fit is
-    passed over, so that what is shorter and ranks lower can still fill the room.
+    Each text is chosen once, and no fact that messages shown or chosen say themselves.  Pieces that do not
+    fit are passed over, so that shorter ones of lower rank can fill the room.
     """
     left = _Room(max(0, room))
     shown = candidates.shown
@@ -243,12 +243,9 @@ def choose_pieces(candidates: Candidates, room: int) -> Chosen:
 
 @dataclass(slots=True)
 class _Room:
-    """Tokens that are left."""
-
     tokens: int
 
     def take(self, tokens: int, reserve: int = 0) -> bool:
-        """Take so many, unless fewer than ``reserve`` would be left."""
         if tokens > self.tokens - reserve:
             return False
         self.tokens -= tokens
@@ -270,7 +267,7 @@ class _Room:
     def take_facts(
         self, candidates: Candidates, chosen: Mapping[Place, Message], facts: dict[int, FactPiece]
     ) -> None:
-        """A few of the newest, then those that match, then more of the newest."""
+        """A few of the newest, then the matches, then more of the newest."""
         newest_room = int(self.tokens * NEWEST_SHARE)
         turns: tuple[tuple[Sequence[FactPiece], int], ...] = (
             (candidates.newest_facts, self.tokens - newest_room),

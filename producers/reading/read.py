@@ -52,12 +52,12 @@ DEFAULT_WAIT_SECONDS = 10.0
 FIRST_PAUSE_SECONDS = 0.01
 MAX_PAUSE_SECONDS = 0.2
 
-# Of omissions, those that another read of the same state may be without.
+# Omissions that another read of the same state may lack.
 _PASSING = frozenset({"block_failed", "search_text_only", "search_failed", "rerank_failed"})
 
 
 def read(request: ReadRequest) -> Operation[MemoryContext]:
-    """Carry out a read: one round trip, and one more for what is not kept (docs/architecture/reading.md).
+    """Perform a read: one round trip, and one more for messages not cached (docs/architecture/reading.md).
 
     Raises:
         OwnerError: the session belongs to another owner.
@@ -84,7 +84,7 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
 
 
 def _snapshot(request: ReadRequest, pipelines: tuple[str, ...]) -> Operation[tuple[KnownSession, Snapshot]]:
-    """What is known of the session, and the session as it is now; what is known already is not fetched."""
+    """The known and the present state of the session; known parts are not fetched."""
     windows = request.windows
     known = UNKNOWN if windows is None else windows.find(_place(request))
     most_facts = _newest_facts(request.blocks)
@@ -103,7 +103,7 @@ def _place(request: ReadRequest) -> SessionKey:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a read gave, for one that asks for the same of a session that has not changed."""
+    """A read's result, for an equal read of an unchanged session."""
 
     request: ReadRequest
     snapshot: Snapshot
@@ -122,7 +122,7 @@ class Answer:
 
 
 def _keep(request: ReadRequest, known: KnownSession, snapshot: Snapshot, context: MemoryContext) -> None:
-    """Keep what was found for the next read, and what was given if that read may give it again."""
+    """Keep the snapshot for the next read, and the context if that read may return it again."""
     windows, latest = request.windows, snapshot.known
     if windows is None:
         return
@@ -137,7 +137,7 @@ def _keep(request: ReadRequest, known: KnownSession, snapshot: Snapshot, context
 
 
 def _may_be_given_again(request: ReadRequest, snapshot: Snapshot, context: MemoryContext) -> bool:
-    """Whether it follows from the snapshot alone, and whoever gets it can change nothing in it."""
+    """Whether it follows from the snapshot alone, and no recipient can change it."""
     # The window's own messages are known, but its question; the memory may be in one of them.
     is_inside = request.insert_method is InsertMethod.USER or bool(snapshot.question)
     own = context.messages[: None if is_inside else len(context.messages) - len(snapshot.window)]
@@ -156,15 +156,14 @@ def _may_be_given_again(request: ReadRequest, snapshot: Snapshot, context: Memor
 
 
 def _asks_others(block: BaseMemoryBlock) -> bool:
-    """Whether what it shows depends on functions of the application, or on other owners."""
+    """Whether its content depends on functions of the application, or on other owners."""
     return isinstance(block, VectorMemoryBlock) and (bool(block.steps) or block.scope == "shared")
 
 
 def _forget_erased(windows: WindowCache, erasures: int) -> Operation[None]:
-    """Drop what this process has cached of owners who were erased since it last read.
-
-    An earlier number than the one that is known is that of another database, such as one that was restored,
-    or of a read that was overtaken: then everything is dropped.
+    """Drop cached data of owners who were erased since the last read. // A lower number than the known one
+    comes from another database, such as a restored one, or from an overtaken read: then everything is
+    dropped.
     """
     since = windows.erasures
     if since and erasures > since:
@@ -192,7 +191,6 @@ def _statement(
 
 
 def _newest_facts(blocks: Sequence[BaseMemoryBlock]) -> int:
-    """How many of the newest facts the blocks may show."""
     counts = [
         block.max_facts or NEWEST_FACTS for block in blocks if isinstance(block, FactExtractionMemoryBlock)
     ]

@@ -1,4 +1,4 @@
-"""What a read is asked for."""
+"""A read's parameters."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class ReadRequest:
     Attributes:
         token_limit: maximum tokens of the result, memory included.  If they are fewer than the session's own,
             the window is cut to fit.
-        within_own: read within the session's own limit; ``token_limit`` is that of one that has not begun.
-        named: values of the policy that the memory was made with, which are told if the session has others.
+        within_own: read within the session's own limit; ``token_limit`` applies before its first put.
+        named: policy values of this memory, reported if the session has others.
         time_zone: of the session, as the first statement told it; None: UTC.
         count_text: the session's tokenizer.
         part_tokens: tokens of content parts that are not text, by type.
@@ -43,12 +43,12 @@ class ReadRequest:
             empty if the model has none for it.
         render: turns sections into text.
         shared_key: the key of the shared scope's rows, if the memory names one.
-        block_arguments: what custom blocks are told beside the query.
+        block_arguments: for custom blocks, in addition to the query.
         indexed_characters: how much of a message searches know; ``omitted`` names longer ones.
         windows: the cache of windows read before; None if the read may see uncommitted messages.
-        indexes: of the scopes that the process searches again and again; None as for ``windows``.
-        ring: tells workers of work that a wait does not let wait; None: it waits its time.
-        vectors: searched instead of those that serve, if there are any.
+        indexes: of scopes searched repeatedly; None as for ``windows``.
+        ring: notifies workers of work that a read waits for; None: no notification.
+        vectors: searched instead of the serving ones, if given.
         in_callers_transaction: a search that fails then fails the read, since Postgres has ended that
             transaction.
     """

@@ -52,18 +52,18 @@ class Snapshot:
         pending: pipeline, first and last ``seq`` of each range that is flushed and not covered.
         has_flushed: whether anything can have been derived from it.
         pinned: the pinned head or the message that replaced it, and ``note``.
-        note: the newest system message behind the head, if it is before the window and says something else.
+        note: the newest system message behind the head, if before the window and different.
         prompt: the number of the message that replaced the head; None: the head stands.
         fixed_tokens: tokens of ``pinned`` and the window.
-        standing: by which it is known whether what a process keeps of the owner is what there is.
+        standing: versions by which a process's cached data of the owner are checked.
         known: the window and the facts in the form of the cache, for the next read.
         token_limit: of the session's policy; None: it has not begun.
-        header: what the statement said beside facts and messages.
+        header: the statement's other columns.
         time_zone: of the session's policy; None: UTC.
         erasures: the newest erasure in the database.
-        omitted: what of tail and window is not shown as the log has it.
+        omitted: changes to tail and window against the log.
         question: number of the user's message that the window's first turn answers, if that has left the
-            window; it is then the first of ``window``. 0: there is none.
+            window; it is then the first of ``window``. 0: none.
     """
 
     exists: bool
@@ -120,7 +120,7 @@ class Snapshot:
 def read_snapshot(rows: Sequence[ReadRow], known: KnownSession = UNKNOWN, most_facts: int = 0) -> Snapshot:
     """Read the header row, then the tail with the question, the pinned head and the window, in this order.
 
-    ``known`` is what the statement was told of; as far as it is still current, the rows lack it.
+    ``known`` was given to the statement; the rows lack its current parts.
     """
     header: dict[str, Any] = json.loads(rows[0].envelope)
     marks: dict[str, Any] = header["session"] or {}
@@ -212,7 +212,6 @@ def newest_that_fit(tail: Tail, room: int) -> tuple[Message, ...]:
 
 
 def _begins_turn(window: Sequence[Message]) -> bool:
-    """Whether a window begins with a user's message, but for system messages."""
     first = next((message for message in window if message.role not in HEAD_ROLES), None)
     return first is not None and first.is_new_turn
 
@@ -220,7 +219,7 @@ def _begins_turn(window: Sequence[Message]) -> bool:
 def _settle_calls(
     tail: Sequence[Message], shown: tuple[Message, ...], window: KnownWindow
 ) -> tuple[Sequence[Message], tuple[Message, ...], tuple[Omission, ...]]:
-    """Tail and window with each result behind its call, and what was changed for that."""
+    """Tail and window with each result behind its call, and the changes made for that."""
     if is_settled((*tail, *shown)) if tail else window.is_settled(shown):
         return tail, shown, ()
     settled = Settled((*tail, *shown))
@@ -232,5 +231,4 @@ def _settle_calls(
 
 
 def _gaps(pending: Sequence[tuple[str, int, int]], window_from: int) -> list[tuple[int, int]]:
-    """The ranges before the window that some pipeline has not covered; each event once."""
     return sorted({(first, min(last, window_from - 1)) for _, first, last in pending if first < window_from})

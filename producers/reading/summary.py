@@ -27,7 +27,7 @@ class Summary:
     Attributes:
         topics: up to eight short words for what it is about, in lower case.
         through_seq: it tells of the messages up to this one.
-        is_complete: whether it tells of all that was delivered.
+        is_complete: whether it covers all delivered messages.
         model, prompt_hash: of the newest step.
         created_at: when workers made it.
     """
@@ -42,7 +42,7 @@ class Summary:
 
 
 def wait_for_summary(identity: SessionIdentity, wait_seconds: float | None) -> Operation[Summary | None]:
-    """The summary, once it tells of all that is delivered now, or after so many seconds; None: there is none.
+    """The summary, once it covers all messages delivered now, or after so many seconds; or None.
 
     Raises:
         NotFoundError: the session has no messages yet.

@@ -1,4 +1,4 @@
-"""Windows that this process has read before, so that the next read of one fetches only what is new.
+"""Windows that this process has read before, so that the next read fetches only new messages.
 
 Messages never change, so a cached window can be wrong only about where it begins and ends.  A read sends
 the range that it knows; the statement checks, in its own snapshot, whether the last message of that range
@@ -28,7 +28,7 @@ from strandline.schemas.values.message import NOTHING, Message, StoredMessage, i
 
 SessionKey = tuple[UUID, UUID]
 
-# Of a message in memory, beside its texts.
+# Of a message in memory, without its texts.
 _MESSAGE_BYTES = 600
 # Of a fact, or a message that was found, about.
 FACT_BYTES = 1_000
@@ -59,14 +59,14 @@ class KnownWindow:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The messages; those that can be changed are built again each time."""
+        """The messages; mutable ones are built again each time."""
         if self.is_shareable:
             return self.entries  # type: ignore[return-value]
         return tuple([one if isinstance(one, Message) else read_rows([one])[0] for one in self.entries])
 
     @cached_property
     def texts(self) -> frozenset[str]:
-        """What the messages say."""
+        """The messages' texts."""
         return frozenset([message.text for message in self.messages])
 
     def by_place(self, session: int) -> Mapping[Place, Message]:
@@ -118,10 +118,10 @@ class KnownFacts:
 
 @dataclass(frozen=True, slots=True)
 class KnownSession:
-    """What an earlier read of a session found.
+    """An earlier read of a session.
 
     Attributes:
-        answer: what it gave, and what for, in a form that only ``reading.read`` knows.
+        answer: its parameters and result, in a form that only ``reading.read`` knows.
         size: approximate memory of all of it, in bytes.
     """
 
@@ -135,10 +135,10 @@ UNKNOWN = KnownSession()
 
 
 class WindowCache:
-    """What the most recent reads found of their sessions; safe to share between threads.
+    """The most recent reads of sessions; safe to share between threads.
 
     ``erasures`` is the newest erasure (or readmission) that it knows of: each read brings the number of the
-    database, and if that is another one, what the process has of erased owners is dropped.
+    database, and if that is another one, cached data of erased owners is dropped.
 
     Args:
         max_bytes: the approximate memory that it may take; 0 keeps none.
@@ -157,11 +157,11 @@ class WindowCache:
 
     @property
     def size(self) -> int:
-        """The approximate memory of what is kept, in bytes."""
+        """The approximate memory in use, in bytes."""
         return self._bytes
 
     def find(self, session: SessionKey) -> KnownSession:
-        """What is known of a session, or ``UNKNOWN``."""
+        """The known state of a session, or ``UNKNOWN``."""
         with self._lock:
             known = self._sessions.get(session)
             if known is None:
@@ -172,8 +172,8 @@ class WindowCache:
     def keep(self, session: SessionKey, known: KnownSession, erasures: int = 0) -> None:
         """Keep it for the next read; the least recently read sessions make room.
 
-        ``erasures``: the number that came with it.  If the cache knows of later ones, it is not kept: it may
-        be of an owner who was erased since.
+        ``erasures``: the number that came with it.  If the cache knows of later ones, it is not kept: its
+        owner may have been erased since.
         """
         with self._lock:
             self._drop(session)
@@ -186,7 +186,7 @@ class WindowCache:
                 self._bytes -= dropped.size
 
     def forget_erased(self, owners: Collection[UUID] | None, erasures: int) -> None:
-        """Drop what is of these owners (None: everything), who were erased up to this number."""
+        """Drop data of these owners (None: everything), who were erased up to this number."""
         with self._lock:
             self.erasures = erasures
             for session in [one for one in self._sessions if owners is None or one[0] in owners]:
@@ -203,7 +203,6 @@ class WindowCache:
 
 
 def _entries(rows: Sequence[StoredMessage]) -> tuple[list[Message | StoredMessage], int]:
-    """Each message itself if its recipient cannot change anything in it, else its row; and their size."""
     entries: list[Message | StoredMessage] = []
     size = 0
     for row, message in zip(rows, read_rows(rows), strict=True):

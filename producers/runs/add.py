@@ -1,10 +1,9 @@
-"""Adding a run by its id; the same id again replaces what the run brought.
+"""Adds a run by its id; the same id again replaces the run's messages.
 
-Messages that are as they were stay.  What is to go at the end of the log is taken back (``rewind``).  If
-something was put behind the run, messages of which only the content differs are given the other content in
-their places (``replace``); else the log is taken back up to the first difference, and what stood behind the
-run is put again behind it.  All of it happens in one transaction.  What a person corrected meanwhile stands
-as the person left it (``given.py``).
+Equal messages stay.  Messages at the end of the log are taken back (``rewind``).  If something was put behind
+the run, messages that differ only in content get the new content in place (``replace``); otherwise the log is
+taken back up to the first difference, and later messages are put again behind the run.  All of it is one
+transaction.  Messages that a person corrected stand as the person left them (``given.py``).
 """
 
 from __future__ import annotations
@@ -67,10 +66,10 @@ Key = Callable[[bytes], bytes]
 
 @dataclass(frozen=True, slots=True)
 class GivenRun:
-    """The messages of a run as they are to stand, beside what was given.
+    """The messages of a run as they are to stand, with the given ones.
 
     Attributes:
-        messages: with the other content that a person gave them, and without those that one took back.
+        messages: with the other content that a person gave them, and without those taken back.
         digests: of each of them, as it was given.
         taken: numbers of messages that a person took back, each with the digest that was given.
     """
@@ -80,7 +79,7 @@ class GivenRun:
     taken: tuple[tuple[int, bytes], ...] = ()
 
     def seqs_with_taken(self, seqs: Sequence[int]) -> list[int]:
-        """The numbers to record of the run, those that were taken back last."""
+        """The numbers to record of the run, with those taken back last."""
         return [*seqs, *(seq for seq, _digest in self.taken)]
 
     def digests_with_taken(self) -> list[bytes]:
@@ -100,10 +99,10 @@ def given_again(
     rows: Mapping[int, RunRowsRow],
     key: Key,
 ) -> GivenRun:
-    """A run that is known, as it is to stand; one of which nothing is left is as new.
+    """A known run as it is to stand; without remaining messages it counts as new.
 
     Args:
-        seqs, digests: the numbers of its messages as they were recorded, and what was given then.
+        seqs, digests: the recorded numbers and digests of its messages.
         rows: those of them that are in the log.
     """
     if not rows:
@@ -220,7 +219,7 @@ class AddedRun:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """The numbers of a run's messages, what was taken for them, and what they flushed."""
+    """The numbers of a run's messages, those taken back, and their flushes."""
 
     seqs: list[int]
     corrections: tuple[Correction, ...] = ()
@@ -228,8 +227,6 @@ class _Outcome:
 
 
 class _Fields(SessionKeys):
-    """A run as parameters of statements."""
-
     run_id: str
     status: RunStatus
     agent_id: str | None
@@ -240,7 +237,7 @@ class _Fields(SessionKeys):
 
 @dataclass(frozen=True, slots=True)
 class _Difference:
-    """How a run that is known differs from what is given now: the first ``kept`` messages are the same."""
+    """How a known run differs from the given one: the first ``kept`` messages are the same."""
 
     old: tuple[RunRowsRow, ...]
     incoming: GivenRun
@@ -265,7 +262,7 @@ class _Difference:
 
     @property
     def start(self) -> int | None:
-        """The first number behind what is kept; None if all of its messages are other runs' as well."""
+        """The first number behind the kept messages; None if all of them belong to other runs as well."""
         own = [row.seq for row in self.old if not row.is_shared]
         return (self.former_seqs[0] if self.former_seqs else max(own) + 1) if own else None
 
@@ -281,7 +278,7 @@ class _Difference:
 def add_run(request: RunRequest, act: Act) -> Operation[AddedRun]:
     """Store a run, or replace it if its id is known.
 
-    ``act`` says who adds it; the audit trail records what is put, taken back and replaced.
+    ``act`` says who adds it; the audit trail records puts, rewinds and replacements.
 
     Raises:
         ConflictError: it was replaced, and what stands behind it cannot be put again; or a message's id was
@@ -343,7 +340,7 @@ def _add_again(request: RunRequest) -> Operation[AddedRun]:
 def _change(
     request: RunRequest, difference: _Difference, marks: LogMarksRow | None
 ) -> Operation[_Outcome | None]:
-    """Make the difference; None if the log changed meanwhile: then compare again, since nothing was done."""
+    """Make the difference; None, with nothing done, if the log changed: then compare again."""
     if not difference.additions and not difference.former_seqs:
         return _Outcome(difference.kept_seqs)
     behind = yield from _messages_behind(request, difference)
@@ -374,7 +371,7 @@ def _put_difference(
     behind: Sequence[Message],
     corrections: tuple[Correction, ...],
 ) -> Operation[_Outcome]:
-    """Put what the run has now, and what stood behind it, and lead other runs to the new numbers."""
+    """Put the run's new messages and the later ones behind them, and lead other runs to the new numbers."""
     result = yield from _put(replace(request, messages=difference.additions), behind)
     added, again = result.seqs[: len(difference.additions)], result.seqs[len(difference.additions) :]
     moved = dict(zip([message.seq or 0 for message in behind], again, strict=True))
@@ -394,7 +391,7 @@ def _replace_each(
         other = request.replacement(seq, message)
         try:
             taken = yield from _replace_one(request, other)
-        except NotFoundError:  # it was taken back meanwhile
+        except NotFoundError:  # taken back concurrently
             return None
         corrections.append(taken)
     return _Outcome([row.seq for row in difference.old], tuple(corrections))
@@ -405,7 +402,7 @@ def _replace_one(request: RunRequest, other: Replacement) -> Operation[Correctio
 
 
 def _messages_behind(request: RunRequest, difference: _Difference) -> Operation[list[Message]]:
-    """What was put behind the place where the run changes, and has to be behind it again."""
+    """The later messages, to be put again behind the run."""
     if difference.start is None:
         return []
     limit = request.max_messages - len(difference.additions)
@@ -443,7 +440,7 @@ def _compare(request: RunRequest, known: LockRunRow | None) -> Operation[_Differ
 
 
 def _is_same(row: RunRowsRow, message: PreparedMessage) -> bool:
-    """By the texts: digests that are stored may be keyed."""
+    """By the texts: stored digests may be keyed."""
     is_alike = row.envelope == message.envelope or _body(row) == _body(message)
     return is_alike and (row.role, row.metadata) == (message.role, message.metadata)
 
@@ -454,7 +451,7 @@ def _is_same_but_content(row: RunRowsRow, message: PreparedMessage) -> bool:
 
 
 def _body(message: RunRowsRow | PreparedMessage) -> dict[str, Any]:
-    """An envelope without the offset of its time, which makes no other message of it."""
+    """An envelope without the offset of its time, which does not distinguish messages."""
     return {**json.loads(message.envelope), "offset": None}
 
 
@@ -466,7 +463,7 @@ def _put(request: RunRequest, behind: Sequence[Message]) -> Operation[PutResult]
     try:
         return (yield from _put_checked(request, messages))
     except ConflictError:
-        # A system message that an earlier run brought has other content by now, since a person replaced it.
+        # An earlier run's system message whose content a person has replaced.
         ids = system_ids(request.record.identity, request.messages)
         rows = yield from fetch(ReplacedMessages(**request.record.identity.keys, ids=ids))
         if not rows:

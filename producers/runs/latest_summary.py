@@ -38,12 +38,12 @@ AskModel = Callable[[SummaryTask], ModelAnswer]
 
 @dataclass(frozen=True, slots=True)
 class LatestSummary:
-    """What the last messages of a session say, in short.
+    """A summary of a session's last messages.
 
     Attributes:
         topics: up to eight short words for what it is about, in lower case.
-        from_seq, through_seq: numbers of the first and the last message that it tells of.
-        messages: how many it tells of.
+        from_seq, through_seq: numbers of the first and the last message covered.
+        messages: how many it covers.
         model, prompt_hash: who made it, and by which prompt.
         input_tokens, output_tokens: as the provider counts them.
     """
@@ -61,12 +61,12 @@ class LatestSummary:
 
 @dataclass(frozen=True, slots=True)
 class LatestSummaryRequest:
-    """What is to be summarized, and by whom.
+    """The messages to summarize, and the model.
 
     Attributes:
         messages: the newest so many; None: all of the runs.
         runs: only those of the last so many runs; None: whether in a run or not.
-        instructions: how to write it, in place of what the prompt says; None: as an operator set it.
+        instructions: how to write it, in place of the prompt's; None: as an operator set it.
         max_tokens: of the summary.
     """
 
@@ -128,7 +128,7 @@ def _instructions(request: LatestSummaryRequest) -> Operation[str | None]:
 def _newest_within(
     request: LatestSummaryRequest, seqs: list[int]
 ) -> Operation[list[tuple[int, TranscriptLine]]]:
-    """Messages with something to read, as many as a model is shown, at least one; none is kept whole."""
+    """Readable messages, as many as a model is shown, at least one; none is kept whole."""
     spoken: list[tuple[int, TranscriptLine]] = []
     characters, left = MAX_SUMMARIZED_CHARACTERS, MAX_READ_BYTES
     policy = yield from fetch(SessionPolicy(**request.identity.keys))

@@ -28,7 +28,7 @@ from strandline.schemas.values.message import (
 from strandline.schemas.values.policy import MAX_INTEGER
 
 DEFAULT_LAST_RUNS = 5
-# What a run said that did not come to its end, or has not yet, is no history for another one.
+# An unfinished run is no history for another one.
 UNFINISHED: tuple[RunStatus, ...] = ("pending", "running", "paused", "cancelled", "error")
 
 Word = TypeVar("Word", bound=str)
@@ -57,7 +57,7 @@ class SessionRun:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """What a caller says of a run, checked."""
+    """A caller's checked description of a run."""
 
     identity: SessionIdentity
     run_id: str
@@ -168,7 +168,6 @@ def run_seqs(request: RunHistoryRequest) -> Operation[list[int]]:
 
 
 def _once(messages: Iterable[Message]) -> Iterator[Message]:
-    """Each message once, and of each role that heads a prompt the first alone."""
     seen: set[int | str | None] = set()
     for message in messages:
         keys = {message.seq, message.role} if message.role in HEAD_ROLES else {message.seq}

@@ -1,4 +1,4 @@
-"""Choosing facts by a model: it is shown a bounded list of facts, and names those that help with a question.
+"""Choosing facts by a model: it sees a bounded list of facts, and names the helpful ones for a question.
 
 No read does this, since a read waits for no text model; an application asks for it.
 """
@@ -53,11 +53,11 @@ class ChosenFacts(list[Fact]):
 
 @dataclass(frozen=True, slots=True)
 class ChoiceRequest:
-    """What is chosen for, from whose facts, and by whom.
+    """A question, the owner of the facts, and the model.
 
     Attributes:
         limit: maximum number of chosen facts.
-        among: maximum number of facts that the model is shown.
+        among: maximum number of facts shown to the model.
     """
 
     owner: Owner
@@ -71,7 +71,7 @@ class ChoiceRequest:
 
 
 def choose_facts(request: ChoiceRequest) -> Operation[ChosenFacts]:
-    """Ask the model, without holding a connection; what is gone by the time it answers is left out.
+    """Ask the model, without holding a connection; facts gone since are left out.
 
     Raises:
         InvalidMessageError: the question is not text that can be sent.
@@ -100,7 +100,7 @@ def choose_facts(request: ChoiceRequest) -> Operation[ChosenFacts]:
 
 
 def _candidates(request: ChoiceRequest, question: str) -> Operation[list[Fact]]:
-    """All facts; of too many, those that a search finds, for up to half of the number, and the newest."""
+    """All facts; if too many, the hits of a search, up to half of the number, and the newest."""
     newest = yield from list_facts(request.owner, PageRequest(request.among), request.filters)
     if len(newest) == newest.total:
         return list(newest)
@@ -119,7 +119,7 @@ def _within(characters: int, facts: Iterable[Fact]) -> Iterator[Fact]:
 
 
 def _as_they_are(request: ChoiceRequest, fact_ids: Sequence[UUID]) -> Operation[list[Fact]]:
-    """The facts as they are by now, in this order."""
+    """The present facts, in this order."""
     if not fact_ids:
         return []
     page = PageRequest(len(fact_ids), sort="given")

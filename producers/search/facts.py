@@ -82,7 +82,7 @@ def search_end(
 
 
 def facts_of(owner: Owner, hits: Sequence[Hit]) -> Operation[dict[UUID, Fact]]:
-    """The facts among the hits, by id, with their provenance: the best, as far as they fill a page."""
+    """The facts among the hits, by id, with their provenance: the best, up to a full page."""
     ids = [hit.fact.fact_id for hit in hits if hit.fact is not None]
     if not ids:
         return {}
@@ -91,7 +91,7 @@ def facts_of(owner: Owner, hits: Sequence[Hit]) -> Operation[dict[UUID, Fact]]:
 
 
 def checked_query(query: object) -> str:
-    """The end of a query, as far as it is used; raises InvalidMessageError if it is not text."""
+    """The used end of a query; raises InvalidMessageError if it is not text."""
     if not isinstance(query, str):
         raise InvalidMessageError("query", f"must be text, not {type(query).__name__}")
     check_text("query", query)

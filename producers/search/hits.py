@@ -39,7 +39,7 @@ class HitFact:
     text: str
     said_at: datetime
     sources: Mapping[Place, str] = field(default_factory=dict)
-    # What a read made of it, once.
+    # A read's derivative, made once.
     shown: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
@@ -55,10 +55,10 @@ class HitFact:
 
 
 class Utterance:
-    """A message that searches may find again, with what is made of it only once.
+    """A message that searches may find again, with its derivatives.
 
     Attributes:
-        line: as a read shows it, once a read did.
+        line: as shown by a read, once one did.
     """
 
     __slots__ = ("line", "message", "place", "session_key", "text", "words")
@@ -84,8 +84,8 @@ class Hit:
             only words were compared.
         fact: the fact, or None for messages.
         has_vector: false for a message that no vectors cover yet, so that only its words counted.
-        beside_seqs: the ``seq`` of those among ``messages`` that do not match themselves, but stand beside
-            one that does: a question with its answer.
+        beside_seqs: the ``seq`` of ``messages`` that do not match themselves, but neighbour a match: a
+            question with its answer.
         utterance: its only message in the form in which the process keeps it, if it does.
     """
 
@@ -103,7 +103,7 @@ class Hit:
         return "message" if self.fact is None else "fact"
 
 
-# Given the query and the hits of a search, best first, gives those that are to be shown, in their order.
+# Given the query and the hits of a search, best first, gives the hits to show, in their order.
 Reranker = Callable[[str, Sequence[Hit]], Sequence[Hit]]
 
 

@@ -53,7 +53,6 @@ def read_hits(rows: Sequence[RankedRow]) -> list[Hit]:
 
 
 def _hit(rows: Sequence[RankedRow], messages: Iterator[Message]) -> Hit:
-    """One hit; its messages are the next ones."""
     first = rows[0]
     if first.fact_id is not None:
         sources = json.loads(first.sources) if first.sources else ()
@@ -118,13 +117,11 @@ ALL_VISIBLE = 0
 
 ALL_FACTS = FactFilter()
 
-# The generation of an index of no pieces, beside which facts alone are ranked.
+# The generation of an index of no pieces, used to rank facts alone.
 NO_VECTORS = 0
 
 
 class _Compared(TypedDict):
-    """The query of any search, as parameters of statements."""
-
     generation_id: int | None
     embedding: str | None
     lexemes: list[str]
@@ -137,8 +134,6 @@ class _Compared(TypedDict):
 
 
 class _Part(TypedDict):
-    """The part of an index that a search brings along, as parameters of statements."""
-
     part_of: UUID | None
     through_session: UUID
     through_seq: int
@@ -153,7 +148,7 @@ class Vectors:
     The config has ``embedder`` and ``dimensions``, and ``query_prefix`` if queries have one.
 
     Attributes:
-        standing: what the statement that found it says of the owner.
+        standing: of the owner, by the statement that found it.
         time_zone: in which a query asks for days; None: UTC.
     """
 
@@ -246,14 +241,14 @@ def rank_hits(
     standing: Standing | None = None,
     facts: FactsAlone | None = None,
 ) -> Operation[list[Hit]]:
-    """The best hits, best first; then the facts that are searched for by themselves, best first.
+    """The best hits, best first; then separately searched facts, best first.
 
     At most one statement: none if the process keeps all of it.
 
     Args:
         limit: 0 for facts alone.
-        indexes: the process's indexes of scopes; None if the search may see uncommitted pieces.
-        standing: what was read of the owner before; it goes with ``indexes``.
+        indexes: the process's indexes; None if the search may see uncommitted pieces.
+        standing: the owner's earlier read state; it goes with ``indexes``.
 
     Raises:
         ConfigurationError: the scope is shared, and the memory names none.
@@ -327,7 +322,6 @@ def _indexed_search(
     similarity_cutoff: float,
     facts: FactsAlone | None,
 ) -> IndexedSearch:
-    """The search as an index compares it, whose words are as they are stored."""
     session_key = target.identity.session_key
     scope_key = session_key if target.scope == "session" else None
     compared = IndexQuery(
@@ -421,7 +415,7 @@ def facts_generation(kinds: Sequence[HitKind], shard_key: UUID) -> Operation[int
 # has no vector for it.
 EmbedQuery = Callable[[str, Mapping[str, Any]], str | None]
 
-# The end of a long query is what is being asked; more than this only costs time.
+# The end of a long query is the question; more than this only costs time.
 MAX_QUERY_CHARACTERS = 8_000
 # Each costs a look at the pieces that hold it.
 MAX_QUERY_WORDS = 128

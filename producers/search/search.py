@@ -72,7 +72,7 @@ SearchResult = FoundMessage | FoundFact
 
 
 class SearchResults(list[SearchResult]):
-    """What a search found, best first.
+    """A search's hits, best first.
 
     Attributes:
         problem: why only words were compared; None if vectors were as well, or nothing was asked.
@@ -85,7 +85,7 @@ class SearchResults(list[SearchResult]):
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """One search: its query, its scope and its limits; its own vectors, instead of those that serve."""
+    """One search: its query, scope and limits, and vectors to use instead of the serving ones."""
 
     identity: SessionIdentity
     query: str

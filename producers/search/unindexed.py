@@ -58,11 +58,11 @@ class _WordCounts:
 def with_unsearched(
     hits: Sequence[Hit], query: SearchQuery, target: Target, generation_id: int | None, limit: int
 ) -> Operation[list[Hit]]:
-    """The ``hits`` of a search merged with matches among messages that it could not find, best first.
+    """The ``hits`` of a search merged with matches among messages without vectors, best first.
 
     A message without a vector is ranked by its words, as if its vector said the same: where vectors were
     compared it scores at most what the best hit does, or what words alone can. A message that repeats the
-    query is not an answer, and is left out: usually it is the question, put a moment ago.
+    query is usually the question itself, and is left out.
 
     Args:
         generation_id: the generation of the vectors that were searched; None if no vectors serve.
@@ -129,7 +129,7 @@ def _merge_hits(
     ]
     if of_several:
         added = behind_the_best(added, lowered)
-    # Among equals the newest first: what waits is newer than what was flushed.
+    # Among equals the newest first, and unindexed messages are newer than flushed ones.
     return sorted((*added, *lowered), key=lambda hit: -hit.score)
 
 
@@ -190,7 +190,7 @@ def _near(
 
 
 def factors(messages: Sequence[Message], query: SearchQuery) -> list[float]:
-    """What the score of each message is multiplied by."""
+    """Factors of each message's score."""
     voices = [voice_of(message) for message in messages]
     names = frozenset(query.aim.names)
     names_speaker = any(not names.isdisjoint(voice.name) for voice in voices)

@@ -1,1 +1,1 @@
-"""Memory as tools of an agent: one definition of five tools, and what a call of each does."""
+"""Memory as tools of an agent: one definition of five tools, and the work of each call."""

@@ -1,6 +1,6 @@
-"""The arguments of a call, as a model writes them: read and checked before anything is carried out.
+"""The arguments of a model's call, read and checked before the call runs.
 
-Whatever is wrong is an InvalidMessageError, whose sentence goes back to the model.
+Every fault is an InvalidMessageError, whose sentence goes back to the model.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from strandline.schemas.foreign_json import read_json
 from strandline.schemas.values.foreign_values import plain_list, plain_number, plain_text, unreadable
 from strandline.schemas.values.stored_text import check_text
 
-# Ten times what the longest arguments need, with every character escaped.
+# Ten times the longest arguments, with every character escaped.
 MAX_JSON_CHARACTERS = 200_000
 # So many of the unknown arguments are named.
 _MAX_NAMED = 3
 
 
 def read_arguments(tool: ToolDefinition, arguments: object) -> dict[str, Any]:
-    """The arguments by name, checked; one that is not given, or null, has its default, or None.
+    """The arguments by name, checked; a missing or null one has its default, or None.
 
     Args:
-        arguments: a mapping, or the JSON of an object as models send it; None and an empty text are none.
+        arguments: a mapping, or the JSON of an object as models send it; None and "" hold none.
 
     Raises:
         InvalidMessageError: naming the argument, and what it must be.
@@ -49,7 +49,6 @@ def read_arguments(tool: ToolDefinition, arguments: object) -> dict[str, Any]:
 
 
 def _as_object(arguments: object) -> dict[str, Any]:
-    """The arguments as a plain dict with texts as keys."""
     if isinstance(arguments, str):
         arguments = _from_json(plain_text(arguments))
     if arguments is None:

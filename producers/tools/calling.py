@@ -1,7 +1,7 @@
-"""Carrying out a call of a tool: written once, run sync or async.
+"""Runs a call of a tool: written once, run sync or async.
 
-What a model gets wrong is a result that says so; only failures that it cannot mend, such as a database that
-is away, are raised.
+A model's faults become results; only failures that it cannot mend, such as a database that is away, are
+raised.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ToolScope:
-    """Whose memory the calls work on.
+    """The memory that the calls work on.
 
     Attributes:
         read_request: makes the read for a question, within a number of tokens.
-        recorder: carries out acts with the compliance hook and the audit trail.
-        redaction: applied to what is to be stored; None: nothing is.
+        recorder: performs acts with the compliance hook and the audit trail.
+        redaction: applied to new texts; None: no hook.
     """
 
     identity: SessionIdentity
@@ -87,7 +87,7 @@ class ToolScope:
 
 
 def call_tool(scope: ToolScope, name: object, arguments: object, *, read_only: bool) -> Operation[ToolResult]:
-    """Carry out one call; a ``ToolProblem`` says what is wrong with it.
+    """Run one call; a ``ToolProblem`` explains its fault.
 
     Args:
         arguments: a mapping, or the JSON of an object.
@@ -180,7 +180,7 @@ def _hits(scope: ToolScope, arguments: Arguments, kind: HitKind) -> Operation[li
 
 
 def _embed_once(embed_query: EmbedQuery) -> EmbedQuery:
-    """As ``embed_query``, which is called once for two searches with the same text."""
+    """``embed_query``, called once for two searches with the same text."""
     answers: list[tuple[str, Mapping[str, Any], str | None]] = []
 
     def embed(text: str, config: Mapping[str, Any]) -> str | None:
@@ -233,7 +233,6 @@ def _show_fact(scope: ToolScope, fact: Fact) -> Operation[ToolResult]:
 
 
 def _sources(scope: ToolScope, fact_ids: Sequence[UUID]) -> Operation[dict[UUID, tuple[Source, ...]]]:
-    """The messages that live facts come from, by session."""
     if not fact_ids:
         return {}
     shard_key = scope.identity.shard_key

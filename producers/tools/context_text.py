@@ -1,7 +1,7 @@
-"""What ``get_context`` gives: the pieces of a read as one text with numbers, and their sources.
+"""The result of ``get_context``: the pieces of a read as one numbered text, with their sources.
 
-The limit of tokens holds for the whole result as JSON, sources included.  If not all pieces fit, those that
-match the question best stay.
+The limit of tokens holds for the whole result as JSON, sources included.  If not all pieces fit, the best
+matches for the question stay.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from strandline.schemas.values.message import Message, by_local_clock, speaker_n
 
 NOTHING = "Memory holds nothing for this question, or nothing that fits the token_limit."
 
-# Of a piece beside its line and its source: its number in both, and what separates it from the next.
+# A piece's number, twice, and its separator.
 _NUMBER_TOKENS = 8
 
 # What pieces are: parts that the read bounds itself, matches, the latest messages, facts that are merely new.
 _WHOLE, _MATCHING, _LATEST, _NEWEST = range(4)
-# The order in which they take room, each at most so much of what is left.
+# The order in which pieces take room, each at most this share of the rest.
 _SHARES = ((_WHOLE, 1.0), (_LATEST, 0.25), (_MATCHING, 1.0), (_NEWEST, 1.0), (_LATEST, 1.0))
 
 Part = Literal["Notes", "Facts", "Summary", "Messages", "Latest messages"]
@@ -38,8 +38,8 @@ class _Piece:
     """A line of the text.
 
     Attributes:
-        rank: what it is, and its place among those: a smaller one has the room first.
-        kind: what is cited; None if the line has no source, as an application's own block.
+        rank: its kind, and its place within; a smaller one has the room first.
+        kind: of its source; None without a source, as for an application's own block.
     """
 
     part: Part
@@ -67,7 +67,6 @@ def context_result(
 
 
 def _pieces(context: MemoryContext) -> Iterator[_Piece]:
-    """All pieces, in the order of the text."""
     for section in context.memory.sections:
         if section.kind == "other":
             yield _Piece("Notes", (_WHOLE, 0.0), f"{section.name}: {_line(section.text)}", None)
@@ -112,7 +111,7 @@ def _day(moment: datetime | None) -> str:
 def _those_that_fit(
     pieces: Sequence[_Piece], token_limit: int, count_text: Callable[[str], int]
 ) -> list[int]:
-    """Places of the pieces that have room, the most important first; one that is too long is passed over."""
+    """Places of the pieces that have room, the most important first; too long ones are passed over."""
     room = token_limit - _cost(_lay_out([]), count_text) - _headings_cost(count_text)
     costs = [_piece_cost(piece, len(pieces), count_text) for piece in pieces]
     order = sorted(range(len(pieces)), key=lambda place: pieces[place].rank)

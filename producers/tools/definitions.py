@@ -1,7 +1,7 @@
-"""The five tools that an agent gets: names, descriptions, arguments and effects, for every way to offer them.
+"""The five tools of an agent: names, descriptions, arguments and effects, for every way to offer them.
 
-No tool names a user: whose memory it is follows from the ``Memory`` or the command that offers it, and never
-from what a model writes.
+No tool names a user: the owner follows from the ``Memory`` or the command that offers it, and never from a
+model's text.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class ToolDefinition:
     Attributes:
         title: its name for people.
         is_read_only: whether it changes nothing.
-        is_destructive: whether it changes or removes what was there, and does not only add.
+        is_destructive: whether it changes or removes data, and does not only add.
         is_idempotent: whether the same call once more changes nothing more.
     """
 
@@ -173,7 +173,7 @@ TOOLS: Mapping[str, ToolDefinition] = {tool.name: tool for tool in (SEARCH, ADD,
 
 
 def offered_tools(*, read_only: bool) -> list[ToolDefinition]:
-    """The tools to offer: all, or those that change nothing."""
+    """The tools to offer: all, or only the read-only ones."""
     return [tool for tool in TOOLS.values() if tool.is_read_only or not read_only]
 
 

@@ -1,7 +1,7 @@
-"""The tools over streamable HTTP: every request stands alone, and brings with it what it is offered.
+"""The tools over streamable HTTP: every request stands alone, and brings its offer.
 
-No session is kept: whoever sends a request has what its own key opens, and nothing of an earlier request's.
-Errors of the protocol are sentences of our own: the SDK's quote what was sent, which may be anything.
+No session is kept: a request has only its own key's access.  Errors of the protocol are sentences of our own:
+the SDK's quote the request.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from strandline.producers.tools.mcp_server import Context, server_of
 from strandline.producers.tools.offering import Offer
 
-# Of a request's ASGI scope: what it is offered.
+# Of a request's ASGI scope: its offer.
 OFFER = "strandline.offer"
 
 Scope = MutableMapping[str, Any]
@@ -40,7 +40,7 @@ class HttpTools:
             yield
 
     async def answer(self, offer: Offer, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, whose body has been bounded, with what it is offered."""
+        """Answer one request, whose body has been bounded, with its offer."""
         await self._manager.handle_request({**scope, OFFER: offer}, receive, UnquotedErrors(send))
 
 
@@ -58,7 +58,7 @@ _SENTENCES = {
     -32602: "The parameters, or the version of the protocol, cannot be used.",
 }
 _OTHER = "The request could not be answered."
-# Of the particulars, what the SDK says of itself: which versions of the protocol it speaks.
+# The SDK's own data among the particulars: the versions of the protocol it speaks.
 _OWN_DATA = "supported"
 
 
@@ -91,7 +91,7 @@ class UnquotedErrors:
 
 
 def without_quotes(body: bytes) -> bytes:
-    """An answer of JSON-RPC, whose error says what is wrong in a sentence of ours; else the body as it is."""
+    """An answer of JSON-RPC, with our sentence for an error; otherwise the body as it is."""
     if b'"error"' not in body:
         return body
     try:

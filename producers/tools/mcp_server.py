@@ -41,7 +41,7 @@ def make_server(call_tool: CallTool, *, read_only: bool) -> Server[Any]:
 
 
 def server_of(find_offer: Callable[[Context], Offer]) -> Server[Any]:
-    """A server of these tools for many clients: ``find_offer`` says what a request's is offered."""
+    """A server of these tools for many clients; ``find_offer`` finds a request's offer."""
     tools = {
         read_only: [_tool(tool) for tool in offered_tools(read_only=read_only)] for read_only in (True, False)
     }
@@ -91,7 +91,7 @@ def _tool(tool: ToolDefinition) -> types.Tool:
 def _call_result(result: Mapping[str, Any]) -> types.CallToolResult:
     """The result as structured content, and as JSON text for clients that show only text.
 
-    What is wrong with a call is text alone: clients hold structured content against the tool's schema.
+    An error is text alone: clients hold structured content against the tool's schema.
     """
     is_error = "error" in result
     return types.CallToolResult(

@@ -1,4 +1,4 @@
-"""What a client of the tools is offered, whichever protocol it speaks."""
+"""The offer to a client of the tools, whichever protocol it speaks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class CallTool(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What one client is offered: ``read_only`` tools alone, or all, and what answers its calls."""
+    """One client's offer: ``read_only`` tools alone, or all, and the answerer of its calls."""
 
     call_tool: CallTool
     read_only: bool

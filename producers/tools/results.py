@@ -1,4 +1,4 @@
-"""What a call of a tool gives: values that ``json.dumps`` takes, with a JSON Schema for each tool."""
+"""Results of tools: values that ``json.dumps`` takes, with a JSON Schema for each tool."""
 
 from __future__ import annotations
 
@@ -112,10 +112,10 @@ class ContextResult(ToolResult):
 
 
 def short_schema(result: type[ToolResult]) -> dict[str, Any]:
-    """The JSON Schema of a result as clients are told it: its fields, and not what is inside of them.
+    """The JSON Schema of a result as shown to clients: its fields without their insides.
 
-    A client that hands schemas on has its model read them with each request; whole ones take three times what
-    the definitions of all tools do.
+    Many clients have their model read schemas with each request; whole ones take three times as much as the
+    definitions of all tools.
     """
     schema = result.model_json_schema(mode="serialization")
     kinds = {name: field.get("type", "object") for name, field in schema["properties"].items()}

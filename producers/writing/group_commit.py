@@ -88,7 +88,7 @@ class GroupCommit:
         return await waiting.done
 
     def _is_alone(self) -> bool:
-        """Whether no other put is under way, nor was recently; then a separate task would only take time."""
+        """Whether no other put is under way or recent; then a separate task would only take time."""
         return self._last_size == 1 and not (self._statements or self._is_called_soon)
 
     async def _put_here(self, waiting: _Waiting) -> None:
@@ -97,7 +97,7 @@ class GroupCommit:
             await self._put_together([waiting])
         except BaseException:
             waiting.done.cancel()
-            self._end(waiting, None)  # its caller gave up; those of the same session go on
+            self._end(waiting, None)  # its caller gave up; others of the same session continue
             raise
 
     def _call_soon(self) -> None:
@@ -120,7 +120,7 @@ class GroupCommit:
             self._spawn(self._put_together(group))
 
     def _size_of_next(self) -> int:
-        """An even share of all waiting and running puts: else a small group beside a large one would stay so.
+        """An even share of all waiting and running puts, or a small group and a large one would persist.
 
         Callers put again when their group is done, so puts that came together once come together again.
         """
@@ -145,8 +145,8 @@ class GroupCommit:
                 else:
                     self._spawn(self._put_alone(waiting))
         finally:
-            # Last, so that what these callers put next goes with those that wait already: else those go
-            # without, and there are three small groups for good where two large ones would do.
+            # Last, so that these callers' next puts join the waiting ones: else three small groups persist
+            # where two large ones would do.
             self._free_turn(len(group))
 
     async def _short_way(self, group: Sequence[_Waiting]) -> dict[str, int] | DatabaseUnavailableError:
@@ -178,7 +178,7 @@ class GroupCommit:
             waiting.put.note(row)
             answer = row
         except BaseException as error:  # noqa: BLE001
-            answer = error  # whatever it is, it is the caller's
+            answer = error  # any error is the caller's
         self._end(waiting, answer)
 
     def _take_turn(self, size: int) -> None:

@@ -82,7 +82,7 @@ def looks_recorded(namespace: str) -> bool:
 
 
 def note_recorded(namespace: str, is_recorded: bool | None) -> None:
-    """Note what a put has found; None says nothing."""
+    """Note a put's finding; None is no finding."""
     if is_recorded is None or is_recorded is (namespace in _recorded):
         return
     if not is_recorded:
@@ -99,7 +99,7 @@ class SinglePut:
 
     Attributes:
         whole: makes the full statement, which decides if the short ones do nothing.
-        act: makes the act for the audit trail; None: what this is part of is recorded.
+        act: makes the act for the audit trail; None: the enclosing act is recorded.
         is_change: whether the act is recorded at level ``changes`` as well, as one with flags is.
     """
 
@@ -112,7 +112,7 @@ class SinglePut:
 
     @property
     def is_to_record(self) -> bool:
-        """Whether the short statement is to be the one that records the act."""
+        """Whether the short statement records the act."""
         return self.act is not None and (self.is_change or looks_recorded(self.identity.namespace))
 
     def note(self, row: tuple[object, ...]) -> None:
@@ -196,7 +196,7 @@ def put_many(group: Sequence[SinglePut]) -> Query[PutManyRow | PutManyRecordedRo
 
 
 def _record(put: SinglePut) -> str:
-    """One message as a JSON object; fields that are JSON already are inserted as is, NULLs are left out."""
+    """One message as a JSON object; JSON fields are inserted as is, NULLs are left out."""
     identity, message = put.identity, put.message
     return (
         f'{{"shard_key":"{key_text(identity.shard_key)}","session_key":"{key_text(identity.session_key)}",'
@@ -207,7 +207,7 @@ def _record(put: SinglePut) -> str:
 
 
 def _rarer(put: SinglePut) -> Iterator[str]:
-    """The fields that most messages do not have."""
+    """The fields that most messages lack."""
     message = put.message
     if message.metadata is not None:
         yield f',"metadata":{message.metadata}'
@@ -241,10 +241,10 @@ class PutRequest:
     The ids are made here, before the first attempt, so that a repeated attempt is the same put.
 
     Attributes:
-        places: of each given message its place among ``messages``; None: it is memory of a read alone.
-        acting: who puts; taken from the caller's context, which the statement may not be sent in.
-        act: the kind of act that the audit trail records; None: what this put is part of is recorded.
-        flags: what a compliance hook added to the act.
+        places: of each given message its place among ``messages``; None: it is only memory of a read.
+        acting: from the caller's context, which the statement may not be sent in.
+        act: the kind of act that the audit trail records; None: the enclosing act is recorded.
+        flags: of a compliance hook.
         replaces_prompt: whether the first message takes the place of the prompt in reads.
         turn_delay_seconds: how long the work of a turn that it ends waits for more.
     """
@@ -433,13 +433,9 @@ def send_put(request: PutRequest, send: Callable[[PutRequest, bool], Operation[P
 
 
 def seal_request(request: PutRequest, *, is_needed: bool = False) -> Operation[PutRequest]:
-    """The request as it is sent: sealed, if the owner's content is, as far as this process knows.
-
-    If it does not know, and has a keyring, it asks first: what is sent in clear, and refused, would be in the
-    log of a Postgres that logs statements.
-
-    ``is_needed``: the session takes content only that is sealed with its owner's keys of now, so they are
-    fetched, whatever this process has kept.
+    """The request to send, sealed if the owner's content is. // A process with a keyring looks that up first:
+    refused content in clear would remain in Postgres's statement log. // ``is_needed``: the session only
+    takes content sealed with its owner's present keys, so they are fetched, past the cache.
 
     Raises:
         KeyUnavailableError: they cannot be unwrapped, or are not there.
@@ -459,7 +455,7 @@ def seal_request(request: PutRequest, *, is_needed: bool = False) -> Operation[P
 
 
 def _keys_before_first(identity: SessionIdentity) -> Operation[OwnerKeys | None]:
-    """The keys of an owner of whom this process has put nothing for a while; made if it is new."""
+    """The keys of an owner without a recent put by this process; made for a new owner."""
     is_sealed, keys = yield from look_up_owner_keys(identity.namespace, identity.shard_key)
     if is_sealed and keys is None:
         yield from claim_session(identity)

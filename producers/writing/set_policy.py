@@ -107,7 +107,6 @@ def _present(identity: SessionIdentity) -> Operation[Policy]:
 
 
 def _json(policy: Policy) -> str:
-    """The part of a policy that can change."""
     return json.dumps({name: getattr(policy, name) for name in _CHANGEABLE})
 
 

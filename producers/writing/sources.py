@@ -43,11 +43,11 @@ _KEY_USED = "This key was already used with other messages; nothing was stored. 
 
 @dataclass(frozen=True, slots=True)
 class FactChanges:
-    """What came of messages that were given for facts alone.
+    """The outcome of messages given for facts alone.
 
     Attributes:
         source_id: names the source: the session in which the messages are kept.
-        is_complete: whether workers have carried out all of it; if not, the rest is still to come, or
+        is_complete: whether workers have finished it; if not, the rest is still to come, or
             ``failure`` says why it is not.
         added, updated: the facts as they are now, if they still exist.
         deleted: ids of facts that ended.

@@ -61,7 +61,7 @@ def without_own_memory(message: Message, blocks: Sequence[BaseMemoryBlock] = ())
 
     A memory that a template of the application's own lays out is not recognised.
     """
-    # What an application gave, of any kind: it is checked behind this.
+    # An application's value of any type, checked below.
     role: object = message.role
     content: Any = message.content
     if type(role) is not str:
@@ -100,7 +100,7 @@ ENVELOPE, METADATA = "message", "metadata"
 
 @dataclass(frozen=True, slots=True)
 class PutLimits:
-    """Bounds on what one put accepts, in bytes of UTF-8 JSON, from the settings of the same names."""
+    """Bounds of one put, in bytes of UTF-8 JSON, from the settings of the same names."""
 
     max_content_bytes: int
     max_metadata_bytes: int
@@ -111,9 +111,8 @@ class PreparedMessage:
     """A checked message in the form a put sends: texts and digests, ready for Postgres.
 
     ``size`` is that of the stored JSON in clear, metadata included, in bytes.
-    ``labels`` are those of what is sealed; of what is in clear they follow from the metadata.
-
-    (Not frozen, as other values are: with so many fields that takes a microsecond of each put.)
+    ``labels`` are of sealed metadata; clear metadata gives its own. // Not frozen: with so many fields that
+    takes a microsecond of each put.
     """
 
     id: str
@@ -296,7 +295,7 @@ def _check_tool_fields(message: Message, where: str) -> None:
 
 
 def _check_call(call: Mapping[str, Any], path: str) -> None:
-    """Check that a call says what it calls: a function by name, or the field of another type of call."""
+    """Check that a call names its target: a function, or the field of another type of call."""
     kind = call.get("type", "function")
     if not isinstance(kind, str):
         raise InvalidMessageError(f"{path}.type", f"must be a string, not {type(kind).__name__}")
@@ -337,7 +336,6 @@ def _encode_metadata(message: Message, where: str, max_bytes: int) -> str | None
 
 
 def _encode(where: str, name: str, mapping: Mapping[str, Any], max_bytes: int) -> str:
-    """JSON text of ``mapping``, checked as ``_checked`` does."""
     try:
         if name == "content":
             for key, item in mapping.items():

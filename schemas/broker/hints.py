@@ -37,7 +37,7 @@ class Hint:
 
 
 class UnreadableHintError(ValueError):
-    """A message from the broker is not a hint; the sentence says what is wrong and quotes nothing."""
+    """A message from the broker is not a hint; the sentence says why and quotes nothing."""
 
 
 def write_hint(hint: Hint) -> bytes:
@@ -51,7 +51,7 @@ def task_headers(lane: Lane) -> dict[str, str]:
 
 
 def read_hint(body: object, stages: Container[str]) -> Hint:
-    """Read the body of a message; ``stages`` are those that are served here.
+    """Read the body of a message; ``stages`` are served here.
 
     Raises:
         UnreadableHintError: it is too large or not a hint, or names another stage.
@@ -68,10 +68,10 @@ def read_hint(body: object, stages: Container[str]) -> Hint:
 
 
 def check_hint(arguments: Collection[object], stages: Container[str]) -> Hint:
-    """Read a task's positional arguments; ``stages`` are those that are served here.
+    """Read a task's positional arguments; ``stages`` are served here.
 
     Raises:
-        UnreadableHintError: they are not those of a hint, or name another stage.
+        UnreadableHintError: they do not form a hint, or name another stage.
     """
     try:
         shard_key, scope_key, generation_id, stage, rung_at = arguments

@@ -1,6 +1,6 @@
-"""A Celery application without the settings that a host's variables give to its own Celery.
+"""A Celery application that ignores the host's variables for Celery.
 
-Celery lets its own variables override what an application says (``CELERY_BROKER_URL`` and its like), takes
+Celery lets its own variables override an application's settings (``CELERY_BROKER_URL`` and its like), takes
 settings from modules that they name, and runs Django's start where ``DJANGO_SETTINGS_MODULE`` is set.
 """
 

@@ -33,7 +33,7 @@ class WorkerConnection(pyamqp.Connection):
 def bare_frames(
     make: Callable[..., Callable[[Frame], bool]], connection: Any, callback: Callable[..., Any]
 ) -> Callable[[Frame], bool]:
-    """A reader of frames that passes them to the one that ``make`` makes, without the parts to ignore."""
+    """A frame reader for ``make``'s connection that drops the parts to ignore."""
     read = make(connection, callback)
     # By channel: bytes of a body that is too large and still to come.
     dropping: dict[int, int] = {}

@@ -1,9 +1,8 @@
-"""A worker's channel to Redis, which does less than Kombu's own, and reads less.
+"""A worker's channel to Redis: Kombu's own, without its republishing, and of each envelope only the body.
 
-When a connection is lost, Kombu would publish unacknowledged hints again; that fails while Redis is away, and
-then Kombu writes them to a file.  And it would trust an envelope: one that is not JSON would end the worker,
-one that is would choose how its body is decoded, decompressed and answered.  So of each envelope from Redis,
-only the body is passed on.
+After a lost connection, Kombu would publish unacknowledged hints again; while Redis is away that fails, and
+Kombu writes them to a file.  It also trusts envelopes: a malformed one ends the worker, and a forged one
+chooses how its body is decoded, decompressed and answered.
 """
 
 from __future__ import annotations

@@ -30,9 +30,8 @@ ANSWER_SECONDS = 3.0
 
 _RABBITMQ_TRANSPORT: dict[str, Any] = {"max_retries": 0}
 
-# A connection that was silent for twice as long counts as dead, to RabbitMQ and to workers.  The doorbell's
-# sends no heartbeats, since it does not live as long unused; but RabbitMQ does, and so notices connections
-# that were given up while an alarm kept it from reading them.
+# RabbitMQ and workers declare a connection dead after twice this silence.  The doorbell's connection is too
+# short-lived to send heartbeats, but RabbitMQ drops it by them.
 HEARTBEAT_SECONDS = 30
 
 
@@ -56,12 +55,11 @@ def celery_settings(broker_url: str) -> dict[str, Any]:
         "broker_channel_error_retry": True,
         # Nothing can end the threads that are at work; Celery would log for each of them that it could not.
         "worker_cancel_long_running_tasks_on_connection_loss": False,
-        # A worker has no more hints in hand than threads; and RabbitMQ gives one that a killed worker had not
-        # begun to another one.
+        # A worker holds no more hints than threads; RabbitMQ redelivers those it had not begun when killed.
         "task_acks_late": True,
         "task_ignore_result": True,
         "task_store_errors_even_if_ignored": False,
-        # A hint that waits in a busy worker is one that an idle worker does not see.
+        # A hint prefetched by a busy worker is invisible to an idle one.
         "worker_prefetch_multiplier": 1,
         # Celery must not take the host application's logging away from it.
         "worker_hijack_root_logger": False,
@@ -118,9 +116,8 @@ def _redis_settings() -> dict[str, Any]:
     """``worker_disable_prefetch`` would add nothing: late acknowledgement holds as many hints as threads."""
     return {
         "broker_transport_options": {
-            # Kombu would write each hint that a worker takes down in Redis, and strike it out again, so that
-            # it comes back when the worker is killed: a tenth of what a busy worker does, and for nothing,
-            # since the sweep rings sooner.  It still counts how many are in hand.
+            # Kombu would log each taken hint in Redis for redelivery, a tenth of a busy worker's time; the
+            # sweep notifies sooner.
             "ack_emulation": False,
             "socket_timeout": 10,
             "socket_connect_timeout": CONNECT_SECONDS,
@@ -133,7 +130,7 @@ def _redis_settings() -> dict[str, Any]:
 
 
 def _rabbitmq_settings(broker_url: str) -> dict[str, Any]:
-    """Confirms are the doorbell's: Celery's ``confirm_publish`` would wait for each hint by itself."""
+    """The doorbell confirms: Celery's ``confirm_publish`` would wait for each hint by itself."""
     return {
         "broker_use_ssl": tls_options(broker_url),
         "broker_heartbeat": HEARTBEAT_SECONDS,

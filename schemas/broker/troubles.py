@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 _CLUSTER = "belongs to a Redis Cluster, which spreads queues over nodes; use a single Redis"
-# By the names of what the clients raise, which are not all installed, and Redis's codes of errors.
+# By the clients' exception names, since not all clients are installed, and by Redis's error codes.
 _TROUBLES = {
     "AccessRefused": "refuses the user or the password",
     "AuthenticationError": "refuses the user or the password",
@@ -39,7 +39,7 @@ class BlockedError(ConnectionError):
 
 
 def describe_trouble(error: BaseException) -> str | None:
-    """What the broker does, as a predicate: "refuses the user or the password"; None if it is not known."""
+    """The broker's trouble as a predicate: "refuses the user or the password"; None if unknown."""
     for cause in _causes(error):
         name = type(cause).__name__
         if name == "AccessRefused" and (getattr(cause, "method_sig", None) or (0,))[0] >= _CHANNEL_CLASSES:
@@ -52,7 +52,6 @@ def describe_trouble(error: BaseException) -> str | None:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The raised error and its causes: a client wraps the reason into its own errors."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

@@ -12,7 +12,7 @@ _WHOLE_NUMBER = "{subject} must be a whole number"
 _NUMBER = "{subject} must be a number"
 _YES_OR_NO = "{subject} must be true or false"
 
-# By pydantic's types of errors.  The braces beside ``subject`` are its context.
+# By pydantic's error types; braces other than ``subject`` are filled from the error's context.
 _SENTENCES: Mapping[str, str] = MappingProxyType(
     {
         "int_parsing": _WHOLE_NUMBER,
@@ -45,7 +45,7 @@ _SENTENCES: Mapping[str, str] = MappingProxyType(
 
 
 def describe_refusal(item: Mapping[str, Any]) -> str:
-    """What one of pydantic's errors says, in our words; errors of a kind that settings never had in its own.
+    """One of pydantic's errors in our words; errors of kinds that settings never had keep pydantic's.
 
     An error inside a value, such as in the price of a model, names the field there.
     """

@@ -1,7 +1,7 @@
 """Variables that Kubernetes puts into every pod for each Service of its namespace.
 
 Some have the names of settings: a Service ``strandline-service`` brings ``STRANDLINE_SERVICE_PORT=tcp://…``,
-and one that is called ``strandline`` brings ``STRANDLINE_SERVICE_HOST`` and ``STRANDLINE_SERVICE_PORT``.
+and a Service called ``strandline`` brings ``STRANDLINE_SERVICE_HOST`` and ``STRANDLINE_SERVICE_PORT``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def without_links(variables: Mapping[str, str | None]) -> Mapping[str, str | Non
 
 
 def service_links(environ: Mapping[str, str | None]) -> frozenset[str]:
-    """The names of ``environ`` that are links; what somebody set to another value is none."""
+    """The names of ``environ`` that are links; a variable with another value is not a link."""
     return frozenset(
         name
         for port, value in environ.items()

@@ -100,7 +100,7 @@ def _is_plain(url: str) -> bool:
 
 
 def _several(url: str) -> list[str]:
-    """The servers of one URL, as Celery takes them: separated by ``;``, each with the same scheme."""
+    """The servers of one URL, as Celery takes them: separated by ``;``, with one scheme."""
     scheme, _rest = _split(url)
     return re.split(rf";(?={re.escape(scheme)})", url) if scheme else [url]
 
@@ -120,7 +120,6 @@ def _shown(url: str) -> str:
 
 
 def _shown_to_query(rest: str) -> str:
-    """Of a URL in whose query alone something is odd."""
     front, question, _query = rest.partition("?")
     before, at, host = front.rpartition("@")
     if "@" in rest[len(front) :]:

@@ -77,7 +77,7 @@ def check_broker_url(url: str) -> str:
                 " of a proxy that follows the master: redis://host:6379/0. Until that is back, workers find"
                 " work by their sweep"
             )
-        # A library would fail to read it, and quote what it takes for the port: a piece of the password.
+        # A library would fail to read it, and quote a piece of the password as the port.
         if not is_readable(one, leniently=True):
             raise ValueError(
                 "the broker URL cannot be read: in its user and password the characters / ? # : ; [ ] have to"

@@ -173,7 +173,6 @@ class AsyncDatabase:
             return await self._repeat(query, attempts, failed)
 
     async def _repeat(self, query: Query[R], attempts: Attempts, failed: psycopg.Error) -> list[R]:
-        """Async twin of ``Database._repeat``."""
         is_unknown = not may_pass(failed)
         for pause in pauses():
             await asyncio.sleep(pause)
@@ -197,7 +196,6 @@ class AsyncDatabase:
     async def _look_at(
         self, error: psycopg.Error, connection: psycopg.AsyncConnection[Any], *, final: bool
     ) -> None:
-        """Async twin of ``Database._look_at``."""
         if may_pass(error):
             if is_refused_by_standby(error):
                 await self._pool.renew(connection)
@@ -308,7 +306,7 @@ async def drive(operation: Operation[T], runner: AsyncRunner) -> T:
 
 
 async def _drive_beside(operation: Operation[T], runner: AsyncRunner, aside: StepsAside) -> T:
-    """The same, with the steps beside the loop that work on much."""
+    """``_drive``, with the large computing steps off the loop."""
     advance: Callable[[Any], Step] = operation.send
     result: Any = None
     while True:

@@ -12,8 +12,7 @@ from strandline.schemas.errors import ConfigurationError
 C = TypeVar("C", psycopg.Connection[Any], psycopg.AsyncConnection[Any])
 
 # SQLAlchemy: Connection.connection is the pool's proxy, whose driver_connection is psycopg's; an
-# AsyncConnection holds such a Connection as sync_connection.
-# Django: django.db.connection.connection is psycopg's.
+# AsyncConnection holds such a Connection as sync_connection. Django: django.db.connection.connection.
 _STEPS = ("driver_connection", "sync_connection", "connection")
 _MAX_STEPS = 4
 
@@ -56,10 +55,10 @@ def _attribute(candidate: object, name: str) -> object:
 
 
 def _begin(candidate: Any) -> None:
-    """Begin the transaction of a SQLAlchemy Connection, as its own first statement would.
+    """Begin the transaction of a SQLAlchemy Connection; no round trip.
 
-    It does not see what runs on the driver's connection: with nothing begun, its ``commit`` would do
-    nothing, and what was put would be gone without a word.  No round trip.
+    It does not see statements on the driver's connection: with nothing begun, its ``commit`` would do
+    nothing, and the put would be lost.
     """
     is_sqlalchemys = _attribute(candidate, "exec_driver_sql") is not None and not hasattr(
         candidate, "sync_connection"

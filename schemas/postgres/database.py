@@ -61,7 +61,7 @@ class Fetcher(Protocol):
     """Runs a named statement: a ``Database`` (alone, committed) or a ``Transaction``."""
 
     def fetch(self, query: Query[R]) -> list[R]:
-        """Its rows; what is sealed of its content is sealed and opened on the way."""
+        """Its rows, sealed and opened on the way."""
         ...
 
     def run(self, operation: Operation[T]) -> T: ...
@@ -138,7 +138,7 @@ class Database:
     def connect(cls, options: ConnectionOptions, content: ContentCodec | None = None) -> Self:
         """A database with its own pool; connections are opened when first needed.
 
-        ``content`` seals and opens what is sealed; without it, that is refused.
+        ``content`` seals and opens content; without it, sealed content is refused.
         """
         reach = Reach(options.url, options.pool_timeout)
         options = replace(options, find_url=reach.note_failures_of(options.find_url))
@@ -221,7 +221,7 @@ class Database:
         *,
         with_the_wait: bool = False,
     ) -> list[R]:
-        """The rows of a further attempt after one that ``failed``; errors that may pass get more attempts.
+        """The rows of an attempt after one that ``failed``; transient errors get more attempts.
 
         ``with_the_wait``: the wait for a connection is part of each attempt.
         """

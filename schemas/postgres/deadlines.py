@@ -23,7 +23,7 @@ RV = TypeVar("RV")
 # Beyond ``statement_timeout``: what Postgres's own error may take to arrive.
 GRACE_SECONDS = 2.0
 
-# For what has no limit on the server: one statement of verify, or of a migration.
+# Without a limit on the server: one statement of verify, or of a migration.
 MAINTENANCE_SECONDS = 2 * 3600.0
 
 # With less time left than this a statement is not sent again: its answer could not be waited for.
@@ -107,13 +107,13 @@ def within(
 
 
 def _within(seconds: float, generator: PQGen[RV]) -> PQGen[RV]:
-    """The same generator with a deadline, looked at each time it is resumed, which is ten times a second."""
+    """The same generator with a deadline, checked ten times a second, as it is resumed."""
     deadline = monotonic() + seconds
     try:
         request = next(generator)
         while True:
             ready = yield request
-            # Before the look at the clock: what has arrived in time counts, however late it is taken up.
+            # Before the clock is checked: data that arrived in time counts, however late it is taken.
             request = generator.send(ready)
             if monotonic() >= deadline:
                 raise DeadlineExceeded(f"no answer within {seconds:.3g} s")

@@ -43,7 +43,7 @@ from strandline.schemas.postgres.revision import (
 from strandline.schemas.postgres.statements import statements
 from strandline.schemas.values.partitions import check_partitions, require_partitions
 
-# Two processes that migrate at once (a deploy, `up` beside a script) take turns.
+# Two concurrent migrations (a deploy, `up` next to a script) take turns.
 _LOCK = 0x7374726E646C6E65
 
 CONNECT_SECONDS = 10
@@ -75,7 +75,7 @@ def migrate(
         schema: where the tables are, or are made.
         partitions: divide the big tables into so many partitions when they are made; tables that are there
             must be divided so already. Without it new tables are whole, and others stay as they are.
-        report: takes a line that says what was done.
+        report: takes a line that describes each step.
         public_apis_only: as in ``ConnectionOptions``.
 
     Raises:
@@ -94,7 +94,7 @@ def migrate(
         if partitions is not None and before is not None:
             require_partitions(_count_partitions(connection, schema), partitions, schema)
         if before == head_revision():
-            # Whoever asks: the application's role may not make a schema, not even one that exists.
+            # For every role: the application's may not make a schema, not even one that exists.
             report(f"{schema}: at revision {before}, so there is nothing to do")
             return before
         _check_writable(connection)
@@ -171,7 +171,7 @@ def _connect(url: str, kind: type[OwnConnection], session: Session) -> OwnConnec
 
 
 def _settle(connection: Connection) -> None:
-    """Set this transaction to what a migration needs, behind a pooler as well."""
+    """Apply a migration's settings to this transaction, behind a pooler as well."""
     row = connection.exec_driver_sql(look_for(_NEEDED).decode()).one()
     if wrong := set_all(find_wrong(row), "LOCAL"):
         connection.exec_driver_sql(wrong)

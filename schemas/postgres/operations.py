@@ -31,11 +31,11 @@ class Run:
 
 
 class Compute(Run):
-    """The same for long computations: a service does these one at a time, beside the event loop."""
+    """The same for long computations: a service runs these one at a time, off the event loop."""
 
 
 class StepsAside(Protocol):
-    """Who takes steps of operations beside the event loop: a service, of requests that are large."""
+    """Takes steps of operations off the event loop: for large requests of a service."""
 
     def takes(self, result: object) -> bool:
         """Whether to take the step that gets this result."""
@@ -52,7 +52,7 @@ ASIDE: ContextVar[StepsAside | None] = ContextVar("aside", default=None)
 
 
 def is_aside() -> bool:
-    """Whether the steps of this request are taken beside the event loop: then let what computes be a step."""
+    """Whether this request's steps are taken off the event loop: then make computations steps."""
     aside = ASIDE.get()
     return aside is not None and aside.takes(None)
 
@@ -84,7 +84,7 @@ class Atomic:
 
 @dataclass(frozen=True, slots=True)
 class WithContent:
-    """Run the operation that ``make`` makes of the driver's codec, such as one that finds an owner's keys."""
+    """Run the operation that ``make`` makes of the driver's codec, such as finding an owner's keys."""
 
     make: Callable[[ContentCodec], Generator[Any, Any, Any]]
 
@@ -150,19 +150,19 @@ def look_up_owner_keys(namespace: str, shard_key: UUID) -> Operation[tuple[bool,
 def claim_owner_keys(
     namespace: str, shard_key: UUID, *, anew: bool = False, first_number: int | None = None
 ) -> Operation[OwnerKeys | None]:
-    """The same before an owner's first content is stored: they are made if its namespace is sealed.
+    """Get an owner's keys before its first content is stored; made if its namespace is sealed.
 
     Args:
-        anew: as the database has them, whatever this process has kept.
-        first_number: of the first data key of the owner's present life, if the caller knows it; it is looked
-            for if this process has kept keys, which may be from before an erasure.
+        anew: from the database, past the process's cache.
+        first_number: of the first data key of the owner's present life, if the caller knows it; looked for if
+            this process has cached keys, which may predate an erasure.
     """
     keys: OwnerKeys | None = yield WithContent(partial(_claim, namespace, shard_key, anew, first_number))
     return keys
 
 
 def check_owner_keys(shard_key: UUID, first_number: int) -> Operation[None]:
-    """Fetch an owner's keys anew if this process kept some below ``first_number``, from before an erasure.
+    """Fetch an owner's keys again if this process cached some below ``first_number``, from before an erasure.
 
     Raises:
         KeyUnavailableError: they cannot be unwrapped.

@@ -22,8 +22,8 @@ from strandline.schemas.postgres.deadlines import GRACE_SECONDS
 from strandline.schemas.postgres.pools.session import MARK, PINNED
 from strandline.schemas.settings import Settings
 
-# After these seconds of silence the kernel asks whether the other side is there, and gives a connection up
-# that does not answer, or does not acknowledge what was sent: sooner than the deadline of a statement.
+# After these seconds of silence the kernel probes the peer, and gives up a connection that does not answer or
+# acknowledge: sooner than a statement's deadline.
 TCP = {
     "keepalives": 1,
     "keepalives_idle": 10,
@@ -31,7 +31,7 @@ TCP = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,  # milliseconds
 }
-# Whatever the database or the role has for its own transactions; the mark says that all of it had effect.
+# Overrides the database's and the role's transaction settings; the mark shows that all took effect.
 TRANSACTIONS = (
     (MARK, "on"),
     ("default_transaction_isolation", r"read\ committed"),
@@ -151,10 +151,10 @@ class ConnectionOptions:
 
 
 def options_of(url: str) -> dict[str, Any]:
-    """What a URL says, by the names of libpq's options.
+    """A URL's options, by the names of libpq's options.
 
     Raises:
-        ConfigurationError: libpq cannot read it; the sentence shows nothing of it.
+        ConfigurationError: libpq cannot read it; the sentence does not show the URL.
     """
     try:
         return conninfo_to_dict(url)
@@ -180,7 +180,6 @@ def with_defaults(arguments: Mapping[str, Any], *, connect_timeout: int) -> dict
 
 
 def _environment_options() -> str:
-    """``PGOPTIONS``, as libpq finds it."""
     return next((o.val or b"" for o in pq.Conninfo.get_defaults() if o.keyword == b"options"), b"").decode()
 
 

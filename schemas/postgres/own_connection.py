@@ -43,7 +43,7 @@ class _Own:
         self._setting = b""
 
     def stay_unprepared(self, setting: bytes) -> None:
-        """Prepare no statement, and begin each transaction with ``setting``, if there is any."""
+        """Prepare no statement, and begin each transaction with ``setting``, if any."""
         self.pooled, self._setting, self.prepare_threshold = True, setting, None
 
 

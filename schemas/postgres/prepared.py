@@ -84,14 +84,14 @@ def _item(item: Any) -> str:
 
 
 class _Prepared:
-    """The names under which a connection has prepared statements; None for one that it has only run."""
+    """The names under which a connection has prepared statements; None for a statement run only once."""
 
     def __init__(self) -> None:
         self.names: dict[bytes, bytes | None] = {}
         self._numbers = count(1)
 
     def new_name(self) -> bytes:
-        """Never one that was tried before: an interrupt may have come between Postgres's yes and our note."""
+        """Never a name tried before: an interrupt may have come between Postgres's yes and our note."""
         return b"strandline_%d" % next(self._numbers)
 
 

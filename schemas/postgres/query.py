@@ -15,7 +15,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class _Slotted(type):
-    """Classes whose objects have no dictionary, which makes them faster to make."""
+    """Classes whose objects have no dictionary, which are faster to make."""
 
     def __new__(cls, title: str, bases: tuple[type, ...], body: dict[str, Any], **options: Any) -> Any:
         return super().__new__(cls, title, bases, {"__slots__": (), **body}, **options)

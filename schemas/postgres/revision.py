@@ -1,6 +1,6 @@
-"""What a database must be for this release, as constants: the oldest server, the newest migration.
+"""The database that this release needs, as constants: the oldest server, the newest migration.
 
-Comparing the migration costs one look, where asking Alembic costs 0.5 s; a test holds it to the scripts.
+Comparing the migration costs one look, where Alembic takes 0.5 s; a test holds it to the scripts.
 """
 
 from __future__ import annotations

@@ -96,7 +96,6 @@ def _arguments(sql: str, start: int) -> tuple[list[str], int]:
 
 @cache
 def _fragments() -> Mapping[str, tuple[tuple[str, ...], str]]:
-    """The parameters and the text of each fragment."""
     fragments = {}
     for file in _files("fragments"):
         pieces = _FRAGMENT.split(file.read_text(encoding="utf-8"))[1:]
@@ -116,7 +115,6 @@ def function_names() -> list[str]:
 
 
 def _files(folder: str = "") -> list[Traversable]:
-    """The files of SQL in a folder, in the order of their names."""
     files = (_SQL / folder).iterdir()
     return sorted((file for file in files if file.name.endswith(".sql")), key=lambda file: file.name)
 

@@ -23,7 +23,7 @@ from strandline.schemas.errors import (
 )
 from strandline.schemas.postgres.deadlines import DeadlineExceeded
 
-# The server ends what takes too long: a statement, or a transaction that waits or goes on.
+# The server ends statements and transactions that take too long.
 _ENDED_BY_LIMIT = (pg.QueryCanceled, pg.IdleInTransactionSessionTimeout, pg.TransactionTimeout)
 
 # The connection is gone.  (With the last two Postgres ends a session; psycopg lays them to the statement.)
@@ -145,7 +145,7 @@ def is_refused_by_standby(error: psycopg.Error) -> bool:
 
 
 def pauses() -> Iterator[float]:
-    """Seconds to wait before each further attempt, jittered, since those that met would meet again."""
+    """Seconds to wait before each further attempt, jittered, to keep colliding calls apart."""
     for seconds in (0.0, 0.02, 0.05, 0.1, 0.2):
         yield seconds * random.uniform(0.5, 1.5)  # noqa: S311
 

@@ -88,13 +88,13 @@ class KeyCache:
                 self._keys.popitem(last=False)
 
     def note_unused(self) -> None:
-        """Nothing is sealed in the whole database: for a short time nobody has to ask again."""
+        """The whole database is unsealed: for a short time, ask no more."""
         self._unused_until = self._clock() + UNSEALED_SECONDS
 
     def is_clear(self, namespace: str) -> bool:
-        """Whether a namespace was not sealed when this process asked last, at most ``seconds`` ago.
+        """Whether a namespace was unsealed at this process's last look, at most ``seconds`` ago.
 
-        What is put meanwhile is refused where it was sealed since, and is then sealed.
+        If it was sealed since, a put is refused, and repeated sealed.
         """
         until = self._clear.get(namespace)
         return until is not None and self._clock() < until
@@ -118,7 +118,7 @@ class KeyCache:
                 self._keys.pop(shard_key, None)
 
     def forget_owners(self, shard_keys: Collection[UUID]) -> None:
-        """Drop the keys of owners who were erased; of none in particular, all keys."""
+        """Drop the keys of erased owners; with no argument, all keys."""
         for shard_key in shard_keys or (None,):
             self.forget(shard_key)
 
@@ -248,11 +248,11 @@ class SealedContent:
         secret: bytes | None = None,
         number: int | None = None,
     ) -> Operation[None]:
-        """Give an owner its first keys; if another process does so at once, both go on with the same ones.
+        """Give an owner its first keys; concurrent processes end up with the same ones.
 
         Args:
             row: how the namespace was encrypted a moment ago; if the key changed since, the new one wraps.
-            secret, number: those of a further data key; default: the first keys, at random.
+            secret, number: of a further data key; default: the first keys, at random.
 
         Raises:
             KeyUnavailableError: the keyring cannot wrap them with the namespace's key.
@@ -289,7 +289,6 @@ class SealedContent:
         return (yield from self._open_of(query, _owner_given(query, marks), rows))
 
     def _open_of_each(self, query: Query[R], marks: Marks, rows: Sequence[Any]) -> Operation[list[R]]:
-        """Rows of several owners, each opened with the keys of its own."""
         opened = list(rows)
         for owner in {row[marks.owner_column] for row in rows}:
             places = [place for place, row in enumerate(rows) if row[marks.owner_column] == owner]
@@ -299,7 +298,7 @@ class SealedContent:
         return opened
 
     def _open_of(self, query: Query[R], owner: UUID, rows: Sequence[R]) -> Operation[list[R]]:
-        """Rows of one owner; kept keys may be from before a rotation or an erasure."""
+        """Rows of one owner; cached keys may predate a rotation or an erasure."""
         keys = yield from self.find_keys(owner)
         if keys is not None:
             try:
@@ -367,7 +366,7 @@ def names_encrypted(namespace: str) -> str:
 
 @contextmanager
 def _name_namespace(namespace: str) -> Iterator[None]:
-    """Have errors of a keyring name the namespace, if it is about one."""
+    """Have errors of a keyring name the namespace."""
     try:
         yield
     except KeyUnavailableError as error:
@@ -395,7 +394,7 @@ def _owner_given(query: Query[Any], marks: Marks) -> UUID:
 
 
 def _open_with(keys: OwnerKeys, query: Query[R], rows: Sequence[Any]) -> Operation[list[R]]:
-    """The rows opened; a lot of them off the event loop."""
+    """The rows opened; many rows are opened off the event loop."""
     marks = _marks_of(query)
     stored: list[Sequence[Any]] = list(zip(*rows, strict=True))
     open_all = partial(_open_all, query, marks, stored, keys)
@@ -407,12 +406,11 @@ def _open_with(keys: OwnerKeys, query: Query[R], rows: Sequence[Any]) -> Operati
 
 
 def _places_to_open(marks: Marks) -> set[int]:
-    """The places of the columns that are opened."""
     return {mark.place for mark in marks.opens}
 
 
 def _open_all(query: Query[R], marks: Marks, stored: Sequence[Sequence[Any]], keys: OwnerKeys) -> list[R]:
-    """The rows opened, column by column; ``stored`` are the columns."""
+    """The rows opened, column by column, from the ``stored`` columns."""
     columns = list(stored)
     for mark in marks.opens:
         if columns[mark.place] is stored[mark.place]:
@@ -425,7 +423,7 @@ def _open_all(query: Query[R], marks: Marks, stored: Sequence[Sequence[Any]], ke
 def _open_rest(
     mark: Mark, columns: Sequence[Sequence[Any]], stored: Sequence[Any], keys: OwnerKeys
 ) -> list[Any]:
-    """A column that was opened under one mark, with what that left as it is stored opened under another."""
+    """Open under this mark the tokens that another mark left of a column."""
     opened = list(columns[mark.place])
     places = [place for place, (now, before) in enumerate(zip(opened, stored, strict=True)) if now is before]
     rest = [[column[place] for place in places] for column in columns]

@@ -36,10 +36,10 @@ def sealed_content(settings: Settings) -> SealedContent:
 
 
 def open_keyring(settings: Settings) -> Keyring:
-    """The keyring that the settings name.
+    """The keyring of the settings.
 
     Raises:
-        ConfigurationError: they name two, or one that cannot be used.
+        ConfigurationError: they name two, or one of them is unusable.
     """
     if sum(one is not None for one in (settings.keyring_file, settings.keyring_keys, settings.keyring)) > 1:
         raise ConfigurationError(
@@ -110,7 +110,7 @@ class _Guarded:
 
 
 def _shown_name(name: str) -> str:
-    """A name, quoted if it cannot be a key that somebody has set in its place."""
+    """A name, quoted unless it may be a key set in its place."""
     return quote(name) if len(name) <= MAX_NAME_CHARACTERS and name.isidentifier() else "that it names"
 
 

@@ -15,7 +15,7 @@ from strandline.schemas.sealing.tokens import escape, escape_bytes, escape_json
 from strandline.schemas.values.fingerprints import fingerprint
 
 Q = TypeVar("Q", str, bytes)
-# What a tombstone recognises a wording by.
+# A tombstone's traces, by which it recognises a wording.
 TRACE = "trace"
 
 
@@ -101,9 +101,9 @@ def keyed_hex(keys: OwnerKeys, digest: str) -> str:
 
 
 def seal_traces(keys: OwnerKeys, text: str) -> str:
-    """The traces of a tombstone as they are stored: SQL compares the keyed fingerprint, and nobody reads it.
+    """A tombstone's traces as stored: SQL compares the keyed fingerprint.
 
-    What it is of, and the words, are sealed; what is sealed already is sealed again.
+    The source and the words are sealed; sealed ones are sealed again.
     """
     traces = json.loads(open_traces(keys, text))
     return json.dumps([_seal_trace(keys, trace) for trace in traces])
@@ -218,7 +218,7 @@ def _open_value(mark: Mark, value: Any, bound: Any, keys: OwnerKeys) -> Any:
 
 
 def _open_fingerprint(keys: OwnerKeys, stored: bytes, text: str) -> bytes:
-    """The fingerprint of a text, if that is what is stored in its keyed form; else what is stored."""
+    """The fingerprint of a text, if its keyed form is stored; else the stored value."""
     if len(stored) != 1 + DIGEST_BYTES:
         return stored
     unkeyed = fingerprint(keys.open(text, "fact"))

@@ -65,7 +65,7 @@ def make_cipher(key: bytes) -> Cipher:
 
 
 def open_sealed(cipher: Cipher, nonce: bytes, sealed: bytes, context: bytes) -> bytes:
-    """What a cipher has sealed.
+    """Open a cipher's text.
 
     Raises:
         NotAuthenticError: it belongs to another key or context, or was changed.

@@ -1,4 +1,4 @@
-"""What the drivers ask to seal the parameters of a query, and to open its rows; they know no key."""
+"""The drivers' interface for sealing parameters of a query and opening its rows; they know no key."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class ContentCodec(Protocol):
     def known_keys(self, namespace: str, shard_key: UUID) -> OwnerKeys | Unknown | None:
         """The keys of an owner, if this process has them; takes no time.
 
-        None: as far as it knows the namespace is not sealed, or it has no keyring.
+        None: it has no keyring, or knows the namespace as unsealed.
         """
         ...
 
     def note_unused(self) -> None:
-        """Nothing is sealed in the whole database: for a short time nobody has to ask."""
+        """The whole database is unsealed: for a short time, ask no more."""
         ...
 
     def look_up_keys(self, namespace: str, shard_key: UUID) -> Operation[tuple[bool, OwnerKeys | None]]:
@@ -59,16 +59,16 @@ class ContentCodec(Protocol):
         """The keys of an owner, made if it has none and its namespace is sealed.
 
         Args:
-            anew: as the database has them, whatever was kept.
+            anew: from the database, past the cache.
             first_number: of the first data key of the owner's present life, if it is known; it is looked for
-                if keys were kept, which may be from before an erasure.
+                if keys were cached, which may predate an erasure.
 
         Raises: as ``find_keys``.
         """
         ...
 
     def check_keys(self, shard_key: UUID, first_number: int) -> Operation[None]:
-        """Fetch keys anew that were kept, if their numbers are below that of the owner's present life.
+        """Fetch cached keys again if their numbers precede the owner's present life.
 
         Raises: as ``find_keys``.
         """
@@ -79,7 +79,7 @@ class ContentCodec(Protocol):
         ...
 
     def open_rows(self, query: Any, rows: Sequence[Any]) -> Operation[list[Any]]:
-        """The rows with what is sealed in them opened.
+        """The rows with their sealed values opened.
 
         Raises:
             SealedContentError: something cannot be opened.
@@ -92,7 +92,7 @@ def holds_tokens(marks: Marks, rows: Sequence[Any]) -> bool:
     for mark in marks.opens:
         place = mark.place
         if mark.form == "fingerprint":
-            continue  # beside its text, which is sealed if it is keyed
+            continue  # its text has the same key, and is sealed if keyed
         if mark.form in ("within", "traces"):
             if True in ['"sealed:' in value for row in rows if (value := row[place]) is not None]:
                 return True
@@ -109,7 +109,7 @@ def holds_tokens(marks: Marks, rows: Sequence[Any]) -> bool:
 
 
 class WithoutKeys:
-    """Stands for a codec where a database is used without one: what is sealed is refused, never shown."""
+    """A codec without keys: sealed content is refused, never shown."""
 
     def known_keys(self, namespace: str, shard_key: UUID) -> OwnerKeys | Unknown | None:
         return None

@@ -1,7 +1,7 @@
-"""Keyrings: where the keys are that wrap owners' keys; a file, a variable, or an application's own code.
+"""Keyrings hold the keys that wrap owners' keys: in a file, a variable, or an application's own code.
 
-A keyring never gives its keys away: it wraps and unwraps.  So a key management service can be one, whose keys
-nobody sees; ``docs/recipes.md`` shows two.
+A keyring wraps and unwraps, and never gives its keys away, so a key management service can be one;
+``docs/recipes.md`` shows two.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAX_FILE_BYTES: Final = 1_000_000
 class Keyring(Protocol):
     """Wraps and unwraps owners' keys; called from several threads at once, and may take as long as a request.
 
-    ``context`` names whose keys they are; what was wrapped with one must not unwrap with another.
+    ``context`` names whose keys they are; a key wrapped with one must not unwrap with another.
     """
 
     def key_ids(self) -> Sequence[str]:
@@ -50,7 +50,7 @@ class Keyring(Protocol):
         """The secret again.
 
         Raises:
-            KeyUnavailableError: there is no such key, it cannot be asked, or it is not the one that wrapped.
+            KeyUnavailableError: the key is missing, out of reach, or did not wrap the secret.
         """
         ...
 
@@ -94,10 +94,10 @@ class LocalKeyring:
 
 
 class FileKeyring:
-    """The keyring in a file, which is read again where it lacks a key, or holds another one of the same id.
+    """The keyring in a file, read again when a key is missing or differs from the one of the same id.
 
-    So a key that is added to the file is taken up by processes that run.  The file is read at most once in
-    ``REREAD_SECONDS``; while it cannot be read, or holds a line that is no key, the keys from before stay.
+    Running processes so take up added keys.  The file is read at most once in ``REREAD_SECONDS``; while it is
+    unreadable or malformed, the earlier keys stay.
 
     Args:
         clock: counts seconds, and never goes back.
@@ -136,7 +136,7 @@ class FileKeyring:
             return call(present)
 
     def _read_again(self, tried: LocalKeyring) -> LocalKeyring:
-        """The keys as the file has them now; ``tried`` if they may not be read again yet."""
+        """The keys as the file has them now; ``tried`` if it is too early to read again."""
         with self._reading:
             now = self._clock()
             if self._keyring is tried and now >= self._read_at + REREAD_SECONDS:

@@ -44,8 +44,8 @@ class Mark(NamedTuple):
 
     Attributes:
         place: of the parameter or column.
-        kind: what the content is; part of what its ciphertext belongs to.
-        bound: the place of what else it belongs to, such as the id of its message; None: nothing.
+        kind: of the content; bound to the ciphertext.
+        bound: the place of a further value bound to it, such as the id of its message; None: nothing.
     """
 
     place: int

@@ -1,8 +1,8 @@
-"""The keys of one owner: what seals and opens its content, and what makes its words and digests comparable.
+"""The keys of one owner, which seal and open its content and make its words and digests comparable.
 
-An owner has data keys, numbered, of which the newest seals, and one search key, which is never rotated:
-from it come the keyed forms of what SQL compares by value.  They are made of the unkeyed form, so what was
-stored before a namespace was sealed becomes the same as what is stored after.
+An owner has numbered data keys, of which the newest seals, and one search key, which never rotates: it makes
+the keyed forms of values that SQL compares.  They are made of the unkeyed form, so that rows from before and
+after sealing compare equal.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class OwnerKeys:
         """The token of a text.
 
         Args:
-            kind: what it is; a token of one kind cannot be put in the place of another.
-            bound: what else it belongs to, such as the id of its message.
+            kind: of the content; a token of one kind cannot be put in the place of another.
+            bound: a further value, such as the id of its message.
         """
         nonce = os.urandom(NONCE_BYTES)
         sealed = self.ciphers[self.number].encrypt(nonce, text.encode(), self._context(kind, bound))
@@ -136,10 +136,10 @@ class OwnerKeys:
         return self._decrypt(token, kind, bound).decode()
 
     def open_all(self, texts: Sequence[Any], kind: str, bounds: Iterable[str | None]) -> list[Any]:
-        """What a column holds in several rows, as ``open`` gives each; None stays.
+        """A column's values in several rows, as ``open`` gives each; None stays.
 
-        Most of a window are tokens of the newest key in JSON.  All of these are decoded, and then all
-        decrypted, with nothing called in between: short loops take a fifth less than one that does both.
+        Most are tokens of the newest key in JSON.  All are decoded first and then decrypted: two short loops
+        take a fifth less than one that does both.
         """
         if not any(texts):  # as metadata, mostly
             return list(texts)
@@ -153,7 +153,7 @@ class OwnerKeys:
     def _open_newest(
         self, texts: Sequence[Any], kind: str, bounds: Sequence[str | None]
     ) -> Sequence[str | None]:
-        """What is sealed with the newest key, in JSON; None for the rest, and for all if one is refused."""
+        """Open tokens of the newest key in JSON; None for the rest, and for all if one is refused."""
         nothing: list[str | None] = [None] * len(texts)
         cipher, context = self.ciphers.get(self.number), self._context(kind, "")
         if cipher is None:

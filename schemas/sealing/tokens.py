@@ -1,9 +1,9 @@
 """Tokens: the form in which sealed content stands in a column, and how it is told from content in clear.
 
 A token is ``sealed:1:<number>:<base64>``: the version of the form, the number of the data key among its
-owner's, and the nonce with the ciphertext.  In a column of JSON it is a JSON string; what an application
-stores there is an object or a list, so the two are never confused.  Text in clear that begins like a token
-is stored with ``sealed:0:`` before it, so whatever somebody writes is never taken for a token.
+owner's, and the nonce with the ciphertext.  In a column of JSON it is a JSON string; applications store
+objects or lists there, so the two are never confused.  Text in clear that begins like a token is stored with
+``sealed:0:`` before it, so no user's text is taken for a token.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def write_token(number: int, body: bytes) -> str:
 
 
 def write_name(body: bytes) -> str:
-    """The token of a name: the same one for the same name, whatever the number of the data key."""
+    """The token of a name: always the same, whatever the number of the data key."""
     return f"{_NAME}{b2a_base64(body, newline=False).decode()}"
 
 

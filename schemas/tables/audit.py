@@ -1,4 +1,4 @@
-"""The tables of the audit trail: what was appended, the sealed chain, and the pseudonyms in both."""
+"""The tables of the audit trail: the appended records, the sealed chain, and the pseudonyms in both."""
 
 from __future__ import annotations
 

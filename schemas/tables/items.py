@@ -11,7 +11,7 @@ store_item = Table(
     "store_item",
     metadata,
     key("shard_key"),
-    # The labels of the path, each with a full stop after it: what is below a path begins with it.
+    # The labels of the path, each followed by a full stop, so that a prefix finds its descendants.
     personal("path", Text(collation="C"), primary_key=True),
     personal("key", Text(collation="C"), primary_key=True),
     personal("value", JSON, sealed="json item", nullable=False),

@@ -1,4 +1,4 @@
-"""The tables of namespaces' limits, of the budget that workers have used, and of what is captured."""
+"""The tables of namespaces' limits, the budget that workers have used, and capture."""
 
 from __future__ import annotations
 

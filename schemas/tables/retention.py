@@ -1,4 +1,4 @@
-"""The tables of retention: its policies, what has left the log, and how far the runs are."""
+"""The tables of retention: its policies, the departures from the log, and the runs' progress."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ retention_act = Table(
     Column("archive", Text),
     # Whether messages that say that they are important stay; NULL: they do.
     Column("keeps_important", Boolean),
-    # Ages of what grows beside the log, in seconds by name.
+    # Ages of the tables that grow next to the log, in seconds by name.
     Column("ages", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
     personal("actor", Text),
     moment("created_at", default=True),
@@ -54,7 +54,7 @@ session_retention_act = Table(
     Column("max_messages", BigInteger),
     Column("forget_facts", Boolean),
     Column("archive", Text),
-    # Bounds that a key without the scope ``operate`` has set: the namespace's hold beside them.
+    # Bounds set by a key without the scope ``operate``: the namespace's hold as well.
     Column("tightened", ARRAY(Text), nullable=False, server_default=text("'{}'")),
     personal("actor", Text),
     moment("created_at", default=True),
@@ -104,7 +104,7 @@ retention_step = Table(
     Column("acts", ARRAY(BigInteger), nullable=False, server_default=text("'{}'::bigint[]")),
     moment("planned_at", default=True),
     moment("attempted_at", nullable=True),
-    # When an attempt ended without having removed anything; one that began later is under way.
+    # When an attempt ended without removing anything; a later start is under way.
     moment("failed_at", nullable=True),
     moment("archived_at", nullable=True),
     moment("read_back_at", nullable=True),

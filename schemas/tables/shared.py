@@ -1,4 +1,4 @@
-"""The rows that sessions share, under the shared scope's own key, beside its rows in ``chunk``."""
+"""The rows that sessions share, under the shared scope's own key, next to its rows in ``chunk``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ shared_session = Table(
     personal("session_id", Text),
     moment("created_at", default=True),
     moment("gone_at", nullable=True),
-    # An erasure finds by it what an owner shared.
+    # For an erasure to find an owner's shared rows.
     Index("shared_session_by_owner", "owner_key", "session_key"),
     comment=(
         "Incarnations of sessions that share with a scope; one that is gone was forgotten and is never"

@@ -90,7 +90,7 @@ replay_budget = Table(
     Column("namespace", Text, primary_key=True),
     Column("calls_left", Double, nullable=False),
     moment("filled_at", default=True),
-    # Of a model server that limits calls: those that all workers made lately, and how many it takes, as JSON.
+    # Of a model server that limits calls: the recent calls of all workers, and its limit, as JSON.
     Column("pace", Text),
     comment="Model calls that may be made now, of replays by namespace, and by server; all workers share it",
 )

@@ -1,11 +1,10 @@
-"""Content parts as typed values, beside OpenAI's own dicts.
+"""Content parts as typed values, as an alternative to OpenAI's dicts.
 
-Each value is also the mapping that it represents: it is stored and sent as that mapping, and equals it.  So
-everything that takes a content part takes either form, and reads return dicts.
+Each value is also the mapping that it represents: it is stored and sent as that mapping, and equals it.
+Every parameter for a content part takes either form, and reads return dicts.
 
-Pictures, sound and files come in base64: in parts of any type, in fields of other libraries, or in the text
-that a tool returned.  Nobody reads it: a payload is found by its form, counts by an estimate, and is shown
-by a mark.
+Pictures, sound and files come in base64: in parts of any type, in fields of other libraries, or in a tool's
+text.  A payload is found by its form, counted by an estimate, and shown by a mark.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ def item_store_key(namespace: str) -> UUID:
 
 @lru_cache(maxsize=4_096)
 def adapter_items_key(namespace: str, adapter: str) -> UUID:
-    """The ``shard_key`` of what an adapter keeps for itself in a namespace, apart from the namespace's items.
+    """The ``shard_key`` of an adapter's own data in a namespace, apart from the namespace's items.
 
     Raises:
         InvalidMessageError: the namespace is not a valid name.
@@ -167,7 +167,7 @@ def key_text(key: UUID) -> str:
 
 
 def forget_names() -> None:
-    """Empty the caches of names: some may be those of users who were erased."""
+    """Empty the caches of names: some may be of erased users."""
     for cached in (_session, _user, shared_scope_key):
         cached.cache_clear()
 
@@ -225,7 +225,7 @@ def _is_blank(character: str) -> bool:
 
 
 def check_user_id(user_id: object) -> str:
-    """Return the id of a user; raise InvalidMessageError for what is no name, or names another thing."""
+    """Return the id of a user; raise InvalidMessageError for an invalid name or another thing's."""
     name = check_name("user_id", user_id)
     if name == NO_USER or name.lower().startswith((KEY_ACTOR_PREFIX, COMMAND_ACTOR_PREFIX)):
         raise InvalidMessageError(
@@ -237,7 +237,9 @@ def check_user_id(user_id: object) -> str:
 
 
 def check_tenant(namespace: object) -> str:
-    """Return the namespace of a tenant; raise InvalidMessageError for what is no name, or stands for all."""
+    """Return the namespace of a tenant; raise InvalidMessageError for an invalid name or that for all
+    tenants.
+    """
     name = check_name("namespace", namespace)
     if name == ALL_NAMESPACES:
         raise InvalidMessageError("namespace", f"must name one; {ALL_NAMESPACES} stands for all of them")

@@ -1,4 +1,4 @@
-"""Labels: what a message's metadata says, as numbers that an index leads from to the message.
+"""Labels: a message's metadata as numbers, by which an index finds the message.
 
 A label is a digest of key and value, combined with a number of the session.  Filters by metadata compare
 labels and never the metadata, so they work in the same way when the metadata is stored as ciphertext, and the
@@ -59,7 +59,6 @@ def label_of(session_key: UUID, key: str, value: Scalar) -> int:
 
 
 def _session_number(session_key: UUID) -> int:
-    """The last 64 bits of the key, as ``fork_v1`` takes them."""
     return int.from_bytes(session_key.bytes[8:], "big", signed=True)
 
 

@@ -75,7 +75,7 @@ class Message:
 
     Attributes:
         role: ``system``, ``developer``, ``user``, ``assistant`` or ``tool``.
-        content: text, or OpenAI content parts (mappings with a ``type``); None beside tool calls.
+        content: text, or OpenAI content parts (mappings with a ``type``); None with tool calls.
         id: unique in its session; the library makes one if it is absent. It makes a put repeatable.
         name: who speaks, beyond the role.
         tool_calls: an assistant's calls, as OpenAI spells them.
@@ -114,9 +114,9 @@ class Message:
 
     @property
     def shown_text(self) -> str:
-        """The text as memory shows and derives from it: a mark such as ``[picture]`` stands for what is not.
+        """The text as memory shows and derives from it: a mark such as ``[picture]`` replaces other content.
 
-        A part's name, caption or transcript follows its mark; data in base64 is left out wherever it stands.
+        A part's name, caption or transcript follows its mark; data in base64 is left out.
         """
         if isinstance(self.content, str) and not self.extra:
             is_short = len(self.content) < MIN_PAYLOAD_CHARACTERS
@@ -254,8 +254,8 @@ def read_rows(rows: Sequence[StoredMessage]) -> list[Message]:
         if len(body) > 1 or row.metadata is not None:
             messages.append(_read_whole(row, body))
             continue
-        # A content alone, as most have. Its fields are set one by one: the constructor of a frozen dataclass
-        # takes twice as long, and is most of what a first read takes of a processor.
+        # Content alone, as in most messages. The fields are set singly: the constructor of a frozen dataclass
+        # takes twice as long, most of a first read's processor time.
         message = _new(Message)
         _set_role(message, row.role)
         _set_content(message, body["content"])

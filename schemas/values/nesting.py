@@ -35,7 +35,7 @@ def check_nesting(path: str, value: object) -> None:
 
 
 def _is_too_deep(value: object) -> bool:
-    """The look without paths: there may be a quarter of a million values in a put."""
+    """Check without paths: a put may hold a quarter of a million values."""
     stack = [(value, 1)] if _holds_more(value) else []
     while stack:
         outer, level = stack.pop()
@@ -48,7 +48,7 @@ def _is_too_deep(value: object) -> bool:
 
 
 def _too_deep_path(path: str, value: object) -> str:
-    """Where it is too deep, by the same way; ``path`` if it is no more when this looks."""
+    """The path at which it is too deep; ``path`` if it is no longer so."""
     stack = [(path, value, 1)]
     while stack:
         where, outer, level = stack.pop()
@@ -65,7 +65,6 @@ def _too_deep_path(path: str, value: object) -> str:
 
 
 def _inside(value: object) -> Iterator[tuple[str, object]]:
-    """The values in an object or list, each with its step of the path."""
     if isinstance(value, Mapping):
         yield from ((f".{_step(key)}", inner) for key, inner in value.items())
     elif _holds_more(value):

@@ -1,9 +1,8 @@
 """The form in which texts are compared: one spelling of each character, made in linear time.
 
-``unicodedata.normalize`` puts the marks that follow a letter in order, in a time that grows with the square
-of their number, and lets no other thread work meanwhile.  A few hundred thousand marks in a row would hold up
-a process for hours; so each row of marks is first divided, as Unicode's Stream-Safe Text Format (UAX #15)
-prescribes.  No language puts that many marks on one letter.
+``unicodedata.normalize`` orders the marks that follow a letter in a time that grows with the square of their
+number, and holds the GIL: a few hundred thousand marks would block a process for hours.  So each row of marks
+is first divided, as Unicode's Stream-Safe Text Format (UAX #15) prescribes.
 """
 
 from __future__ import annotations

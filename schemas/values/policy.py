@@ -1,6 +1,6 @@
 """A session's policy: limits, flush size, idle time, tokenizer and pipelines.
 
-The first put stores it on the session's row; flushes, sweeps and other processes use what is stored.  A
+The first put stores it on the session's row; flushes, sweeps and other processes use it.  A
 change is recorded (``policy_change``) and applies from then on; tokenizer and shared scope cannot change.
 """
 
@@ -31,8 +31,7 @@ DEFAULT_WINDOW_MESSAGES = 2_000
 DEFAULT_WINDOW_BYTES = 16_000_000
 FLUSH_SIZE_REPAIR_RATIO = 0.7
 MAX_INTEGER = 2**31 - 1
-# A message costs about as much beside its text, for its role and what sets it apart; so no number of empty
-# ones is free.
+# A message costs about as much besides its text, so even empty ones count.
 MIN_MESSAGE_TOKENS = 4
 
 
@@ -345,7 +344,7 @@ def overflow_window(max_size: int, keep: float = 0.8) -> WindowOptions:
 
 
 def _within(size: int | None, most: int) -> int | None:
-    """A flush size that is not to change, as far as a smaller window has room for it."""
+    """An unchanged flush size, reduced to fit a smaller window."""
     return None if size is None else min(size, most)
 
 

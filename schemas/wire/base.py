@@ -25,7 +25,7 @@ NAME_ERROR = "name"
 
 
 def _in_words(check: Callable[[Any], str]) -> AfterValidator:
-    """A check of names as a step of validation, whose refusal says what it found."""
+    """A check of names as a validation step with a readable refusal."""
 
     def step(value: Any) -> str:
         try:
@@ -79,7 +79,7 @@ Moment = Annotated[AwareDatetime, Field(strict=False), AfterValidator(_storable)
 PastMoment = Annotated[Moment, AfterValidator(_past)]
 Json = dict[str, Any]
 
-# What a problem is sent as, and what the types of all begin with.
+# The media type of problems, and the prefix of their types.
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 PROBLEM_TYPES = "urn:strandline:problem:"
 
@@ -90,15 +90,14 @@ CAUGHT_UP_HEADER = "Strandline-Caught-Up"
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 REPLAYED_HEADER = "Idempotency-Replayed"
 
-# What a request does that comes again.  With an Idempotency-Key: its response is `kept` for a day; or the key
-# is the `own` name of what was done; or it is done `once`, and a repetition is refused, as its answer is not
-# stored.  Without one: what is done is the `same`, or it `reads`.  Or the second time would differ, so that a
-# key, which promises that it does not, is `refused`.
+# How a repeated request behaves.  With an Idempotency-Key: its response is `kept` for a day; or the key is
+# the act's `own` name; or it is done `once`, and a repetition is refused, as its answer is not stored.
+# Without a key: it does the `same`, or it `reads`.  A key is `refused` where a repetition would differ.
 Idempotent = Literal["kept", "own", "once", "same", "reads", "refused"]
 
 
 def example(**fields: Any) -> dict[str, Any]:
-    """What a description adds to the schema of a body: one as a client may send it."""
+    """An example added to the schema of a body."""
     return {"examples": [fields]}
 
 

@@ -1,4 +1,4 @@
-"""Erasures: what is asked for over HTTP, and what the service and ``strandline erasures`` tell of one."""
+"""Erasures: requests over HTTP, and the reports of the service and ``strandline erasures``."""
 
 from __future__ import annotations
 

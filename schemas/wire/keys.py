@@ -1,4 +1,4 @@
-"""Keys of the service: what they open, and how they are made and shown."""
+"""Keys of the service: their scopes, making and display."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class MessageOut(Answer):
     extra: Json | None = None
 
 
-# What the fields of a policy mean, wherever they stand.
+# Meanings of a policy's fields.
 ABOUT = {
     "token_limit": "Tokens of a context: pinned head, memory, and what was not flushed yet.",
     "chat_history_token_ratio": "The share of `token_limit` above which a put flushes.",

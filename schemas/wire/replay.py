@@ -96,8 +96,8 @@ class OwnerDiffReport(Report):
 class QuestionReport(Report):
     """What a search in each of two generations finds for a question: the texts of its first ten hits.
 
-    ``expected_old`` and ``expected_new`` say whether one of them contains the text that is expected, and the
-    coverage is the share of the evidence that they are, or come from; null where the question names none.
+    ``expected_old`` and ``expected_new`` say whether one of them contains the expected text; the coverage is
+    the share of the evidence that they are, or come from; null where the question names none.
     """
 
     question: str
@@ -119,10 +119,10 @@ class DiffTotals(Report):
 
 
 class DiffReport(DiffTotals):
-    """``strandline generations diff``: the totals, and what differs, owner by owner.
+    """``strandline generations diff``: the totals, and the differences, owner by owner.
 
-    ``recall_old`` and ``recall_new`` are the share of the questions given that find what is expected;
-    ``coverage_old`` and ``coverage_new`` the average share of their evidence that they find.
+    ``recall_old`` and ``recall_new`` are the share of the given questions that find the expected text;
+    ``coverage_old`` and ``coverage_new`` the average share of their evidence found.
     """
 
     owners: list[OwnerDiffReport]

@@ -187,7 +187,7 @@ class FlushReport(Report):
 class ImportReport(Report):
     """``strandline import``: messages ``added``, those there already (``known``), and flush ``events``.
 
-    With ``dry_run``, ``added`` and ``facts_added`` count what was read, whether or not it is there already.
+    With ``dry_run``, ``added`` and ``facts_added`` count everything read, whether or not it is there already.
     ``left_out`` counts what could not be taken, or only in part; ``reasons`` why.
     """
 
@@ -205,7 +205,9 @@ class ImportReport(Report):
 
 
 class ClearFactsReport(Report):
-    """``strandline facts clear``: what was cleared, or would be (``dry_run``); ``facts`` are live ones."""
+    """``strandline facts clear``: the facts cleared, or to be cleared (``dry_run``); ``facts`` are live
+    ones.
+    """
 
     namespace: str
     dry_run: bool

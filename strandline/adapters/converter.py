@@ -54,7 +54,7 @@ def with_leftovers(
 ) -> Message:
     """``message`` with the leftover fields of the library's message, each of them as it can be stored.
 
-    ``encoder``: what has encoded a part of it, if something has.
+    ``encoder``: the encoder of a part of it, if any.
     """
     encoder = encoder or Encoder()
     message, kept = encoder.message(message), encoder.value(leftovers, LEVELS_ABOVE)
@@ -87,8 +87,8 @@ def try_restore(
 ) -> Theirs | None:
     """The library's message that ``message`` was stored from; None for one of another origin.
 
-    ``restore`` makes it of the message and the kept fields.  These may have been changed, or never been ours:
-    ``is_stored_so`` says whether what was made is stored as this message again.
+    ``restore`` makes it of the message and the kept fields.  As these may have been changed or foreign,
+    ``is_stored_so`` tells whether the result is stored as this message again.
     """
     plain, left = without_leftovers(message, library)
     if not left:
@@ -109,7 +109,7 @@ def _parts(content: Content) -> tuple[Sequence[Mapping[str, Any]], str]:
 
 
 def _content(parts: list[Mapping[str, Any]], form: object) -> Content:
-    """The content in its original form; with memory inserted since, there are more parts, and it stays so."""
+    """The content in its original form, unless memory was inserted since."""
     if form == "none" and not parts:
         return None
     if form == "text" and len(parts) == 1:
@@ -209,5 +209,5 @@ def is_name(value: object) -> bool:
 
 
 def without(fields: Mapping[str, Any], *taken: str) -> dict[str, Any]:
-    """A copy of the fields without those that are taken."""
+    """A copy of the fields without the taken ones."""
     return {key: value for key, value in fields.items() if key not in taken}

@@ -1,4 +1,4 @@
-"""A bounded mapping that threads share: what was used longest ago leaves it first."""
+"""A bounded mapping that threads share: the least recently used leaves first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RecentlyUsed(Generic[K, V]):
         self._lock = Lock()
 
     def put(self, key: K, value: V) -> None:
-        """Keep a value as the one that was used last."""
+        """Keep a value as the most recently used."""
         with self._lock:
             self._values[key] = value
             self._values.move_to_end(key)

@@ -1,8 +1,8 @@
-"""Makes the messages of other libraries storable: no turn is lost for what a tool or a model said.
+"""Makes the messages of other libraries storable, so that no turn is lost.
 
-The log refuses what Postgres or JSON cannot hold, since its caller can mend it.  In an adapter it is too late
-for that: the tool has run, and the model has answered.  Here it is replaced or cut, named in the message's
-metadata under ``MARK``, and told once in the log.
+The log refuses values that Postgres or JSON cannot hold, since its caller can mend them.  An adapter's tool
+has run, and the model has answered: here such values are replaced or cut, named in the message's metadata
+under ``MARK``, and logged once.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ T = TypeVar("T")
 
 logger = logging.getLogger("strandline.adapters")
 
-# The field of metadata that lists what was changed: "characters" that cannot be stored, a "value" that JSON
-# lacks, a "name" or an id that is too long, "nesting" that is too deep, and "size".
+# The field of metadata that lists changes: "characters" that cannot be stored, a "value" that JSON lacks, a
+# "name" or an id that is too long, "nesting" that is too deep, and "size".
 MARK = "strandline_changed"
 
 MAX_VALUES = 100_000
@@ -87,7 +87,7 @@ class Encoder:
         )
 
     def marked(self, message: Message) -> Message:
-        """The message with a mark that says what was changed, if anything was."""
+        """The message with a mark of its changes, if any."""
         changed = sorted(self.changed.union(message.metadata.get(MARK, ())))
         return replace(message, metadata={**message.metadata, MARK: changed}) if changed else message
 
@@ -127,7 +127,6 @@ class Encoder:
         return parts if isinstance(parts, list) and all(map(is_part, parts)) else self.json(content)
 
     def _call(self, call: Mapping[str, Any]) -> dict[str, Any]:
-        """A call in OpenAI's form; arguments become JSON text, if they are not text yet."""
         named = call.get("function")
         function: Mapping[str, Any] = named if isinstance(named, Mapping) else {}
         arguments = function.get("arguments", "")
@@ -137,7 +136,7 @@ class Encoder:
         return {**own, "id": self._name(call.get("id"), MAX_CALL_ID_BYTES)}
 
     def _name(self, name: object, max_bytes: int) -> str:
-        """A name or an id; of a long one the beginning and a digest, so that equal ones stay equal."""
+        """A name or an id, a long one cut and ended with a digest, so that equal ones stay equal."""
         text = self.text(name)
         if len(whole := text.encode()) <= max_bytes:
             return text
@@ -153,7 +152,7 @@ def parts_of(messages: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def storable(messages: Iterable[Message], limits: PutLimits) -> list[Message]:
-    """Messages of a library as a put takes them: what is over its limits is cut, head and tail kept."""
+    """Messages of a library as a put takes them: oversized parts are cut, head and tail kept."""
     fitting = [_fit(message, limits) for message in messages]
     for kind in {kind for message in fitting for kind in message.metadata.get(MARK, ())} - _logged_kinds:
         _logged_kinds.add(kind)
@@ -212,7 +211,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def _body(message: Message) -> dict[str, Any]:
-    """What the limit of a message's bytes is for."""
+    """The parts that the limit of a message's bytes counts."""
     body = {name: getattr(message, name) for name in ("name", "tool_calls", "tool_call_id", "extra")}
     return {"content": message.content, **{name: value for name, value in body.items() if value}}
 
@@ -222,7 +221,6 @@ def _size(value: object) -> int:
 
 
 def _values_in(value: object) -> Mapping[Any, Any] | list[Any] | None:
-    """The values in an object or a list, or in an object of another library; None if it is neither."""
     if isinstance(value, Mapping):
         return value
     if isinstance(value, (list, tuple, set, frozenset)):

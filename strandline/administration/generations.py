@@ -35,10 +35,10 @@ from strandline.schemas.wire.replay import (
 def promote(
     database: Database, generation: int, *, namespace: str, user: str | None, session: str | None
 ) -> SwitchReport:
-    """Let a generation serve all owners that it covers, or the owner that is named.
+    """Let a generation serve all owners that it covers, or the named owner.
 
     Raises:
-        ReplayError: it does not cover yet what serves.
+        ReplayError: it does not cover the serving one yet.
         NotFoundError: there is no such generation, user or session.
     """
     chosen = find_kept(database, generation)
@@ -87,7 +87,7 @@ def _shard_key(namespace: str, user: str | None, session: str | None) -> UUID:
 
 
 def _refuse_uncovered(database: Database, generation: Generation) -> None:
-    """Promote only what covers what serves; owner by owner is what a replay without --hold does."""
+    """Promote only a generation that covers the serving one; a replay without --hold goes owner by owner."""
     backlog = database.fetch(GenerationBacklog(generation_id=generation.generation_id))
     due = sum(row.due for row in backlog)
     rows = database.fetch(ListGenerations(pipeline=generation.pipeline))

@@ -26,7 +26,7 @@ PAGE = 1_000
 
 
 def write_limits(database: Database, namespace: str, limits: LimitsIn, *, whole: bool = False) -> None:
-    """Set limits of a namespace, and apply them at once; with ``whole`` remove those that are not given."""
+    """Set limits of a namespace, and apply them at once; with ``whole`` remove the others."""
     values: dict[str, Any] = limits.model_dump() | {"agents_read_only": limits.agents_read_only or None}
     columns = [column for column, value in values.items() if value is not None]
     missing = [column for column, value in values.items() if value is None] if whole else []
@@ -52,10 +52,8 @@ def clear_limits(database: Database, namespace: str, columns: list[str]) -> None
 
 
 def _apply_at_once(database: Database, namespace: str) -> None:
-    """Have slices of the former budget returned, and ring for what waited for it.
-
-    The limits are committed by then.  A sweep locks those that it goes by, so what it puts off from now on it
-    puts off by the new ones.
+    """Have slices of the former budget returned, and notify the work that waited for it. // The limits are
+    committed.  A sweep locks the limits that it applies, so from now on it applies the new ones.
     """
     database.fetch(RevokeSlices(namespace=namespace))
     owner = UUID(int=0)
@@ -66,7 +64,7 @@ def _apply_at_once(database: Database, namespace: str) -> None:
 def read_limits(
     database: Database, settings: Settings, namespace: str | None = None
 ) -> list[NamespaceLimitsReport]:
-    """The limits of a namespace, or of all that have some, with what was used today and what waits."""
+    """The limits of a namespace, or of all with limits, with today's use and the waiting work."""
     rows = database.fetch(
         ListLimits(namespace=namespace, dead_after_seconds=settings.worker_dead_after_seconds)
     )

@@ -71,12 +71,11 @@ def _waiting_for_keys(database: Database) -> list[KeyWaitReport]:
 
 
 def _served_stages(generation: int, live: list[StatusWorkersRow]) -> set[str]:
-    """The stages that live workers run of this generation; one that cannot be built somewhere is left out."""
+    """The stages that live workers run of this generation; an unbuildable one is left out."""
     return {stage for worker in live if generation not in worker.unbuildable for stage in worker.stages}
 
 
 def _reasons(generation: int, live: list[StatusWorkersRow]) -> dict[str, str]:
-    """Why work of this generation waits, by stage, as live workers say."""
     reasons: dict[str, str] = {}
     for worker in live:
         reasons |= json.loads(worker.condition).get("reasons", {})

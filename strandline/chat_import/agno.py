@@ -19,8 +19,8 @@ _MEDIA = ("images", "audio", "videos", "files")
 class SessionRuns:
     """Reads the runs of one session, of any release.
 
-    What later runs repeat is left out: their copies of earlier messages, and the system message if it stayed
-    the same; of one that changed, only the first is part of the chat, as in Agno.
+    Repetitions in later runs are left out: copies of earlier messages, and the system message; of a changing
+    one, only the first is part of the chat, as in Agno.
     """
 
     def __init__(self, place: Place, session: str, user: str | None) -> None:
@@ -136,7 +136,7 @@ def _content(content: object, *, may_be_none: bool) -> object:
 
 
 def _messages_without_list(run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What was asked and answered in a run that was stored without its messages."""
+    """The question and answer of a run stored without its messages."""
     asked = run.get("input")
     asked = asked.get("input_content") if isinstance(asked, Mapping) else asked
     at = run.get("created_at")
@@ -149,7 +149,7 @@ def _messages_without_list(run: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _picture(image: object) -> dict[str, Any] | None:
-    """A picture with its URL or bytes; None for one that is a file elsewhere."""
+    """A picture with its URL or bytes; None for a file elsewhere."""
     if not isinstance(image, Mapping):
         return None
     if isinstance(image.get("url"), str):
@@ -171,7 +171,7 @@ LATER_COLUMNS = (
     "updated_at",
 )  # fmt: skip
 
-# The user under whom Agno keeps memories of nobody in particular.
+# The user under whom Agno keeps memories without a user.
 _NOBODY = "default"
 
 
@@ -183,7 +183,7 @@ def read_first_memory(table: SourceTable, row: SourceRow) -> Iterator[Record]:
     except ValueError as error:
         yield Omission(place, f"column memory {error}")
         return
-    # An update writes the whole memory anew, and says so in it.
+    # An update rewrites the whole memory, and says so in it.
     changed = read_moment(memory.get("last_updated")) or read_moment(row["updated_at"])
     yield from _fact(place, row, memory.get("memory"), memory, changed)
 
@@ -316,7 +316,7 @@ class AgnoTables:
     def _read_runs(
         self, table: SourceTable, place: Place, session: SessionRuns, stored_runs: Sequence[object]
     ) -> Iterator[Record]:
-        """The runs of Agno 3 from their table, after those that Agno 2 left in the session's row."""
+        """The runs of Agno 3 from their table, after Agno 2's in the session's row."""
         seen: set[object] = set()
         moved = {run_id for run_id, _ in self._runs_of(table, place)} if stored_runs else set()
         yield from session.read([run for run in stored_runs if _run_id(run) not in moved])

@@ -13,13 +13,13 @@ from strandline.schemas.settings import Settings
 
 PIECE_BYTES = 65_536
 
-# JSON may spell one byte of text as six, such as \u0041; beside content and metadata stand a few names.
+# JSON may spell one byte of text as six, such as \u0041; a few names come on top.
 _BYTES_PER_BYTE = 6
 _NAMES_BYTES = 65_536
 
 
 def longest_line(settings: Settings) -> int:
-    """The bytes that the line of a message can have at most, by the bounds on what a put accepts."""
+    """Most bytes of a message's line, by the bounds of a put."""
     return _BYTES_PER_BYTE * (settings.max_content_bytes + settings.max_metadata_bytes) + _NAMES_BYTES
 
 
@@ -45,7 +45,7 @@ def read_lines(path: Path, max_bytes: int, check: Callable[[], None]) -> Iterato
 
 
 def _read_line(file: BinaryIO, max_bytes: int, check: Callable[[], None]) -> bytes:
-    """The next line; of one that is too long, only so much that it can be seen."""
+    """The next line, read only far enough to recognise one that is too long."""
     line = bytearray()
     while len(line) <= max_bytes and not line.endswith(b"\n"):
         check()

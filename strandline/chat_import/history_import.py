@@ -1,8 +1,8 @@
-"""Importing another system's chats and facts: what can be taken is put, and what cannot is reported.
+"""Importing another system's chats and facts: each is put, or reported if it cannot be taken.
 
-A message's id follows from its place in the other system, and a fact's as well.  So an import that was
-interrupted is simply run again: it adds what is missing, and nothing twice.  Places of two databases may be
-the same; what is known with other content is reported, and a name tells the databases apart.
+The ids of messages and facts follow from their places in the other system, so an interrupted import is simply
+run again: it adds the missing ones only.  Places of two databases may be the same; known ones with other
+content are reported, and a name tells the databases apart.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from strandline.schemas.errors import ConflictError, InvalidMessageError, OwnerE
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, MAX_NAME_BYTES, check_name
 from strandline.schemas.values.message import Message
 
-# What one transaction takes in.
+# Most messages in one transaction.
 MAX_MESSAGES_PER_CHUNK = 2_000
 MAX_BYTES_PER_CHUNK = 16_000_000
-# The reasons that are counted apart; a longer list tells nobody more.
+# The reasons counted apart; a longer list helps no reader.
 MAX_REASONS = 200
 
 OTHER_REASONS = "other reasons"
@@ -52,8 +52,8 @@ class Target:
 
     Attributes:
         namespace: of all sessions and facts.
-        user: the user of what names none; None leaves such sessions without one.
-        users: leads from the other system's users to those here; of others the name stays.
+        user: of sessions without a user; None leaves such sessions without one.
+        users: leads from the other system's users to those here; other names stay.
         limits: bounds on a message, as a put has them.
         options: arguments of ``Memory.from_defaults``: limits, URLs.
         source_name: of the database that is read, if another one was imported.
@@ -87,8 +87,6 @@ class HistoryProgress:
 
 @dataclass(slots=True)
 class _Chunk:
-    """Messages of one session that are waiting to be put."""
-
     session: str
     user: str | None
     messages: list[Message] = field(default_factory=list)
@@ -104,11 +102,11 @@ class HistoryImport:
     """One import; ``run`` can be interrupted, and done again by another process.
 
     Args:
-        source: what is read.
-        target: where it is put.
-        is_dry: whether nothing is put; everything is read and checked, and counts as added.
+        source: the system to read.
+        target: the place to put it.
+        is_dry: puts nothing; everything is read and checked, and counts as added.
         report: called with the progress after each transaction.
-        omit: called with each thing that cannot be taken.
+        omit: called with each omission.
         check: called at each record; raises if the import is to end.
     """
 
@@ -165,7 +163,7 @@ class HistoryImport:
         return self._progress
 
     def describe_stored(self) -> str:
-        """How much is stored after an import that ended early, and how to go on."""
+        """How much is stored after an import that ended early, and how to resume."""
         done = self._progress.added + self._progress.known
         facts = self._progress.facts_added + self._progress.facts_known
         if self._is_dry:
@@ -232,13 +230,13 @@ class HistoryImport:
                 self._leave_out(place, "belongs to a session that another user has here")
 
     def _put(self, memory: Memory, messages: Sequence[Message], places: Mapping[str, Place]) -> None:
-        """Put the messages; those that are here with other content stay as they are, and are reported."""
+        """Put the messages; known ones with other content stay as they are, and are reported."""
         try:
             imported = memory.import_messages(messages)
         except ConflictError:
             if len(messages) == 1:
                 raise
-            # Of messages that are all known, those that differ are named.
+            # If all messages are known, name the differing ones.
             middle = len(messages) // 2
             self._put(memory, messages[:middle], places)
             self._put(memory, messages[middle:], places)

@@ -34,7 +34,7 @@ MAX_MESSAGES_PER_CHUNK = 2_000
 MAX_MESSAGES_IN_MEMORY = 20_000
 MAX_BYTES_PER_CHUNK = 16_000_000
 MAX_BYTES_IN_MEMORY = 64_000_000
-# What a value takes when it is read, however short its text is; the first few of a line are in its own bytes.
+# A value's memory when read, however short its text; the first few of a line are in its own bytes.
 BYTES_PER_VALUE = 100
 USUAL_VALUES = 16
 
@@ -90,8 +90,6 @@ class Progress:
 
 @dataclass(slots=True)
 class _Chunk:
-    """Messages of one session that are waiting to be put, with their line numbers."""
-
     session: str
     user: str | None
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -157,7 +155,7 @@ class ChatImport:
         return self._progress
 
     def describe_stored(self, *, perhaps_more: bool) -> str:
-        """How much of the file is stored after an import that ended early, and how to go on.
+        """How much of the file is stored after an import that ended early, and how to resume.
 
         ``perhaps_more``: the import ended while messages may have been on their way.
         """
@@ -186,7 +184,6 @@ class ChatImport:
         self._put_all()
 
     def _lines(self) -> Iterator[tuple[int, int, dict[str, Any]]]:
-        """The number, the size in memory and the object of each line that is not blank."""
         lines = read_lines(self._path, self._max_line_bytes, self._check)
         for number, line in enumerate(lines, start=1):
             bytes_read = self._progress.bytes_read + len(line)

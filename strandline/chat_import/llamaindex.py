@@ -11,9 +11,9 @@ from strandline.chat_import.tables.reader import SourceRow, SourceTable, TableRe
 from strandline.chat_import.tables.values import read_mapping, read_moment
 from strandline.chat_import.tool_calls import openai_call, tool_call
 
-# What `additional_kwargs` holds beside what a message has a place for; pictures are among the blocks.
+# Fields of `additional_kwargs` with a place in a message; pictures are among the blocks.
 _PLACED = ("tool_calls", "tool_call_id", "name", "images")
-# The field with the bytes of a block, as base64, and the one that says of what kind they are.
+# The fields with a block's bytes, as base64, and with their media type.
 _MEDIA = {
     "image": ("image", "image_mimetype"),
     "audio": ("audio", "format"),
@@ -60,7 +60,7 @@ def _calls_of_provider(calls: object) -> list[dict[str, Any]]:
 def _read_blocks(
     data: Mapping[str, Any],
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[tuple[str, str]]]:
-    """The content parts, the tool calls, and what cannot be taken."""
+    """The content parts, the tool calls, and the omissions."""
     blocks = data.get("blocks")
     if not isinstance(blocks, list):  # as releases before 0.12 wrote it
         content = data.get("content")
@@ -99,7 +99,6 @@ def _part(kind: str, block: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _media_part(kind: str, block: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The part in OpenAI's form where that holds it, else with the block's own fields."""
     data_field, kind_field = _MEDIA[kind]
     data, url = block.get(data_field), block.get("url")
     own = {"type": kind, **_fields(block, "block_type", "path")} if data or url else None

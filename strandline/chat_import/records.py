@@ -1,4 +1,4 @@
-"""What an import reads from another system: messages, facts, and what it leaves out, each with its place."""
+"""What an import reads from another system: messages, facts and omissions, each with its place."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Place:
         source: the system: ``llamaindex``, ``agno``, ``openai`` or ``anthropic``.
         table: the table, with its schema unless that is the default one; ``conversations`` in an export.
         row: the primary key of the row; the conversation's id in an export.
-        part: which of several things in the row, such as a message of a run; empty for a whole row.
-        name: what the person who imports calls this database, to tell it from another; empty: nothing.
+        part: one of several things in the row, such as a message of a run; empty for a whole row.
+        name: the importer's name for this database, to tell it from another; empty: none.
     """
 
     source: str
@@ -46,7 +46,7 @@ class Place:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """What the metadata of a message says of it."""
+        """The place in a message's metadata."""
         fields = {"import_source": self.source, "import_table": self.table, "import_row": self.row}
         optional = {"import_part": self.part, "import_name": self.name}
         return fields | {name: value for name, value in optional.items() if value}

@@ -1,4 +1,4 @@
-"""``strandline ask``: what memory gives for a question, where it is from, and what was left out."""
+"""``strandline ask``: memory's material for a question, its sources, and the omissions."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ from strandline.schemas.wire.report import Report
 
 
 class GivenMessageReport(Report):
-    """A message in the prompt that the search found; one with ``is_beside`` stands beside a message that
-    matches, and has the score of that one."""
+    """A message in the prompt that the search found; one with ``is_beside`` neighbours a match, and has its
+    score.
+    """
 
     id: str
     session_id: str
@@ -63,8 +64,7 @@ class CitationReport(Report, from_attributes=True):
 
 
 class TokenUseReport(Report):
-    """The tokens of the read by what they are used for; with ``free`` they are the limit, or more if the read
-    is over it."""
+    """The tokens of the read by use; with ``free`` they add up to the limit, or exceed it."""
 
     head: int
     window: int
@@ -85,7 +85,7 @@ class RangeReport(Report):
 
 
 class AskReport(ReadState):
-    """``strandline ask``: what a read with the question gave, and where it is from."""
+    """``strandline ask``: the result of a read with the question, and its sources."""
 
     question: str
     token_use: TokenUseReport
@@ -99,7 +99,7 @@ class AskReport(ReadState):
 
 
 def report_answer(question: str, context: MemoryContext, state: ReadState) -> AskReport:
-    """What the read gave, as a report."""
+    """The read's result as a report."""
     summary = context.summary
     return AskReport(
         **dict(state),
@@ -151,7 +151,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the bar: a letter draws it where there are no colours; ``note`` says what is in it."""
+    """A part of the bar: a letter draws it where there are no colours; ``note`` explains it."""
 
     name: str
     letter: str
@@ -161,7 +161,7 @@ class Part:
 
 
 def show_answer(console: Console, report: AskReport) -> None:
-    """Print the budget, each piece with its source, what was left out, and how far memory is."""
+    """Print the budget, each piece with its source, the omissions, and memory's progress."""
     paper = _Paper(console)
     paper.print_lines(_title_lines(report))
     paper.print_budget(budget_parts(report))
@@ -170,7 +170,7 @@ def show_answer(console: Console, report: AskReport) -> None:
 
 
 def budget_parts(report: AskReport) -> list[Part]:
-    """What the read used its limit for, and what is free; parts that are empty are left out."""
+    """The uses of the read's limit, and the free part; empty parts are left out."""
     use = report.token_use
     beside = sum(hit.is_beside for hit in report.hits)
     messages = f"{len(report.hits):,} found"
@@ -193,7 +193,7 @@ def budget_parts(report: AskReport) -> list[Part]:
 def divide_cells(amounts: Sequence[int], cells: int) -> list[int]:
     """The cells of a bar for each amount, ``cells`` together; none if all amounts are 0.
 
-    Each edge between two parts is rounded by itself, so the bar is as wide whatever it shows.
+    Each edge between two parts is rounded by itself, so the bar's width never changes.
     """
     total = sum(amounts) or 1
     edges = [0, *(round(cells * amount / total) for amount in accumulate(amounts))]
@@ -293,7 +293,6 @@ class _Paper:
                 say(f"{'':{line.indent}}{line.text}")
 
     def print_budget(self, parts: Sequence[Part]) -> None:
-        """The bar, and a line for each of its parts; letters stand for colours."""
         cells = divide_cells([part.tokens for part in parts], min(MAX_BAR_CELLS, self._console.width))
         runs = [(part, count) for part, count in zip(parts, cells, strict=True) if count]
         texts = [f" {part.name:8} {part.tokens:>7,}  {part.note}".rstrip() for part in parts]

@@ -34,7 +34,7 @@ class Output(NamedTuple):
         lines: printed without it, one line each.
         code: the exit code.
         notes: printed with ``lines``, to stderr.
-        picture: makes what a terminal that may be styled shows in place of ``lines``.
+        picture: makes the styled form of ``lines`` for a terminal.
     """
 
     report: BaseModel
@@ -78,7 +78,7 @@ def cli_command(
 
 
 def offline_command(name: str, *reports: type[BaseModel], short_help: str | None = None) -> Maker:
-    """As ``cli_command``, for one that needs no server."""
+    """``cli_command`` for a command without a server."""
 
     def make(function: Callable[..., Result]) -> click.Command:
         def run(options: dict[str, Any]) -> Result:

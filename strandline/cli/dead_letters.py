@@ -46,9 +46,9 @@ class _Id(TypedDict):
 
 
 class DeadLetterReport(Report):
-    """One dead letter; ``id`` is what retry, drop and show take.
+    """One dead letter; retry, drop and show take ``id``.
 
-    ``dropped_at`` is null while it is a hole; what was dropped is listed with ``--all``.
+    ``dropped_at`` is null while it is a hole; dropped ones are listed with ``--all``.
     ``retry_at`` is when a worker tries it again, null if a person has to; ``retries`` how often workers have.
     """
 
@@ -120,8 +120,6 @@ def choice_options(command: Command) -> Command:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """The servers, and the filters, which are checked to exist."""
-
     running: Running
     filters: _Filters
 
@@ -130,7 +128,6 @@ class _Opened:
 def _opened_letters(
     settings: Settings, namespace: str | None, session: str | None, pipeline: str | None
 ) -> Iterator[_Opened]:
-    """Check the filters; a session without a namespace is in ``default``."""
     if namespace is None and session is not None:
         namespace = DEFAULT_NAMESPACE
     with opened_servers(settings) as running:
@@ -196,7 +193,7 @@ def drop_command(opened: _Opened, ids: tuple[str, ...], everything: bool) -> Out
 
 
 def _ring(broker_url: str | None, lanes: Sequence[Lane], settings: Settings) -> bool:
-    """Tell workers of the lanes, if there is a broker to tell them through."""
+    """Notify workers of the lanes, if there is a broker."""
     if broker_url is None or not lanes:
         return False
     # Celery is loaded only where something is rung for.

@@ -109,7 +109,6 @@ def run(arguments: list[str]) -> int:
 
 
 def _operator() -> str:
-    """Who runs the command, for the audit trail: the user of this machine."""
     try:
         return f"{COMMAND_ACTOR_PREFIX}{getpass.getuser()}"
     except (OSError, KeyError):  # a user without a name
@@ -117,7 +116,7 @@ def _operator() -> str:
 
 
 def _show(error: click.ClickException) -> None:
-    """As click does; it quotes what was typed, which may have been pasted from anywhere."""
+    """As click does, but the error quotes typed text, which may have been pasted from anywhere."""
     written = io.StringIO()
     error.show(written)
     complain("\n".join(shown_lines(written.getvalue().rstrip("\n"))))

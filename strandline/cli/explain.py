@@ -171,7 +171,7 @@ def _removed_text(gone: RemovedSource) -> str:
 
 
 def _steps_after_message(explanation: MessageExplanation) -> Iterator[str]:
-    """The commands that go on from here: to have it delivered or done, or to what was made of it."""
+    """The next commands: to deliver or derive the message, or to show its results."""
     namespace = explanation.namespace
     if explanation.event is None:
         if explanation.place == "window":
@@ -194,7 +194,6 @@ def _steps_after_message(explanation: MessageExplanation) -> Iterator[str]:
 
 
 def _steps_after_fact(explanation: FactExplanation) -> Iterator[str]:
-    """The command that shows the newest of its messages, if it has one."""
     cited = [revision for revision in explanation.revisions if revision.session_id and revision.messages]
     for revision in cited[-1:]:
         session = ("--session", shlex.quote(revision.session_id or ""))
@@ -230,7 +229,6 @@ def _events(events: Sequence[FactEventTrace]) -> Iterator[str]:
 
 
 def _span(seqs: Sequence[int]) -> str:
-    """The lines that a model saw before a batch."""
     first, last = min(seqs), max(seqs)
     if first == last:
         return f"message {first}, said before its batch"

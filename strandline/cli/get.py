@@ -1,4 +1,4 @@
-"""``strandline get``: what a read of a session gives now."""
+"""``strandline get``: the present result of a session's read."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _lines(context: MemoryContext, state: ReadState) -> Iterator[str]:
 
 
 def _message(message: Message) -> Iterator[str]:
-    """A line for who said it, and one for what was said: its line breaks are shown, as no line is its own."""
+    """A line for the speaker, and a line for the text, with its line breaks shown."""
     number = "made for this read" if message.seq is None else f"seq {message.seq}"
     said_by = message.role if speaker(message) == message.role else f"{message.role} {speaker(message)}"
     yield f"{said_by} ({number}):"

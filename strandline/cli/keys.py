@@ -135,7 +135,7 @@ def revoke_command(database: Database, key_id: str, with_made: bool) -> Output:
 
 
 def _id_in(text: str) -> str:
-    """The id in a key, or in what is an id already: no secret is looked for, or repeated in an error."""
+    """The id in a key, or a bare id: no secret is looked for, or repeated in an error."""
     return text.removeprefix("sl_").partition("_")[0]
 
 

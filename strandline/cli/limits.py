@@ -1,4 +1,4 @@
-"""``strandline limits``: what a namespace may use at once and per day, and what agents may do in it."""
+"""``strandline limits``: a namespace's limits at once and per day, and its agents' rights."""
 
 from __future__ import annotations
 
@@ -45,7 +45,6 @@ _LIMITS: dict[str, tuple[str, click.ParamType[Any] | None, str]] = {
 
 
 def _limit_options(command: Command) -> Command:
-    """Each limit with its value."""
     for column, (option, number, meaning) in reversed(_LIMITS.items()):
         metavar = None if number is None else "USD" if column == "usd_per_day" else "N"
         kind = {"is_flag": True} if number is None else {"type": number}
@@ -54,7 +53,6 @@ def _limit_options(command: Command) -> Command:
 
 
 def _cleared_options(command: Command) -> Command:
-    """Each limit as a flag."""
     for column, (option, _, _) in reversed(_LIMITS.items()):
         command = click.option(option, column, is_flag=True, help="Remove this limit.")(command)
     return command
@@ -107,7 +105,6 @@ def clear_command(settings: Settings, namespace: str, **flags: bool) -> None:
 
 
 def _check_set(limits: list[NamespaceLimitsReport], namespace: str, named: list[str]) -> None:
-    """Refuse to clear limits that are not set."""
     if not limits:
         raise NotFoundError(
             f"No limit is set for namespace {quote(namespace)};"
@@ -120,7 +117,6 @@ def _check_set(limits: list[NamespaceLimitsReport], namespace: str, named: list[
 
 
 def _notes(database: Database, settings: Settings, namespace: str, usd_per_day: float | None) -> list[str]:
-    """Say where these limits may do less than they seem to."""
     notes = []
     if not database.fetch(NamespaceIsKnown(namespace=namespace))[0].known:
         notes.append(
@@ -141,7 +137,6 @@ def _notes(database: Database, settings: Settings, namespace: str, usd_per_day: 
 
 
 def _unpriced_models(settings: Settings) -> list[str]:
-    """The models of these settings that cost something and have no price."""
     used = [settings.role(role).of.model for role in ROLES if settings.backend(role) == "openai"]
     sizes = {"input_tokens": 1, "output_tokens": 1}
     return [model for model in dict.fromkeys(used) if cost_usd(settings.model_prices, model, **sizes) is None]
@@ -162,7 +157,7 @@ def waiting_line(limits: NamespaceLimitsReport) -> str:
 
 
 def _is_used_up(limits: NamespaceLimitsReport, budget: str) -> bool:
-    """Whether all of it was used; else workers hold what is left, which they return within a minute."""
+    """Whether all of it was used; otherwise workers hold the rest, and return it within a minute."""
     used, limit = getattr(limits, f"{budget}_today", 0), getattr(limits, f"{budget}_per_day", None)
     return limit is not None and used >= limit
 

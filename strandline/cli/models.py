@@ -18,7 +18,7 @@ from strandline.schemas.model_roles import EMBEDDING_ROLES, FILE, OPENAI_URL, PR
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.wire.report import Report
 
-# What is done without a setting; without any here, nothing.
+# Defaults without a setting; nothing for the others.
 _DEFAULTS = {
     "base_url": OPENAI_URL,
     "api_key": "not set",
@@ -93,7 +93,7 @@ def _dimensions(settings: Settings, name: RoleName) -> list[tuple[str, object]]:
 
 
 def _shown(field: str, value: Any) -> str:
-    """A value as it may be shown: of a key that it is set, of headers, query and further fields the names."""
+    """A value for display: whether a key is set; of headers, query and further fields only the names."""
     if value is None:
         return _DEFAULTS.get(field, "")
     match field:

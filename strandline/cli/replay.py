@@ -156,7 +156,7 @@ def _begin(
     rate: float | None,
     **how: bool,
 ) -> Iterator[Replay]:
-    """The replays that were asked for, each begun when the one before has ended."""
+    """The requested replays, each begun when the one before has ended."""
     if resume is not None:
         yield claim_replay(database, resume)
         return
@@ -184,8 +184,6 @@ def _carry_on(
 
 
 class _Teller:
-    """Says now and then how far a replay is, on the standard error."""
-
     def __init__(self, replay: Replay, *, quiet: bool) -> None:
         self._replay = replay
         self._quiet = quiet
@@ -236,7 +234,6 @@ def _workers(running: Running) -> Iterator[None]:
 
 
 def _count_due(database: Database, settings: Settings, ended: list[Replay]) -> dict[str, int]:
-    """The events that are due to the pipelines that were replayed, other than in a new generation."""
     names = {replay.pipeline for replay in ended}
     rows = database.fetch(StatusPipelines(dead_after_seconds=settings.worker_dead_after_seconds))
     return {
@@ -247,7 +244,7 @@ def _count_due(database: Database, settings: Settings, ended: list[Replay]) -> d
 
 
 def _describe_left(left: Mapping[str, int]) -> list[str]:
-    """What is due to live workers, which a replay does not stand in for: on a stopped home there is none."""
+    """The work due to live workers, which a replay does not replace; none on a stopped home."""
     return [
         f"{name}: {quantity(due, 'event')} {'is' if due == 1 else 'are'} due and not derived yet;"
         f" `strandline up` derives {'it' if due == 1 else 'them'}"
@@ -268,7 +265,7 @@ def _sentence(replay: Replay) -> str:
 
 
 def _describe_counts(replay: Replay) -> list[str]:
-    """What a replay in place did, without what it did not do."""
+    """A replay in place in figures, without zeros."""
     counts = {name: count for name, count in replay.counts.items() if count}
     phrases = {
         "owners": ("1 owner", "{:,} owners"),

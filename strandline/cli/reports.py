@@ -13,8 +13,9 @@ from strandline.schemas.wire.report import Report
 
 
 class ReadMessage(Report):
-    """A message of a read; ``message`` is what OpenAI's chat API takes.  One that was made for the read
-    (memory without a pinned head) has neither ``seq`` nor ``id``."""
+    """A message of a read; ``message`` is in the form of OpenAI's chat API. // A message made for the read
+    (memory without a pinned head) has neither ``seq`` nor ``id``.
+    """
 
     seq: int | None
     id: str | None
@@ -23,7 +24,7 @@ class ReadMessage(Report):
 
 
 class ReadState(Report):
-    """A read within ``token_limit``: its size, how far memory is, and what was left out."""
+    """A read within ``token_limit``: its size, memory's progress, and the omissions."""
 
     namespace: str
     session_id: str
@@ -116,7 +117,7 @@ class FactStep(Report):
 
 
 class FactHistoryReport(Report):
-    """``strandline facts history``: oldest first; of a fact that people took away only what they did."""
+    """``strandline facts history``: oldest first; of a removed fact only people's acts."""
 
     fact_id: UUID
     gone: bool
@@ -127,7 +128,7 @@ class FactHistoryReport(Report):
 
 
 class CaptureActReport(CaptureOut):
-    """One act: what a namespace or an owner asked for, who did it and when."""
+    """One act: the choice of a namespace or an owner, its actor and its time."""
 
     number: int
     actor: str | None

@@ -28,7 +28,6 @@ Scope = Literal["session", "owner"]
 def _open_memory(
     settings: Settings, session: str | None, user: str | None, scope: Scope | None, namespace: str
 ) -> Iterator[Memory]:
-    """A session, or all that is known of a user."""
     if session is not None:
         with opened_session(settings, session, namespace, user) as (memory, _):
             yield memory

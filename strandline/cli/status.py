@@ -1,4 +1,4 @@
-"""``strandline status``: what is due, held, dead and done, and who is there to do it."""
+"""``strandline status``: due, held, dead and done work, and the workers there."""
 
 from __future__ import annotations
 

@@ -69,8 +69,6 @@ def _farewell(servers: Servers, settings: Settings) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Announcement:
-    """Says what runs, once the first worker has registered."""
-
     screen: Console
     running: Running
     supervisor: Supervisor

@@ -93,13 +93,12 @@ def _announce_when_ready(stages: tuple[str, ...]) -> None:
 
 
 def _tell(line: str) -> None:
-    # Celery has put a logger in place of sys.stdout by now; and whoever read that may be gone.
+    # Celery has replaced sys.stdout; and its reader may be gone.
     with suppress(OSError):
         say(f"strandline worker {os.getpid()} {line}", file=sys.__stdout__)
 
 
 def _stages(queues: str | None, settings: Settings) -> tuple[str, ...]:
-    """Stage names from ``extract,merge`` or ``strandline.extract,…``."""
     if queues is None:
         return stage_names(settings)
     prefix = queue_name("")

@@ -15,7 +15,7 @@ from strandline.client.upkeep.exports import ExportedFile, export_to, export_to_
 
 
 class ServiceAdmin:
-    """What the two faces have in common."""
+    """Shared by the two faces."""
 
     def __init__(self, service: RemoteService) -> None:
         self._service = service

@@ -1,4 +1,4 @@
-"""What operators ask a service for; each operation describes its request and gives what the wire has."""
+"""Operators' requests to a service; each operation describes its request and returns the wire's values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def whoami(admin: Face) -> Operation[Identity]:
 
 
 def status(admin: Face) -> Operation[StatusReport]:
-    """What is due, held, dead and done, and who is there to do it; for an operator of the installation."""
+    """Work that is due, held, dead and done, and the workers there; for an operator of the installation."""
     return (yield _get("status")).read(StatusReport)
 
 
@@ -52,7 +52,7 @@ def workers(admin: Face) -> Operation[list[WorkerReport]]:
 
 
 def create_key(admin: Face, request: KeyRequest) -> Operation[NewKey]:
-    """Make a key; its text is shown this once.  If the answer is lost, nobody has it: revoke it."""
+    """Make a key; its text is shown only this once.  If the answer is lost, revoke the key."""
     return (yield _post("admin", "keys", body=_body(request), headers=once())).read(NewKey)
 
 
@@ -68,9 +68,9 @@ def rotate_key(
     overlap_seconds: float | None = None,
     expires_in_seconds: float | None = None,
 ) -> Operation[NewKey]:
-    """Make a key that opens the same; the old one goes on for a while, by default for a day.
+    """Make a key with the same scopes; the old one stays valid for a while, by default for a day.
 
-    ``expires_in_seconds``: when the new key ends; default: it lives as long as the old one was to.
+    ``expires_in_seconds``: when the new key ends; default: after the old one's lifetime.
     """
     seconds = set_fields(overlap_seconds=overlap_seconds, expires_in_seconds=expires_in_seconds)
     body = _body(KeyRotation(**seconds))
@@ -94,7 +94,7 @@ def limits(admin: Face, namespace: str) -> Operation[NamespaceLimitsReport]:
 
 
 def set_limits(admin: Face, namespace: str, limits: LimitsIn) -> Operation[NamespaceLimitsReport]:
-    """Set all limits of a namespace; what is left out is not limited."""
+    """Set all limits of a namespace; an omitted one is lifted."""
     call = Call("PUT", path("admin", "namespaces", namespace, "limits"), body=_body(limits))
     return (yield call).read(NamespaceLimitsReport)
 
@@ -145,7 +145,7 @@ def operation(admin: Face, operation_id: int) -> Operation[OperationOut]:
 
 
 def stop_operation(admin: Face, operation_id: int) -> Operation[OperationOut]:
-    """Have a replay stop after its present step; ``resume`` goes on with it."""
+    """Have a replay stop after its present step; ``resume`` continues it."""
     call = _post("admin", "operations", operation_id, "stop", repeat="always")
     return (yield call).read(OperationOut)
 
@@ -216,7 +216,7 @@ def verify_audit(admin: Face, *, namespace: str | None = None) -> Operation[Trai
 
 
 def audit_level(admin: Face, *, namespace: str | None = None) -> Operation[str]:
-    """What is recorded: ``off``, ``changes`` or ``all``."""
+    """The recorded level: ``off``, ``changes`` or ``all``."""
     return (yield _get("admin", "audit", "level", query={"namespace": namespace})).read(AuditLevelOut).level
 
 
@@ -288,5 +288,5 @@ def _page(cursor: str | None) -> dict[str, Any]:
 
 
 def _body(request: Any) -> Any:
-    """What was set of a request; what was not has the service's default."""
+    """The set fields of a request; the others have the service's default."""
     return request.model_dump(mode="json", exclude_unset=True)

@@ -26,16 +26,16 @@ _KINDS = frozenset({"flushed", "covered", "dead", "generation"})
 
 
 class ServiceEvent(EventOut):
-    """An event, with the id behind which a later stream goes on.
+    """An event, with the id after which a later stream resumes.
 
-    One may come twice.  None that comes after the stream has begun is missing, for a day of lost connections.
+    An event may come twice, and none is missing within a day of lost connections.
     """
 
     id: str
 
 
 class _Stream:
-    """One stream over all its connections: where it is, and how often in a row it could not be had."""
+    """One stream over all its connections: its position, and its failures in a row."""
 
     def __init__(self, service: RemoteService, path: str, user_id: str | None, last_id: str | None) -> None:
         if last_id is not None and not isinstance(last_id, str):
@@ -61,11 +61,10 @@ class _Stream:
         return sent
 
     def note_connected(self) -> None:
-        """A connection stands; whether it holds is seen when it ends."""
         self._connected_at = time.monotonic()
 
     def read(self, event: httpx2.ServerSentEvent) -> ServiceEvent | None:
-        """The event; None for what is none of ours."""
+        """The event; None for another application's."""
         # Where the service says that the stream is, before anything happens and while nothing does.
         if event.id and event.id.isascii() and event.id.isprintable():  # as a header can say it
             self._last_id = event.id
@@ -83,7 +82,7 @@ class _Stream:
         if refused is not None and refused.failure is None:
             raise refused.error
         now = time.monotonic()
-        # One that told nothing but held was none of the failures in a row; one that ends at once is.
+        # A silent connection that held ends the row of failures; one that ends at once counts to it.
         connected_at, self._connected_at = self._connected_at, None
         if connected_at is not None and now - connected_at > self._retries.longest_seconds:
             self._failures = 0
@@ -109,7 +108,7 @@ class _Stream:
 def follow(
     service: RemoteService, path: str, user_id: str | None, last_event_id: str | None
 ) -> Generator[ServiceEvent, None, None]:
-    """The events at a path, until the caller stops; raises what a refusal is that does not pass."""
+    """The events at a path, until the caller stops; raises the error of a final refusal."""
     stream = _Stream(service, path, user_id, last_event_id)
     while True:
         refused: Refusal | None = None

@@ -290,7 +290,7 @@ def get_capture(facts: UserFace) -> Operation[Capture]:
 
 
 def set_capture(facts: UserFace, capture: Capture, *, actor: str | None = None) -> Operation[int]:
-    """Set what is captured from the next flush on; returns the act's number.  Takes a key of operators."""
+    """Set the capture from the next flush on; returns the act's number.  Takes a key of operators."""
     if not isinstance(capture, Capture):
         raise InvalidMessageError("capture", f"must be a Capture, not {type(capture).__name__}")
     fields = (
@@ -357,7 +357,7 @@ def _change(facts: UserFace, method: Any, *route: str, body: Any = None, repeat:
 
 
 def _place(facts: UserFace, fact_id: UUID | str) -> str | None:
-    """The path of a fact; None for what cannot be an id, which no fact has."""
+    """The path of a fact; None for an impossible id."""
     id_ = as_fact_id(fact_id)
     return None if id_ is None else path("users", facts.user_id, "facts", str(id_))
 
@@ -367,7 +367,7 @@ def _if_match(version: str | None) -> dict[str, str]:
 
 
 def _repeat(version: str | None) -> Repeat:
-    """Done once, a change of a version finds another version when it comes again."""
+    """Safe once done: a repeated change of a version finds another version."""
     return "always" if version is None else "if_not_done"
 
 

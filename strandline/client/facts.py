@@ -10,7 +10,7 @@ from strandline.schemas.values.identity import NO_USER, check_user_id
 
 
 class FactsOfUser:
-    """What the two faces of a user's facts have in common."""
+    """Shared by the two faces of a user's facts."""
 
     def __init__(self, service: RemoteService, user_id: str | None) -> None:
         if user_id in (None, NO_USER):

@@ -54,7 +54,7 @@ _OF_THE_SERVICE = {
 
 
 class RemoteSession:
-    """What the two faces of a session have in common; they are made by ``from_defaults``."""
+    """Shared by the two faces of a session, which ``from_defaults`` makes."""
 
     def __init__(
         self,

@@ -34,14 +34,14 @@ class Call:
 
     Attributes:
         path: with its names percent-encoded.
-        query: parameters; those that are None are left out, and each element of a list is one.
-        body: what becomes JSON; None: no body.
+        query: parameters; None is left out, and each element of a list is one.
+        body: sent as JSON; None: no body.
         user_id: for ``Strandline-User``; None: that of the key.
         headers: further ones.
-        repeat: ``always`` if it may be sent again although it may have been carried out.
+        repeat: ``always`` if it may be sent again although it may have taken effect.
         wait_seconds: how long the service may wait with its answer (``Prefer: wait``).
         accepts: problems of the service that the operation takes as answers, such as ``NOT_FOUND``.
-        is_read: whether it changes nothing although it is no GET.
+        is_read: whether it changes nothing, whatever its method.
     """
 
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -56,7 +56,7 @@ class Call:
     is_read: bool = False
 
 
-# What is asked for is not there; a proxy's 404 is not this.
+# The requested thing is missing; a proxy's 404 is not this.
 NOT_FOUND = frozenset({"not-found"})
 
 LOST = (
@@ -75,7 +75,7 @@ class Reply:
 
     @property
     def is_missing(self) -> bool:
-        """Whether it says that what was asked for is not there."""
+        """Whether it tells that the requested thing is missing."""
         return self.status == 404
 
     def read(self, kind: type[A]) -> A:
@@ -134,7 +134,7 @@ class SessionFace(Face, Protocol):
 
     Attributes:
         insert_method: of its reads, as ``own_token_limit``, which ``read_within`` changes.
-        policy: what its first put stores, as far as it is not the default.
+        policy: the non-default values that its first put stores.
     """
 
     @property
@@ -270,5 +270,5 @@ def once(idempotency_key: str | None = None) -> dict[str, str]:
 
 
 def set_fields(**fields: Any) -> dict[str, Any]:
-    """The fields of a body that are not None; what is left out has the service's default."""
+    """The fields of a body that are not None; others have the service's default."""
     return {name: value for name, value in fields.items() if value is not None}

@@ -34,7 +34,7 @@ from strandline.schemas.errors import (
 )
 from strandline.schemas.wire.base import PROBLEM_MEDIA_TYPE, PROBLEM_TYPES, Problem, ProblemPlace
 
-# Of what a service says of an error.
+# Of the service's sentence of an error.
 MAX_SENTENCE = 2_000
 
 # By the last part of a problem's type.
@@ -139,13 +139,13 @@ def _dotted(pointer: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What an answer says that is no success.
+    """An answer other than success.
 
     Attributes:
         kind: the last part of the problem's type; None: the answer is not Strandline's.
-        failure: None: it is the answer, and sending the request again does not help.
-        retry_after: after how many seconds the service asks to come again.
-        error: what the caller gets if it is not sent again.
+        failure: None: a final answer, which repeating does not change.
+        retry_after: the seconds after which the service asks to come again.
+        error: for the caller, if the request is not sent again.
     """
 
     kind: str | None
@@ -155,7 +155,7 @@ class Refusal:
 
 
 def refusal_of(status: int, headers: Mapping[str, str], content: bytes) -> Refusal:
-    """Read an answer that is no success."""
+    """Read an answer other than success."""
     problem = problem_of(content, headers.get("content-type"))
     kind = kind_of(problem)
     retry_after = retry_after_of(headers.get("retry-after"))
@@ -163,7 +163,7 @@ def refusal_of(status: int, headers: Mapping[str, str], content: bytes) -> Refus
 
 
 def _shown(text: str) -> str:
-    """What a service says, as a person may see it: not endless, and without control characters."""
+    """A service's sentence for people: bounded, and without control characters."""
     printable = "".join(one if one.isprintable() else " " for one in text[:MAX_SENTENCE])
     return printable + "…" * (len(text) > MAX_SENTENCE)
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 from strandline.schemas.errors import ConfigurationError
 
-# Whether a request may be sent again if no answer came: one that was carried out changes nothing more.
+# Whether a request may be sent again without an answer: a completed one changes nothing more.
 Repeat = Literal["always", "if_not_done"]
 # What became of a request: it never left, the service refused it undone, or no answer came.
 Failure = Literal["not_sent", "not_done", "unknown"]
@@ -32,7 +32,7 @@ class Timeouts:
 
     Attributes:
         connect: for a connection.
-        read: for the next part of an answer; what a call has the service wait comes on top.
+        read: for the next part of an answer; a call's own wait at the service comes on top.
         write: until a part of the request is taken.
         pool: for a free connection of the pool.
         answer: from the head of an answer to its end, events and exports aside; waits come on top.
@@ -95,12 +95,12 @@ class Retries:
         retry_after: float | None,
         random: Callable[[], float],
     ) -> float | None:
-        """How long to wait before the next attempt; None: there is none.
+        """How long to wait before the next attempt; None: give up.
 
         Args:
             attempt: the number of the attempt that failed, from 1.
             spent_seconds: since the first attempt began.
-            retry_after: what the service asks for; never waited less, and spread a little.
+            retry_after: the service's minimum, spread a little.
             random: gives a number from 0 to 1, below it.
         """
         if attempt >= self.attempts or (failure == "unknown" and repeat != "always"):
@@ -111,7 +111,7 @@ class Retries:
 
 
 def failure_of(problem: str | None, status: int) -> Failure | None:
-    """What a refusal says of its request; None: it is the answer, and trying again does not help.
+    """The kind of a refusal's failure; None: a final answer, which repeating does not change.
 
     Args:
         problem: the last part of the problem's type; None if the answer is not a problem of Strandline's,
@@ -127,7 +127,7 @@ def failure_of(problem: str | None, status: int) -> Failure | None:
 
 
 def retry_after_of(value: str | None) -> float | None:
-    """The seconds of a header ``Retry-After``; a date, or what cannot be read, is no wish."""
+    """The seconds of a header ``Retry-After``; None for a date or an unreadable value."""
     seconds = "" if value is None else value.strip()
     return float(seconds) if seconds.isascii() and seconds.isdecimal() and len(seconds) <= 9 else None
 

@@ -43,8 +43,6 @@ _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 
 
 class _Key(httpx2.Auth):
-    """Adds the key to each request; nothing that is printed shows it."""
-
     def __init__(self, key: str) -> None:
         self._header = f"Bearer {key}"
 
@@ -57,7 +55,7 @@ class _Key(httpx2.Auth):
 
 
 class _Body:
-    """An answer's body while it comes: bounded in size and time, whoever sends it."""
+    """An answer's body as it comes, bounded in size and time."""
 
     def __init__(self, call: Call, service: RemoteService) -> None:
         self._call, self._most = call, service.max_answer_bytes
@@ -97,9 +95,9 @@ class RemoteService:
         url: such as ``https://memory.example.com``; a path before ``/v1`` is kept.
         key: ``sl_…``, as ``strandline keys create`` prints it; no representation, log or error shows it.
         timeouts: of one attempt.
-        retries: how often and how long what is safe is sent again.
+        retries: how often and how long safe requests are sent again.
         max_connections: of the pool, for each event loop, and for all threads together.
-        max_answer_bytes: what an answer has at most, uncompressed; events and exports are read by parts.
+        max_answer_bytes: most bytes of an answer, uncompressed; events and exports are read by parts.
 
     Raises:
         ConfigurationError: an argument cannot be used.
@@ -153,7 +151,7 @@ class RemoteService:
         except StopIteration as done:
             result: T = done.value
             return result
-        except ValidationError as error:  # of what is sent; what comes is read by `Reply.read`
+        except ValidationError as error:  # of the request; `Reply.read` reads answers
             raise unusable(error) from None
 
     async def arun(self, operation: Operation[T]) -> T:
@@ -202,7 +200,7 @@ class RemoteService:
             return client
 
     def request_of(self, call: Call) -> dict[str, Any]:
-        """What the HTTP client sends for a call."""
+        """The HTTP client's request for a call."""
         # Text in UTF-8, as the service reads it.
         headers: dict[str, Any] = {name: _header(name, value) for name, value in call.headers.items()}
         if call.user_id is not None:
@@ -253,7 +251,7 @@ class RemoteService:
             await asyncio.sleep(wait)
 
     def refusal(self, call: Call, response: httpx2.Response) -> Refusal:
-        """What a response says that is no success, and whose body was not read yet."""
+        """Read a response other than success, whose body was not read yet."""
         return refusal_of(response.status_code, response.headers, self._content(call, response))
 
     async def arefusal(self, call: Call, response: httpx2.Response) -> Refusal:
@@ -352,12 +350,11 @@ class RemoteService:
 
 
 def _changes(call: Call) -> bool:
-    """Whether a call changes something, as far as its method says; reads by POST are named by ``is_read``."""
+    """Whether a call's method may change something; ``is_read`` marks reads by POST."""
     return call.method != "GET" and not call.is_read
 
 
 def _header(name: str, value: str) -> bytes:
-    """Text in UTF-8; raises ConfigurationError if no header can hold it."""
     encoded = value.encode(errors="ignore")
     if encoded.decode() != value.strip(" ") or any(byte < 32 or byte == 127 for byte in encoded):
         raise ConfigurationError(
@@ -367,7 +364,6 @@ def _header(name: str, value: str) -> bytes:
 
 
 def _json(body: Any) -> bytes:
-    """A body as JSON, once for all attempts."""
     try:
         return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
@@ -388,7 +384,6 @@ def _checked_url(url: object) -> str:
 
 
 def _checked_key(key: object) -> str:
-    """The key; an error never quotes it."""
     if not isinstance(key, str) or not key.startswith("sl_") or not key.isascii() or not key.isprintable():
         raise ConfigurationError(
             "key is not a key of a Strandline service (sl_…); `strandline keys create` makes one."

@@ -48,7 +48,7 @@ def pop(memory: SessionFace) -> Operation[Message | None]:
 def rewind(
     memory: SessionFace, from_seq: int, *, actor: str | None = None, idempotency_key: str | None = None
 ) -> Operation[Correction]:
-    """Take back every message from ``from_seq`` on, with what was derived from them."""
+    """Take back every message from ``from_seq`` on, with everything derived from them."""
     body = set_fields(from_seq=from_seq, actor=actor)
     reply = yield session_call(memory, "POST", "rewind", body=body, headers=once(idempotency_key))
     return correction_from(reply.read(CorrectionOut))
@@ -76,7 +76,7 @@ def replace(
 def fork(
     memory: SessionFace, session_id: str | None = None, *, through_seq: int | None = None
 ) -> Operation[Fork]:
-    """Begin another session of this user with the messages of this one, and what was derived from them."""
+    """Begin another session of this user with the messages of this one, and everything derived from them."""
     body = set_fields(session_id=session_id, through_seq=through_seq)
     reply = yield session_call(memory, "POST", "fork", body=body, headers=once())
     done = reply.read(ForkOut)

@@ -185,7 +185,7 @@ def history(
             memory, "history", {**filters, "limit": number, "offset": offset}, accepts=NOT_FOUND
         )
         page = messages_from(_page_of(reply).items)
-        # What is put meanwhile moves the pages: a message may come twice.
+        # Concurrent puts move the pages: a message may come twice.
         known = len(by_seq)
         by_seq |= {message.seq or 0: message for message in page if (message.seq or 0) not in by_seq}
         if page and len(by_seq) == known:
@@ -232,7 +232,7 @@ def search(
 
 
 def summarize(memory: SessionFace, *, wait: float | None = None) -> Operation[Summary | None]:
-    """Deliver all that was not delivered yet, and return the session's summary, as far as workers are."""
+    """Deliver all undelivered messages, and return the session's summary as workers have it."""
     seconds = None if wait is None else max(0.0, check_timeout(wait))
     reply = yield session_call(memory, "POST", "summary", wait_seconds=seconds)
     return summary_from(reply.read(SummaryOut).summary)
@@ -357,12 +357,12 @@ def read_call(
 
 
 def _page_of(reply: Reply) -> Page[MessageOut]:
-    """A page of messages; of a session that has not begun, an empty one."""
+    """A page of messages; empty for a session that has not begun."""
     return Page[MessageOut](items=[]) if reply.is_missing else reply.read(Page[MessageOut])
 
 
 def _parts(bodies: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """The messages of an import in requests that are not too large; each has an id that stays."""
+    """The messages of an import in requests of bounded size; each has a stable id."""
     part: list[dict[str, Any]] = []
     size = 0
     for body in bodies:

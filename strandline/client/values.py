@@ -140,7 +140,7 @@ def fact_from(out: FactOut, namespace: str, revisions: Sequence[RevisionOut] = (
 
 
 def hit_from(out: HitOut, namespace: str) -> SearchResult:
-    """What a search found."""
+    """A search's hit."""
     if out.fact is not None:
         return FoundFact(fact_from(out.fact, namespace), out.score, out.similarity)
     assert out.message is not None, "a hit is a message or a fact"  # noqa: S101

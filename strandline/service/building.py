@@ -33,7 +33,6 @@ def build_service(settings: Settings) -> FastAPI:
 
 
 def _tools_if_installed() -> MakeTools | None:
-    """What makes the answerer of MCP requests; None without the extra ``mcp``."""
     try:
         from strandline.producers.tools.mcp_http import HttpTools
     except ImportError as error:

@@ -98,7 +98,7 @@ def _compare(generation: Generation, recipe: Recipe, settings: Settings) -> None
 def ensure_tables(url: str, database: Database, settings: Settings) -> None:
     """Migrate a database that Strandline manages (``up``, the embedded default) to this release."""
     if _revision(database) != HEAD_REVISION:
-        # Alembic and SQLAlchemy: a quarter of what a command that only looks would load.
+        # Alembic and SQLAlchemy: a quarter of a read-only command's loading time.
         from strandline.schemas.postgres.migrate import migrate
 
         migrate(url, settings.database_schema, public_apis_only=settings.public_apis_only)

@@ -11,7 +11,7 @@ from strandline.schemas.values.foreign_values import plain_text
 
 _VARIABLE_PREFIXES = ("STRANDLINE_", "OPENAI_")
 
-# As ``from_defaults`` spells what it passes on.
+# ``from_defaults``' spelling of arguments.
 _ARGUMENTS = {"database_url": "database_url=", "broker_url": "broker_url=", "database_schema": "schema="}
 
 
@@ -38,7 +38,7 @@ def _text(name: str, value: object) -> str:
 
 @lru_cache(maxsize=16)
 def _settings_of(_environment: tuple[tuple[str, str], ...]) -> Settings:
-    """The settings of an environment, cached: read again only after it changed."""
+    """The settings of an environment, read again only after it changed."""
     return load_settings()
 
 

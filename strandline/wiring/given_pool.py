@@ -1,4 +1,4 @@
-"""The caller's own pool, instead of one that Strandline makes."""
+"""The caller's own pool, instead of Strandline's."""
 
 from __future__ import annotations
 

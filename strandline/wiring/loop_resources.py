@@ -1,7 +1,7 @@
-"""What each event loop of a process has for itself: a pool, and the group commit of its puts.
+"""Resources of each event loop: a pool, and the group commit of its puts.
 
-An application may run a loop for each of its tasks (``asyncio.run``).  A loop that has ended can close
-nothing, so what it left is closed by whoever needs a pool for another loop.
+An application may run a loop for each of its tasks (``asyncio.run``).  An ended loop can close nothing, so
+the next user of a pool closes its remains.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LoopResources:
             return self._of_loops.pop(asyncio.get_running_loop(), None)
 
     def drop_ended(self) -> None:
-        """Close what ended loops left; one that is not closed may run again, here or in another thread."""
+        """Close the remains of ended loops; an unclosed loop may run again, here or in another thread."""
         with self._lock:
             ended = [loop for loop in self._of_loops if loop.is_closed()]
             left = [(loop, self._of_loops.pop(loop)) for loop in ended]

@@ -91,7 +91,7 @@ class ProcessResources:
         self._facts_models: dict[str, TextModel] = {}
 
     def _forget_owners(self, owners: Collection[UUID]) -> None:
-        """Drop what else is cached of owners who were erased, and all names."""
+        """Drop cached data of erased owners, and all names."""
         self.indexes.forget_owners(owners)
         self.content.cache.forget_owners(owners)
         forget_names()
@@ -200,7 +200,7 @@ class ProcessResources:
         await asyncio.to_thread(self.close)
 
     def _ensure_started(self) -> None:
-        # Only what is wholly started is used: another thread must not find tables half-made.
+        # Only a wholly started process is used: another thread must not find tables half-made.
         if self._started:
             return
         with self._starting:
@@ -238,7 +238,7 @@ class ProcessResources:
         return self._database
 
     def _start_embedded(self) -> None:
-        """Start the embedded Postgres; a running ``strandline up`` has a worker, otherwise start a runner."""
+        """Start the embedded Postgres, and a runner unless a running ``strandline up`` has a worker."""
         stack = _embedded_stack(self.settings)
         with undivided:
             from strandline.wiring.assembly import ensure_tables
@@ -283,7 +283,6 @@ class ProcessResources:
         return ConnectionOptions.from_settings(url, self.settings, planned_once=True, find_url=self._find_url)
 
     def _text_model(self, name: str | None) -> TextModel:
-        """The model for facts, or another one of its server; its connections are kept for later questions."""
         name = self.settings.facts_model if name is None else name
         with self._starting:
             if name not in self._text_models:
@@ -313,7 +312,6 @@ class ProcessResources:
         return embedder
 
     def _build_embedder(self, name: str, config: Mapping[str, Any]) -> Embedder | str | None:
-        """The embedder, or why it cannot be loaded."""
         with undivided:
             from strandline.pipelines.models.factory import build_query_embedder, with_recorded_embedder
         try:
@@ -360,7 +358,6 @@ def _embedded_stack(settings: Settings) -> EmbeddedStack:
 
 
 def _begin_index() -> IndexParts:
-    """With the first index numpy is imported, which takes a tenth of a second."""
     with undivided:
         from strandline.producers.search.index.array_index import ArrayParts
     return ArrayParts()

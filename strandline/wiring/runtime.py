@@ -36,10 +36,10 @@ __all__ = ["Consume", "Pool", "Runtime", "runtime_for"]
 
 
 def storing_redaction(settings: Settings, hook: object | None = None) -> Redaction | None:
-    """The hooks that the settings name for what is to be stored, and then ``hook``; None: there are none.
+    """The hooks that the settings name for what is to be stored, and then ``hook``; None: no hook.
 
     Raises:
-        ConfigurationError: one of them cannot be loaded, or is none.
+        ConfigurationError: one cannot be loaded, or is not a hook.
     """
     if not settings.redact_before_storing and hook is None:
         return None
@@ -58,8 +58,6 @@ def _name_of(hook: object) -> str:
 
 
 class _Registry:
-    """The runtimes of this process."""
-
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.runtimes: dict[tuple[object, ...], Runtime] = {}
@@ -210,7 +208,7 @@ def _forget(key: tuple[object, ...]) -> None:
 def _after_fork() -> None:
     _registry.lock = threading.Lock()
     for runtime in _registry.runtimes.values():
-        runtime.own()  # now, since what a caller's pool holds at this moment is the parent's
+        runtime.own()  # now, since the caller's pool holds the parent's connections at this moment
 
 
 renew_in_child(_after_fork)

@@ -29,7 +29,7 @@ from strandline.workers.worker import Worker
 class WorkerApp(OwnCelery):
     """A Celery application that reads hints for ``stages`` and nothing else from its broker.
 
-    ``condition`` counts what it drops; ``serve`` makes it the worker's own.  ``on_worker_start`` is called
+    ``condition`` counts dropped messages; ``serve`` makes it the worker's own.  ``on_worker_start`` is called
     when Celery's worker has installed its signal handlers.
     """
 
@@ -40,7 +40,7 @@ class WorkerApp(OwnCelery):
 
 
 class _WorkerStart(StartStopStep):  # type: ignore[misc]  # Celery carries no types
-    """A step of Celery's worker: the first ones come after its signal handlers and before its consumer."""
+    """A step of Celery's worker: after its signal handlers, before its consumer."""
 
     def start(self, worker: Any) -> None:
         worker.app.on_worker_start()
@@ -76,7 +76,7 @@ def serve(app: WorkerApp, worker: Worker, stages: Sequence[str]) -> None:
         app.task(name=queue_name(stage), bind=True, shared=False)(_drain_task(app, worker))
 
     def stop(**_: Any) -> None:
-        # Celery has waited for its own threads, not for those that take over; the grace time bounds this.
+        # Celery has waited for its own threads, not for take-overs; the grace time bounds this.
         worker.begin_stopping()
         worker.await_idle()
         worker.stop()

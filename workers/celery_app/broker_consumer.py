@@ -33,8 +33,6 @@ _DELAYED_DELIVERY = "celery.worker.consumer.delayed_delivery:DelayedDelivery"
 
 
 class _SaidOnce(logging.Filter):
-    """Drops Celery's log lines about each lost connection: ``BrokerConsumer`` logs the loss once."""
-
     def filter(self, record: logging.LogRecord) -> bool:
         return not (isinstance(record.args, tuple) and CONNECTION_RETRY in record.args)
 
@@ -58,10 +56,10 @@ class BrokerConsumer(Consumer):  # type: ignore[misc]  # Celery carries no types
         default_steps = tuple(step for step in Consumer.Blueprint.default_steps if step != _DELAYED_DELIVERY)
 
     def ensure_connected(self, connection: Connection) -> Connection:
-        """Connect, and try again until it succeeds.
+        """Connect, and retry until it succeeds.
 
         Raises:
-            WorkerShutdown: the worker was told to end meanwhile.
+            WorkerShutdown: the worker was told to end.
         """
         connected: Connection = connection.ensure_connection(
             lambda error, _wait_seconds: self._notice.away(error),
@@ -108,7 +106,7 @@ class BrokerConsumer(Consumer):  # type: ignore[misc]  # Celery carries no types
         """Log it once, and wait if the broker closed the channel, as it does for a queue of another type."""
         self._notice.away(exc, is_refusal=self._is_refusal(exc))
         with warnings.catch_warnings():
-            # It warns at each loss of what a later release will do where a setting of ours is not chosen.
+            # At each loss it warns of a later release's default for a setting of no use here.
             warnings.simplefilter("ignore", CPendingDeprecationWarning)
             super().on_connection_error_after_connected(exc)
         self._wait_if_refused(exc)
@@ -122,7 +120,7 @@ class BrokerConsumer(Consumer):  # type: ignore[misc]  # Celery carries no types
 
 
 def _as_task(message: Any, hint: Hint) -> Any:
-    """The message, to be acknowledged as it came, with nothing in it but its body, which was read."""
+    """The message, acknowledged as it came, with nothing in it but its body, which was read."""
     message.headers = task_headers(hint.lane)
     message.properties = {"correlation_id": message.headers["id"]}
     message.content_type, message.content_encoding = "application/json", "utf-8"

@@ -1,4 +1,4 @@
-"""Ends a worker process: it finishes what it can within its grace time, and releases the rest.
+"""Ends a worker process: it finishes batches within its grace time, and releases the rest.
 
 Celery does not bound this if tasks are threads: its warm shutdown waits for as long as a task takes, a
 second SIGTERM changes nothing, and its cold shutdown cannot end threads either.  So the signals are taken
@@ -38,8 +38,8 @@ class Shutdown:
 
     Args:
         worker: the worker to stop, whose lanes are released.
-        grace_seconds: how long running batches may go on after the first signal.
-        close_bell: publishes the hints for lanes that were released.
+        grace_seconds: how long running batches may continue after the first signal.
+        close_bell: publishes the hints for released lanes.
         tell: called with one line when the process begins to stop, with the reason.
     """
 

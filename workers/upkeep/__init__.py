@@ -1,1 +1,1 @@
-"""What a worker does beside its lanes: it seals the audit trail, reseals content, removes what is past."""
+"""A worker's upkeep besides its lanes: sealing the audit trail, resealing, and retention."""

@@ -1,4 +1,5 @@
-"""Resealing in the background: a worker seals a little of what an encrypted namespace still holds in clear.
+"""Resealing in the background: a worker seals some of an encrypted namespace's content that is still in
+clear.
 
 Several workers may do so at once: each row is replaced only as it was read, and each begins at an owner of
 its own.  A worker without a keyring leaves it to others.
@@ -23,7 +24,7 @@ logger = logging.getLogger("strandline.workers")
 INTERVAL_SECONDS = 30.0
 # One worker at most, so that what users do is not kept waiting.
 ROWS_PER_SECOND = 2_000
-# Then the next namespace has its turn; this one goes on where it was.
+# Then the next namespace has its turn; this one resumes later.
 SECONDS_PER_NAMESPACE = 60.0
 
 
@@ -39,7 +40,7 @@ class Resealing:
         self._database = database
         self._cache_seconds = cache_seconds
         self._is_stopping = is_stopping
-        # Where the next tick goes on, by namespace: the owners of the lowest keys are not always the first.
+        # Where the next tick resumes, by namespace: the owners of the lowest keys are not always the first.
         self._positions: dict[str, UUID] = {}
 
     def tick(self) -> None:

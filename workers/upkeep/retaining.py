@@ -1,4 +1,4 @@
-"""A worker's part in retention: now and then a turn that takes out of logs what is past its time."""
+"""A worker's part in retention: an occasional turn that removes expired data from logs."""
 
 from __future__ import annotations
 

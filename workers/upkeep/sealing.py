@@ -100,10 +100,10 @@ class Sealing:
         self._anchoring = Anchoring(list(_exports(settings)), settings.audit_anchor_seconds)
 
     def tick(self) -> None:
-        """Seal what is visible and not sealed, and hand anchors over if it is time.
+        """Seal visible unsealed entries, and hand anchors over if it is time.
 
-        What comes meanwhile is left to the next tick: a pass costs much the same however little it takes, and
-        passes for as long as something comes would take a processor from the puts that bring it.
+        Later entries are left to the next tick: a pass costs much the same however little it takes, and
+        continuous passes would take a processor from puts.
         """
         try:
             while True:

@@ -120,7 +120,7 @@ def _cut(row: str, max_tokens: int) -> str:
     return row[: max_tokens - 1 if is_wide(row) else 4 * max_tokens - 4].rstrip() + "…"
 
 
-# Names of an assistant that say what it is, and not who.
+# Names of an assistant that describe it instead of naming it.
 PROGRAMS = frozenset({"", "assistant", "ai", "ai assistant", "bot", "chatbot", "助手"})
 
 FIRST_PERSON = word_set("i i'm i've i'd i'll my me mine we we're we've we'd we'll our us myself")
@@ -188,7 +188,7 @@ EMPTY_TALK = re.compile(
     re.VERBOSE,
 )
 
-# What may stand before the sentence proper, with the name of the one who is spoken to.
+# Words before the sentence proper, such as the addressee's name.
 LEADING_TALK = re.compile(
     r"""^(?:(?:
         yeah | yes | yep | yup | well | so | oh | wow | woah | whoa | and | but | thanks | hey | hi | hello
@@ -305,7 +305,7 @@ def _is_said_by_a_person(line: TranscriptLine) -> bool:
 
 
 def _dated(text: str, day: date | None) -> str:
-    """``text`` with the day that it refers to behind it, since "yesterday" says nothing later on."""
+    """``text`` with its day appended, since "yesterday" says nothing later on."""
     behind = "" if day is None or str(day) in text else f" ({day})"
     return text[: MAX_FACT_CHARACTERS - len(behind)] + behind
 

@@ -57,8 +57,7 @@ class MultilingualEmbedder:
 
     def _embed(self, text: str) -> tuple[float, ...]:
         # The encoder sets the process's number of BLAS threads and sets it back, which only one may do at a
-        # time; and a child forked while BLAS threads compute waits for them for good.  By itself, a text has
-        # the same vector whatever stands beside it.
+        # time; and a child forked while BLAS threads compute waits for them for good.
         with undivided:
             vector = self._encoder.encode(text)
         return unit_length(vector.tolist())
@@ -66,7 +65,7 @@ class MultilingualEmbedder:
 
 @cache
 def _encoder() -> USE:
-    # Several BLAS threads are slower at matrices of this size, and much slower beside other work.
+    # Several BLAS threads are slower at matrices of this size, and much slower on a busy machine.
     encoder = USE(threads=1)
     try:
         encoder.encode("")  # loads the files

@@ -110,7 +110,7 @@ def _extract(task: ExtractTask) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Likeness:
-    """What two facts are compared by: equal in who, numbers and negation, alike in their words."""
+    """The comparison of two facts: equal in who, numbers and negation, alike in their words."""
 
     words: frozenset[str]
     sharp: tuple[str, tuple[str, ...], bool]
@@ -177,7 +177,7 @@ def _condense(task: CondenseTask) -> dict[str, Any]:
 
 
 def _choose(task: ChooseTask) -> list[int]:
-    """The facts that have words of the question, those with most of them first."""
+    """The facts with words of the question, most first."""
     sought = set(words(task.question))
     shared = {fact.number: len(sought & set(words(fact.text))) for fact in task.facts}
     ranked = sorted((number for number, count in shared.items() if count), key=lambda n: (-shared[n], -n))

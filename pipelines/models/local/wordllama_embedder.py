@@ -1,8 +1,8 @@
 """A local embedder: wordllama's static token vectors, averaged.  No key, no network, no GPU.
 
-Vectors (256 dimensions) and tokenizer lie inside the wordllama wheel; what is derived from them is what
-wordllama's own ``embed`` gives.  This module imports numpy and the tokenizer's library at once, so it is
-itself imported only where the local embedder is used.
+Vectors (256 dimensions) and tokenizer lie inside the wordllama wheel; results equal those of wordllama's own
+``embed``.  This module imports numpy and the tokenizer's library at once, so it is itself imported only where
+the local embedder is used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TOKENS_AT_ONCE = 128
 class WordLlamaEmbedder:
     """Embeds in-process; safe to call from many threads (nothing is written after loading).
 
-    All of a process share one model: some 12 MB, beside 16 MB of vectors that all processes share.
+    All of a process share one model: some 12 MB, plus 16 MB of vectors that all processes share.
 
     Raises:
         ModuleNotFoundError: wordllama is not installed.

@@ -1,7 +1,7 @@
 """The files of the local embedding model, as they lie inside the wordllama wheel.
 
 wordllama itself is not imported: it would copy the vectors, twice as wide, and bring an HTTP client and
-what it clusters texts with.  Nothing is ever fetched.
+clustering libraries.  Nothing is ever fetched.
 """
 
 from __future__ import annotations
@@ -102,6 +102,6 @@ def _read_tokenizer(file: Path) -> Tokenizer:
 
 
 def _give_back_freed_memory() -> None:
-    """Give the system what reading took for a moment, which glibc would keep."""
+    """Return freed memory, which glibc would keep, to the system."""
     with suppress(AttributeError, OSError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)

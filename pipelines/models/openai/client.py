@@ -34,13 +34,11 @@ from strandline.schemas.errors import (
 from strandline.schemas.forking import ProcessKey, this_process
 from strandline.schemas.model_roles import COMMON, Role, is_header_text
 
-# Those that log the URLs of requests.
+# Loggers of request URLs.
 _LOGGERS = ("httpx2", "openai._base_client")
 
 
 class _WithoutSecrets(logging.Filter):
-    """Lets every record through, and puts ``***`` in place of secrets in its arguments."""
-
     def __init__(self, secrets: list[str]) -> None:
         super().__init__()
         self._secrets = secrets
@@ -51,7 +49,6 @@ class _WithoutSecrets(logging.Filter):
         return True
 
     def _without(self, argument: object) -> object:
-        """The argument itself where nothing of it is secret."""
         text = str(argument)
         if not any(secret in text for secret in self._secrets):
             return argument
@@ -62,7 +59,7 @@ class _WithoutSecrets(logging.Filter):
 
 @cache
 def hide_secrets_of(url: str) -> None:
-    """Have the client's loggers hide what is secret in ``url``, from now on; once for each URL."""
+    """Have the client's loggers hide the secrets of ``url``, from now on; once for each URL."""
     if secrets := secrets_of(url):
         for name in _LOGGERS:
             logging.getLogger(name).addFilter(_WithoutSecrets(secrets))
@@ -141,15 +138,15 @@ class ModelClient:
         weakref.finalize(self, _close_own, http, this_process())
 
     def post(self, path: str, request: Mapping[str, Any], *, timeout_seconds: float | None = None) -> Body:
-        """The reply; ``timeout_seconds``: for all of it, default that of the settings.
+        """The reply; ``timeout_seconds``: for all of it, default: the settings'.
 
-        The SDK's methods for each endpoint go through a request once more, part by part by its types, and
-        through the reply, which is read elsewhere; that takes half as long again.
+        The SDK's methods for each endpoint transform request and reply by their types, which takes half as
+        long again.
 
         Raises:
             RejectedError: the server refused.
             TransientModelError: time-out, connection failure, or a reply that cannot be read.
-            UnusableAnswerError: the answer went on until its time was over.
+            UnusableAnswerError: the answer did not end in time.
         """
         options: openai.RequestOptions = {} if timeout_seconds is None else {"timeout": timeout_seconds}
         if (self.role.of.key_header or "authorization").lower() != "authorization":
@@ -180,7 +177,7 @@ def _trusted_authorities() -> ssl.SSLContext:
 
 
 def _headers(role: Role[Any], key: str) -> dict[str, Any]:
-    """The headers of every request; the organisation at OpenAI is told to no server that a role has apart."""
+    """The headers of every request; OpenAI's organisation is not sent to a role's own server."""
     headers: dict[str, Any] = {}
     if role.place("base_url") != COMMON["base_url"]:
         headers |= dict.fromkeys(("OpenAI-Organization", "OpenAI-Project"), openai.Omit())
@@ -232,7 +229,7 @@ def _unreachable(error: openai.OpenAIError, role: Role[Any]) -> ModelError:
 
 
 def _why(cause: BaseException | None, address: str) -> str:
-    """The reason that a connection failed for, as far as it can be told from the error's words."""
+    """The reason of a failed connection, where the error's words reveal it."""
     words = str(cause).lower()
     if "certificate" in words:
         return ": its certificate is not trusted; name your authority's file in SSL_CERT_FILE"

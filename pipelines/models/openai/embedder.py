@@ -39,7 +39,7 @@ MAX_CHARACTERS_PER_REQUEST = 250_000
 # As many vectors as one request asks for, of the most dimensions there can be, at 32 bytes for a number.
 MAX_EMBEDDINGS_BYTES = MAX_TEXTS_PER_REQUEST * 3_900 * 32
 PROBE_TEXT = "word"
-# A text that is refused at this length is refused for what it says.
+# A text refused at this length is refused for its content.
 _SHORTEST = 64
 
 _FORMAT = re.compile(r"encoding.?format|\bbase64\b|\bfloat\b", re.IGNORECASE)
@@ -56,7 +56,7 @@ NONE: tuple[float, ...] = ()
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """What a request makes use of, and how much it may hold; as much as was found to work."""
+    """A request's features and limits; as many as were found to work."""
 
     sends_format: bool = True
     sends_dimensions: bool = False
@@ -65,7 +65,6 @@ class _Form:
 
     @classmethod
     def of_role(cls, role: EmbeddingRole) -> _Form:
-        """The form that a role's settings ask for; without any, what most servers take."""
         to_openai = str(role.model).startswith("text-embedding-3")
         return cls(
             sends_format=role.sends_encoding_format is not False,
@@ -75,7 +74,7 @@ class _Form:
         )
 
     def weaker(self, rejection: Rejection) -> _Form | None:
-        """The form without what ``rejection`` names; None if it names nothing that this form has."""
+        """The form without the feature that ``rejection`` names; None if this form lacks it."""
         if rejection.status not in _ABOUT_THE_INPUT:
             return None
         if self.sends_dimensions and _DIMENSIONS.search(rejection.subject):
@@ -163,7 +162,7 @@ class OpenAIEmbedder:
 
 
 class _EmbeddingCall:
-    """The requests of one call: within its time, and with what they took."""
+    """The requests of one call: within its time, and with their usage."""
 
     def __init__(self, embedder: OpenAIEmbedder, timeout_seconds: float | None) -> None:
         self._embedder = embedder
@@ -173,7 +172,7 @@ class _EmbeddingCall:
         self.tokens = 0
 
     def embed(self, batch: Sequence[str]) -> list[tuple[float, ...]]:
-        """A vector for each text; empty for one that is refused by itself."""
+        """A vector for each text; empty for a text refused by itself."""
         try:
             with after_answers(some=self._answered > 0):
                 answer = self._embedder.request(batch, self._time_left())

@@ -33,13 +33,13 @@ from strandline.schemas.model_roles import Role
 MAX_MESSAGE_CHARACTERS = 4_000
 _MAX_LEVELS = 8
 _MAX_BODY = 200_000
-# Where servers put sentences about what they object to.
+# Where servers put sentences about their objections.
 _TOLD_IN = frozenset(
     "error errors message detail details msg error_msg raw metadata reason reasons status type title"
     " description error_description loc".split()
 )
 _WAITS = frozenset({"retryDelay", "retry_after", "retry_after_seconds"})
-# A quotation of several words, and an object: what was sent, or what the model said.
+# A quotation of several words, and an object: parts of the request, or of the model's answer.
 _QUOTED = re.compile(
     r"\"[^\"\n]{0,400}\"|'[^'\n]{0,400}'(?!\w)|`[^`\n]{0,400}`|[\u201c\u00ab][^\u201d\u00bb\n]{0,400}[\u201d\u00bb]"
 )
@@ -65,8 +65,8 @@ class Rejection:
     """A refusal.
 
     Attributes:
-        status: the HTTP status, or the one that an error within a 200 stands for.
-        message: what it says, without quotations.
+        status: the HTTP status, or the equivalent of an error within a 200.
+        message: without quotations.
         code, param: as in OpenAI's error body.
     """
 
@@ -78,7 +78,7 @@ class Rejection:
 
     @property
     def subject(self) -> str:
-        """All that names what it is about."""
+        """Everything that names its subject."""
         return f"{self.param or ''} {self.code or ''} {self.message}"
 
     @property
@@ -88,7 +88,7 @@ class Rejection:
         return f" ({self.code})" if is_plain else ""
 
     def shown_words(self, secrets: Iterable[str]) -> str:
-        """What it says, in short, of a request that held our own words alone; without keys and their ends."""
+        """Its message in short, for a request of our own words alone; without keys and their ends."""
         words = self.message
         for secret in secrets:
             words = words.replace(secret, "…") if len(secret) >= _MIN_SECRET_CHARACTERS else words
@@ -157,7 +157,6 @@ def _sentences(value: Any, levels: int) -> Iterator[str]:
 
 
 def _first_text(value: Any, key: str) -> str | None:
-    """The text, or number as text, under ``key``: of the error, or of the first of a list of errors."""
     for _ in range(_MAX_LEVELS):
         if isinstance(value, list) and value:
             value = value[0]
@@ -222,7 +221,6 @@ def _reset(text: str, now: float) -> float | None:
 
 
 def _duration(text: str | None) -> float | None:
-    """Seconds of a number, or of a duration such as ``1m30s``."""
     number = _number(text)
     if number is not None:
         return number
@@ -253,7 +251,7 @@ def _bounded(seconds: float | None) -> float | None:
 
 
 _ABOUT_THE_INPUT = frozenset({HTTPStatus.BAD_REQUEST, 413, 422})
-# What no waiting changes, and what servers of models do not say: something in between does.
+# Statuses that waiting does not change and that no model server sends: an intermediary does.
 _FROM_IN_BETWEEN = frozenset({405, 406, 407, 410, 411, 415, 418, 421, 426, 451, 511})
 _HOST = re.compile(r"[A-Za-z0-9.:_-]{1,255}")
 _KEY = re.compile(r"api[ _-]?key|authentication|unauthenticated", re.IGNORECASE)
@@ -327,7 +325,7 @@ def refuses_everything(rejection: Rejection, role: Role[Any]) -> ProviderSetupEr
 
 
 def is_moderated(rejection: Rejection) -> bool:
-    """Whether a moderation refuses what the request says."""
+    """Whether a moderation refuses the request's content."""
     return rejection.status in (400, 403, 422) and _MODERATED.search(rejection.subject) is not None
 
 

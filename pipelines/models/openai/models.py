@@ -120,7 +120,7 @@ class OpenAITextModel:
     def probe(self) -> None:
         """Make the smallest request in the form of a real one, to learn whether the server answers at all.
 
-        Raises: as ``answer``; what refuses it is no input's fault.
+        Raises: as ``answer``; a refusal is never the input's fault.
         """
         task = ChooseTask("What is OK?", (), 1)
         messages = _messages(render(task))
@@ -144,7 +144,6 @@ class OpenAITextModel:
         is_probe: bool = False,
         timeout_seconds: float | None = None,
     ) -> Completion:
-        """One completion, in the strongest form that the server takes."""
         form, is_explained = self._form_now(), True
         while True:
             request = form.request(self.model, messages, task, room)
@@ -196,7 +195,7 @@ class OpenAITextModel:
         return self._form
 
     def _remember(self, form: RequestForm, is_explained: bool) -> None:
-        """Ask in this form from now on; if nothing explains why it helps, only once it has helped twice."""
+        """Ask in this form from now on; without an explanation, only once it has helped twice."""
         self._has_answered, self._is_broken_in_any_form = True, False
         self._worked |= {form}
         self._helped = 0 if is_explained else self._helped + 1
@@ -231,7 +230,7 @@ def _messages(prompt: Prompt) -> Messages:
 
 
 def _estimate_usage(messages: Messages, completion: Completion) -> Usage:
-    """About what a call took, where the server does not say."""
+    """The estimated usage of a call, where the server does not report it."""
     asked = sum(len(message["content"]) for message in messages)
     return Usage(
         prompt_tokens=asked // _CHARACTERS_PER_TOKEN,
@@ -240,7 +239,7 @@ def _estimate_usage(messages: Messages, completion: Completion) -> Usage:
 
 
 def _repair(messages: Messages, completion: Completion, problem: str) -> Messages:
-    """The conversation for the second try: the bad answer and what is wrong with it, or "be shorter"."""
+    """The conversation for the second try: the bad answer and its fault, or "be shorter"."""
     system, user, *_ = messages
     if completion.is_cut_off:
         wish = "An earlier answer became too long and was cut off. Answer much more briefly."

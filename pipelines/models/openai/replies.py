@@ -1,7 +1,7 @@
 """Reads OpenAI's response bodies as servers send them, strictly enough to notice a broken one.
 
-The text of an answer may stand in parts, beside thoughts, in the arguments of a call or in a stream; what
-else a body holds is not looked at.
+The text of an answer may stand in parts, next to thoughts, in the arguments of a call or in a stream; the
+rest of a body is ignored.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def in_order(indexes: Sequence[int | None], expected: int) -> list[int] | None:
 
 _Reply = TypeVar("_Reply", bound=BaseModel)
 
-# More than any call takes; what is counted of many calls stays within what the database holds.
+# More than any call takes; sums over many calls stay within the database's range.
 MAX_TOKENS_OF_CALL = 2**31 - 1
 
 _CUT_OFF = frozenset({"length", "max_tokens", "max_length", "model_length", "token_limit"})
@@ -66,10 +66,10 @@ _TEXT_PARTS = frozenset({"text", "output_text"})
 
 
 def _tokens(value: object) -> int:
-    """A count as it can be right: the answer beside it is paid for, and good, however it is counted."""
+    """A plausible count: the answer is paid for, and good, however it is counted."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return 0
-    return int(min(max(0, value), MAX_TOKENS_OF_CALL))  # in this order, what is not a number becomes 0
+    return int(min(max(0, value), MAX_TOKENS_OF_CALL))  # in this order, NaN becomes 0
 
 
 def _object(value: object) -> object:
@@ -77,12 +77,14 @@ def _object(value: object) -> object:
 
 
 _Tokens = Annotated[int, BeforeValidator(_tokens)]
-# Fields beside an answer never make it unusable.
+# Fields next to an answer never make it unusable.
 _UsageBeside = Annotated["Usage | None", BeforeValidator(_object)]
 
 
 class Usage(BaseModel):
-    """Tokens spent, 0 where the server does not count them; never below 0, nor above what a call can take."""
+    """Tokens spent, 0 where the server does not count them; never below 0, nor above
+    ``MAX_TOKENS_OF_CALL``.
+    """
 
     prompt_tokens: _Tokens = 0
     completion_tokens: _Tokens = 0
@@ -115,7 +117,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a model answered.
+    """A model's answer.
 
     Attributes:
         is_cut_off: it ended at the limit of tokens.
@@ -233,7 +235,6 @@ def _is_stream(text: str) -> bool:
 
 
 def _joined_events(text: str) -> dict[str, Any]:
-    """The completion that a stream of chunks adds up to."""
     parts: dict[str, list[str]] = {}
     beside: dict[str, Any] = {}
     is_whole = False
@@ -277,7 +278,6 @@ def _collect(delta: object, parts: dict[str, list[str]]) -> None:
 
 
 def _chunks(text: str) -> Iterator[dict[str, Any] | None]:
-    """The objects of a stream of server-sent events; None for its end."""
     for line in text.replace("\r", "\n").split("\n"):
         name, _, data = line.partition(":")
         if name != "data":

@@ -1,6 +1,6 @@
-"""The forms in which a server is asked: from what it should support down to what all support.
+"""The forms of requests: from full support down to the least that all servers take.
 
-A refusal that names what it objects to gives the next form; one that does not leads to the plainest, once.
+A refusal that names its objection gives the next form; an unexplained one leads to the plainest, once.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from strandline.schemas.model_roles import TextRole
 
 Messages = Sequence[dict[str, str]]
 
-# What an answer may take, beside what grows with its task; thoughts before it included.
+# Room for an answer and the thoughts before it; more is added by the task.
 _BASE_TOKENS = 1_024
 _TOKENS_PER_ITEM = 120
 # An answer that was cut off is asked for once more with so many times the room.
 MORE_ROOM = 4
 
 _REFUSING = frozenset({400, 404, 405, 415, 422, 500, 501})
-# Of these, those that an unexplained refusal of the form may have.
+# Statuses of an unexplained refusal of the form.
 _UNEXPLAINED = frozenset({400, 405, 415, 422, 500, 501})
 
 _ANSWER_FORMAT = re.compile(
@@ -54,14 +54,14 @@ _TEMPERATURE = re.compile(r"temperature", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class RequestForm:
-    """What a request makes use of."""
+    """A request's features."""
 
     answer: Literal["json_schema", "json_object", "text"] = "json_schema"
     temperature: float | None = 0
     system: bool = True
     limit: Literal["max_tokens", "max_completion_tokens", "none"] = "max_tokens"
     stream: Literal["with usage", "plain", "none"] = "with usage"
-    # The form of answers that the settings ask for stays, whatever a server says of it.
+    # The configured form of answers stays, whatever a server objects.
     keeps_answer: bool = False
 
     @classmethod
@@ -135,7 +135,7 @@ class RequestForm:
 
 
 def may_be_about_form(rejection: Rejection, *, is_proven: bool) -> bool:
-    """Whether a refusal that names nothing may be about the form; one that has worked breaks by no 500."""
+    """Whether an unexplained refusal may be about the form; a 500 never is once the form has worked."""
     if rejection.status not in _UNEXPLAINED:
         return False
     return rejection.status in (400, 422) or not is_proven

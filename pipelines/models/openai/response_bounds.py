@@ -3,11 +3,11 @@
 httpx restarts its read time-out with each chunk, so that a server which sends a byte now and then can hold a
 thread for hours; and it reads any response, decompressed, into memory. Two event hooks add the missing
 bounds: one notes when a request started, and makes each read of its connection end in time, headers and
-trailers included (their size is bounded already, at 100 kB); the other watches the body, and unpacks one that
-is compressed within the same bounds. (Hooks, not a transport: a custom transport would switch proxies off.)
+trailers included; the other watches the body, and unpacks a compressed one within the same bounds. A custom
+transport would switch proxies off.
 
 The first part of a body may take as long as the whole answer; after that a server may be silent for a while
-only, since one that works on an answer sends its parts.
+only, since a working one sends parts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 import httpx2
 
-# A server that keeps to this sends what it counts; some gateways compress all the same.
+# A server that keeps to this sends as many bytes as it counts; some gateways compress all the same.
 UNCOMPRESSED = {"Accept-Encoding": "identity"}
 # Of a stream, in which each token is an event of some hundred bytes.
 MAX_STREAM_BYTES = 32_000_000
@@ -42,14 +42,12 @@ class EndlessAnswerError(httpx2.ReadTimeout):
 
 @dataclass(slots=True)
 class _Clock:
-    """Of one request: when it has to be answered, and whether its body has begun."""
-
     ends_at: float | None
     silence_seconds: float
     has_begun: bool = False
 
     def next_timeout(self, timeout: float | None) -> float | None:
-        """What the next read may take; raises if the time is over."""
+        """The next read's time-out; raises if the time is over."""
         if self.ends_at is None:
             return timeout
         left = self.ends_at - time.monotonic()
@@ -81,7 +79,7 @@ def start_clock(silence_seconds: float) -> Callable[[httpx2.Request], None]:
 
 
 def _bound_reads(event: str, details: Mapping[str, Any]) -> None:
-    """Have a connection that was just opened give up each read when the time of its request is over."""
+    """Have a new connection give up each read when the time of its request is over."""
     if not event.endswith(_OPENED):
         return
     stream = details["return_value"]

@@ -41,7 +41,7 @@ _OFF = "# Operations that are switched off"
 
 
 def with_capture(task: Task, instructions: str) -> str:
-    """The instructions of a task with what an operator asks for; as they are if that is nothing."""
+    """The instructions of a task with the operator's additions, if any."""
     match task:
         case ExtractTask():
             text = _replace_section(instructions, KEEP, task.instructions)
@@ -55,7 +55,7 @@ def with_capture(task: Task, instructions: str) -> str:
 
 
 def _replace_section(instructions: str, heading: str, text: str | None) -> str:
-    """A section with another text, if there is one; at the end if the instructions have no such section."""
+    """Replace a section's text, or append it if the instructions have no such section."""
     if text is None:
         return instructions
     lines = instructions.splitlines()
@@ -94,9 +94,9 @@ class Prompt:
 
 
 def render(task: Task, own: Mapping[TaskName, str] | None = None) -> Prompt:
-    """Render ``task`` with the instructions in ``own``, else with those that ship for its kind.
+    """Render ``task`` with the instructions in ``own``, else with the shipped ones.
 
-    What an operator has captured is part of the instructions, and so of their hash.
+    An operator's capture is part of the instructions, and so of their hash.
     """
     text = with_capture(task, (own or {}).get(task.name) or instructions(task.name))
     return Prompt(text, _data(task), hash_of(task.name, text))
@@ -146,7 +146,7 @@ def _transcript(lines: Sequence[TranscriptLine]) -> str:
 
 
 def _context(lines: Sequence[TranscriptLine]) -> str:
-    """What was said before the transcript, under a heading that own instructions need not mention."""
+    """The lines before the transcript, under a heading that own instructions need not mention."""
     if not lines:
         return ""
     heading = "Said before the transcript, and context only: extract nothing from these lines, and cite none."

@@ -1,9 +1,9 @@
 """The breaker of a provider: whether it may be called, and whether a failure is its own or the input's.
 
-A model server that is down is down for every call: no failure meanwhile may count against the work, however
-long it lasts, and a retry for each lane would only add to the load.  An input that always fails must come to
-an end, though.  The two differ in whether the provider answers other calls: one that was answered since the
-failed call began, or else a probe, the smallest possible request.
+A model server that is down is down for every call: no failure then may count against the work, however long
+it lasts, and a retry for each lane would only add to the load.  An input that always fails must come to an
+end, though.  The two differ in whether the provider answers other calls: a call answered since the failed one
+began, or else a probe, the smallest possible request.
 
 While the breaker is closed, calls pass.  A failure whose probe fails too opens it: no call is made until the
 next probe is due, after a growing, jittered wait; the first call after that probes, and closes the breaker or
@@ -44,7 +44,7 @@ _LATE_PROBES = 3
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class Provider:
-    """What the models of one server and key share: its pace, and until when it is left alone, and why."""
+    """State that the models of one server and key share: its pace, and its pause with the reason."""
 
     pace: ProviderPace
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -56,7 +56,7 @@ class Provider:
 
 
 class Breaker:
-    """One per model and process, shared by its threads; what it learns of its provider, others share.
+    """One per model and process, shared by its threads; others share its knowledge of the provider.
 
     Whether a model, or an address within a server, is refused concerns that model alone.
 
@@ -68,7 +68,7 @@ class Breaker:
         longest_wait_seconds: between two probes, so also how long a provider that is back goes unnoticed.
         longest_pause_seconds: a provider that asks for more is asked again after this, by one probe; and the
             time within which the calls are counted that it takes.
-        provider: what is known of its server.
+        provider: the known state of its server.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Breaker:
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Around one call: turns it away while the provider is down, and learns from how it ends.
+        """Around one call: turns it away while the provider is down, and learns from its end.
 
         Raises:
             ProviderDownError: no call was made.
@@ -161,7 +161,7 @@ class Breaker:
                 if not waiting and provider.refusals:  # one call at a time finds out
                     provider.ask_at = now + self._refusal_wait()
                 if is_down and not waiting and (self._probe is None or self._late_probes >= _LATE_PROBES):
-                    # This call stands for the probe; the others go on waiting for what becomes of it.
+                    # This call stands for the probe; the others wait for its outcome.
                     self._ask_at = now + self._longest_wait
                     return
         if waiting or (is_down and not self._probe_succeeds(now)):
@@ -247,12 +247,11 @@ class Breaker:
             provider.ask_at = max(provider.ask_at, self._clock() + min(wait, self._longest_pause))
 
     def _refusal_wait(self) -> float:
-        """The wait after so many refusals in a row that told no time and no pace."""
         return min(self._longest_pause, self._first_wait * 4.0 ** min(self._provider.refusals - 1, 10))
 
     @contextmanager
     def _name_in_errors(self) -> Iterator[None]:
-        """Errors end with whose they are: role, model and server; but a read's, which its caller is told."""
+        """Errors end with role, model and server; but a read's, which its caller is told."""
         try:
             yield
         except ModelError as error:

@@ -1,7 +1,7 @@
 """The pace at which a provider takes calls: learned from its refusals, where it does not say it.
 
-Each process learns by itself, and asks nobody, until a provider refuses a call.  From then on all workers
-that were refused keep one pace, in a row of Postgres, until the limit is forgotten.
+Each process learns by itself until a provider refuses a call.  From then on all refused workers keep one
+pace, in a row of Postgres, until the limit is forgotten.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Pace:
         self.calls = sorted([*self.calls, *(now - age for age in ages)])
 
     def _forget(self, now: float) -> None:
-        """Forget what is past; what lies ahead as well: the clock has stepped back."""
+        """Forget past entries, and future ones: the clock has stepped back."""
         window = self.window_seconds * _LATENESS
         for times in (self.calls, self.refusals):
             del times[bisect_right(times, now) :], times[: bisect_right(times, now - window)]
@@ -87,7 +87,7 @@ class Pace:
 
 
 class ProviderPace:
-    """The pace of one server and key in this process, and among all workers that it has refused a call.
+    """The pace of one server and key in this process, and among all workers that it has refused.
 
     Args:
         server: a digest of the server's address and key, by which workers know it; empty: each for itself.
@@ -161,7 +161,6 @@ class ProviderPace:
         return database_of_call.get() if self._server else None
 
     def _change(self, database: Database, change: Callable[[Pace, float], float]) -> float:
-        """Change the pace that all workers keep, and no two at once."""
         with database.transaction() as tx:
             (row,) = tx.fetch(LockPace(server=self._server))
             pace = Pace(self._window) if row.pace is None else Pace(**json.loads(row.pace))

@@ -1,7 +1,7 @@
-"""The receipt of an erasure: what was done, when, what was found afterwards, and what it does not cover.
+"""The receipt of an erasure: the deletions, their time, the final checks, and the exceptions.
 
-It names the owner by the key alone.  What is signed are its bytes in one form (keys in order, no spaces),
-after a line that says what kind of document it is: no other signature by the same key can pass for one.
+It names the owner by the key alone.  The signature covers its bytes in one form (keys in order, no spaces),
+after a line with the kind of document: no other signature by the same key can pass for it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VERSION = 1
 KINDS = ("user", "session", "readmission")
 _HEADING = b"strandline erasure receipt v1\n"
 
-# What an erasure cannot reach, in every receipt.
+# Out of an erasure's reach, in every receipt.
 NOT_COVERED = (
     "Backups, dumps and base backups made before the fence; write-ahead log, archived or not, of before it;"
     " replicas that lag behind, until they have replayed it. Repeat the erasure after a restore:"
@@ -56,13 +56,13 @@ class Verifier(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReaderCheck:
-    """What one reader found of the target after the erasure.
+    """One reader's check of the target after the erasure.
 
     Attributes:
         reader: ``history``, ``get``, ``search``, ``explain``, ``facts``, ``export``, ``directory`` or
             ``catalog``; or the name of a place outside.
-        looked_at: how many sessions, queries or tables it was asked for.
-        remaining: how much it still gave; 0, or the erasure is not finished.
+        looked_at: how many sessions, queries or tables were asked for.
+        remaining: how much was still found; 0, or the erasure is not finished.
     """
 
     reader: str
@@ -78,10 +78,10 @@ class ErasureReceipt:
         owner_key: the digest of namespace and user (or session), by which the owner is kept away.
         scope_key: the same again, or the digest of the one session.
         fence: where the fence stands: its table, and its key.
-        counts: rows that were deleted, by table.
-        kept: what stays, and under what.
-        checks: what each reader found afterwards.
-        not_covered: what it cannot reach.
+        counts: deleted rows, by table.
+        kept: remaining data, with its keys.
+        checks: the readers' checks afterwards.
+        not_covered: data out of its reach.
         signature: of the rest, by the key ``key_id``; None where no key was given.
     """
 
@@ -108,7 +108,7 @@ class ErasureReceipt:
         return self.signature is not None
 
     def signed_bytes(self) -> bytes:
-        """What the signature is of: everything but itself."""
+        """The signed bytes: everything but the signature."""
         fields = {name: value for name, value in _plain(self).items() if name != "signature"}
         return _HEADING + json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
 

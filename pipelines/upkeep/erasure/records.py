@@ -28,20 +28,20 @@ from strandline.schemas.version import VERSION
 
 MAX_LISTED = 1_000
 _NEWEST = 2**31 - 1
-# What is counted with an erasure and was not deleted.
+# Counted with an erasure, and not deleted.
 _NOT_DELETED = {"model_call", "audit_entry", "replay_names", "actor_names"}
 
 
 @dataclass(frozen=True, slots=True)
 class ErasureRecord:
-    """One erasure, or readmission, as it is recorded.
+    """The record of one erasure or readmission.
 
     Attributes:
         kind: ``user``, ``session`` or ``readmission``.
-        state: ``running`` until there is a receipt; whoever runs the same erasure again goes on with it.
+        state: ``running`` until there is a receipt; the same erasure, run again, resumes it.
         counts: rows so far, by table.
-        actor: who asked for it, if that was given.
-        missed: what it could not reach so far.
+        actor: the requester, if given.
+        missed: unreachable data so far.
     """
 
     number: int
@@ -109,8 +109,8 @@ def finish(
     """Record the receipt; if another process was first, return its receipt.
 
     Args:
-        target: what was erased and checked, which has to be what the record is of.
-        missed: what could not be reached.
+        target: the erased and checked target, which must be the record's.
+        missed: unreachable data.
 
     Raises:
         ConflictError: the record is of another owner or session, and stays unfinished.
@@ -150,11 +150,11 @@ def finish(
 
 @dataclass(frozen=True, slots=True)
 class RepeatedReadmission:
-    """A readmission that is done again after a restore.
+    """A readmission that is repeated after a restore.
 
     Attributes:
         erasure_id: of its receipt, under which it is known from now on.
-        erasures: those that it followed: a fence that another one set stays.
+        erasures: the erasures that it followed: a fence of another one stays.
     """
 
     erasure_id: UUID
@@ -169,7 +169,7 @@ def readmit(
 
     Raises:
         NotFoundError: no fence stands, or none that this readmission lifted before.
-        ConflictError: the erasure is not finished, or something that was erased is there again.
+        ConflictError: the erasure is not finished, or erased data is back.
     """
     erasure_id = uuid4() if again is None else again.erasure_id
     (row,) = yield from fetch(

@@ -53,7 +53,7 @@ class Ed25519Verifier:
 
 
 def make_key(path: Path) -> str:
-    """Write a new private key to ``path``, which only its owner can read, and its public key beside it.
+    """Write a new private key to ``path``, which only its owner can read, and its public key next to it.
 
     Returns the key's id.
 

@@ -1,7 +1,7 @@
-"""The work of an erasure: the fence in one transaction, and then what is left, a page a transaction.
+"""The work of an erasure: the fence in one transaction, and then the rest, a page a transaction.
 
-Each page is counted in the transaction that deletes it, so an erasure that ends at any point is simply begun
-again: it finds its number, and goes on.  Two that run at once share the work.
+Each page is counted in the transaction that deletes it, so an interrupted erasure is simply started again: it
+finds its number, and resumes.  Two concurrent ones share the work.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from strandline.schemas.queries.upkeep.erasures import (
 from strandline.schemas.values.identity import adapter_items_key, item_store_key
 
 PAGE = 500
-# Which user and fact each id is of, and under the fact's own id the one that was given to it.
+# The user and fact of each given id, and under the fact's own id the given one.
 _BY_ID = "ids."
 _BY_FACT = "facts."
 
 
 @dataclass(frozen=True, slots=True)
 class KeptErased:
-    """What was erased of a user: ``rows`` items; ``unread`` ones could not be opened, whosever they are."""
+    """The erased items of a user: ``rows``; ``unread`` ones, of any user, could not be opened."""
 
     rows: int = 0
     unread: int = 0
@@ -64,7 +64,7 @@ def erase_kept_items(number: int, namespace: str, user_id: str) -> Operation[Kep
         while True:
             erased = yield from _erase_pass(number, shard_key, user_id)
             rows += erased.rows
-            if not erased.rows:  # what was written meanwhile is found by another pass
+            if not erased.rows:  # another pass finds concurrent writes
                 break
         unread += erased.unread
     return KeptErased(rows, unread)
@@ -84,7 +84,7 @@ def _erase_pass(number: int, shard_key: UUID, user_id: str) -> Operation[KeptEra
 
 
 def _open(shard_key: UUID, keys: Sequence[str]) -> Operation[tuple[list[KeptItemsRow], int]]:
-    """The items of these keys; and how many of them do not open."""
+    """The items of these keys, and the number that do not open."""
     if not keys:
         return [], 0
     try:
@@ -111,7 +111,7 @@ def _erase_those_of(
         value = json.loads(item.value)
         if isinstance(value, dict) and value.get("user_id") == user_id:
             gone.append((_BY_ID, item.key, item.version))
-            if value.get("fact_id") is not None:  # of this user's fact, whatever is kept of it now
+            if value.get("fact_id") is not None:  # of this user's fact, whatever its present item
                 gone.append((_BY_FACT, str(value["fact_id"]), None))
     if not gone:
         return 0
@@ -123,7 +123,7 @@ def _erase_those_of(
 
 
 ROWS_PER_PAGE = 2_000
-# Nothing is added after the fence; what a table got from an earlier transaction is found by another pass.
+# Nothing is added after the fence; another pass finds rows of earlier transactions.
 MAX_PASSES = 5
 # The tables whose rows name the objects in archives.
 STEPS = ("retention_step", "given_up_step")
@@ -147,12 +147,12 @@ class ItemRange:
 
 @dataclass(frozen=True, slots=True)
 class ErasureOrder:
-    """What is to be done.
+    """The erasure to run.
 
     Attributes:
         act: for the audit trail.
-        is_forced: also if it was done before, because rows came back by a restore.
-        on_progress: is told the step, the table, and how many rows have gone in it.
+        is_forced: also if it was done before, because a restore brought rows back.
+        on_progress: is told the step, the table, and how many of its rows have gone.
     """
 
     target: ErasureTarget
@@ -238,12 +238,9 @@ def _fence_session(order: ErasureOrder) -> Operation[Fenced]:
 def erase_what_is_left(
     order: ErasureOrder, fenced: Fenced, clear_archives: Callable[[int], Operation[Sequence[str]]]
 ) -> Operation[list[str]]:
-    """Delete everything behind the fence, until the catalog shows that nothing is left.
-
-    ``clear_archives`` deletes the objects that rows of ``STEPS`` name, which therefore go after it; what it
-    could not reach is kept with the erasure.
-
-    Returns: sentences for what could not be looked at.
+    """Delete everything behind the fence, until the catalog shows that nothing is left. // ``clear_archives``
+    deletes the objects that rows of ``STEPS`` name, which therefore go after it; its failures are kept with
+    the erasure. // Returns: sentences for unchecked places.
 
     Raises:
         ConflictError: rows came back each time, which no process of this release writes.
@@ -279,7 +276,7 @@ def _erase_names(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
     """Before the directory goes, by which the sessions in selections of replays are recognised."""
     target = order.target
     if not target.is_whole_owner and target.session_id is None:
-        return  # what has no name any more is named nowhere, and its owner's names stay
+        return  # nothing unnamed is named in selections, and its owner's names stay
     (done,) = yield from fetch(
         EraseNames(
             number=fenced.number,
@@ -294,7 +291,7 @@ def _erase_names(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
 
 
 def _erase_kept(order: ErasureOrder, fenced: Fenced) -> Operation[list[str]]:
-    """What adapters keep of a user; returns sentences for what could not be looked at."""
+    """An adapter's data of a user; returns sentences for unchecked places."""
     target = order.target
     if target.user_id is None or not target.is_whole_owner:
         return []
@@ -350,7 +347,7 @@ def _erase_once(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
 
 
 def _erase_table(order: ErasureOrder, fenced: Fenced, table: str, column: str | None) -> Operation[None]:
-    """``column`` has the key of the session that is erased; all rows of an owner go without it."""
+    """``column`` has the key of the erased session; all rows of an owner go without it."""
     is_whole = order.target.is_whole_owner
     page = EraseRows(
         number=fenced.number,

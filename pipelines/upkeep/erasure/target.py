@@ -1,4 +1,6 @@
-"""Who or what is erased: a user, a session of a user, or a session without a user, which is its own owner."""
+"""The target of an erasure: a user, a session of a user, or a session without a user, which is its own
+owner.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,12 @@ ErasureKind = Literal["user", "session"]
 
 @dataclass(frozen=True, slots=True)
 class ErasureTarget:
-    """What an erasure is of, by keys, and by the names that are known.
+    """The target of an erasure, by keys and known names.
 
     Attributes:
         kind: ``session`` only if the session has a user, whose other sessions stay, or is its own owner.
         scope_key: the owner's key again, if all of the owner goes; else the session's.
-        user_id, session_id: None where there is none, or where an erasure is repeated by its keys alone.
+        user_id, session_id: None if absent, or where an erasure is repeated by its keys alone.
     """
 
     kind: ErasureKind

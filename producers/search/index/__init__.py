@@ -1,1 +1,1 @@
-"""What a process keeps of the scopes that it searches again and again, and how it ranks by that."""
+"""In-memory indexes of scopes that a process searches repeatedly, and their ranking."""

@@ -1,8 +1,8 @@
 """Ranking by arrays in memory, as the SQL function search_small_v1 ranks the rows of a small scope.
 
 The scores are the same, within single precision (thousandths where vectors are kept as bytes); a test
-compares the two.  ``schemas/sql/fragments/search.sql`` says what the constants are for, and
-``docs/search-trials.md`` how they were chosen.
+compares the two.  ``schemas/sql/fragments/search.sql`` explains the constants, and ``docs/search-trials.md``
+their choice.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from strandline.producers.search.index.scope_index import (
     Word,
 )
 
-# What a word counts for the messages beside its own, from three before to three after.
+# A word's weight for neighbouring messages, from three before to three after.
 _SHARES = np.array(list(NEARBY.values()))
 
-# Of a message that is kept, about, beside its text.
+# Of a kept message, about, without its text.
 _SAID_BYTES = 1_200
 # Ranking so many takes about as long as a task that goes to another thread and comes back.
 _QUICK_PIECES = 2_000
 
 
 class ArrayIndex:
-    """An index that ranks by arrays; beside these it keeps as many bytes of messages that were found.
+    """An index that ranks by arrays; in addition it keeps as many bytes of found messages.
 
     Args:
         version: of the pieces.
@@ -111,7 +111,6 @@ class ArrayIndex:
         return nearest
 
     def _compare(self, vector: str | None) -> tuple[Floats, Floats]:
-        """Of each message, the cosine and the contrast."""
         compared = self._compared
         if compared is None or compared[0] != vector:
             scores = _vector_scores(self._arrays, vector) if self._arrays else (np.zeros(0), np.zeros(0))
@@ -168,7 +167,6 @@ def _rank(index: ScopeArrays, query: IndexQuery, compared: tuple[Floats, Floats]
 
 
 def _best_first(index: ScopeArrays, messages: Numbers, scores: Floats, limit: int) -> Numbers:
-    """The first of the messages, best first, and the newest first among equals."""
     if 0 < limit < len(messages):
         least = np.partition(scores[messages], -limit)[-limit]
         messages = messages[scores[messages] >= least]
@@ -184,7 +182,6 @@ def _fuse(query: IndexQuery, texts: Floats, whole: float, contrasts: Floats, nea
 
 
 def _hidden(index: ScopeArrays, query: IndexQuery) -> Flags:
-    """Which messages are shown anyway."""
     session_key, visible_from = query.visible
     if session_key not in index.sessions:
         return np.zeros(len(index.session), bool)
@@ -194,7 +191,7 @@ def _hidden(index: ScopeArrays, query: IndexQuery) -> Flags:
 
 
 def _text_scores(index: ScopeArrays, query: IndexQuery, hidden: Flags) -> tuple[Floats, float]:
-    """BM25 of each message, with a part of what the messages beside it say; and the weight of all words."""
+    """BM25 of each message, with a share of its neighbours' words; and the weight of all words."""
     count = len(index.session)
     visible = count - int(hidden.sum())
     scores, held = np.zeros(count), []
@@ -218,7 +215,7 @@ def _text_scores(index: ScopeArrays, query: IndexQuery, hidden: Flags) -> tuple[
 
 
 def _vector_scores(index: ScopeArrays, vector: str | None) -> tuple[Floats, Floats]:
-    """Of each message its best piece's: the cosine, and that without what the scope has in common.
+    """Of each message its best piece's: the cosine, and the contrast, without the scope's common part.
 
     With p a piece, q the query, c the centre and s its share, the latter is
     (p - s c) (q - s c) / (|q - s c| u), u being the usual length of p - s c; times the trust in the piece.
@@ -242,7 +239,7 @@ def _vector_scores(index: ScopeArrays, vector: str | None) -> tuple[Floats, Floa
 def _score_facts(
     index: ScopeArrays | None, facts: FactIndex, query: IndexQuery, nearest: tuple[Floats, Floats]
 ) -> tuple[Floats, Floats]:
-    """By words as rare as they are in messages and facts together, and by what facts come from."""
+    """By words as rare as they are in messages and facts together, and by the facts' sources."""
     count = len(facts.facts)
     messages = len(index.session) if index else 0
     texts = np.zeros(count)
@@ -285,7 +282,7 @@ def _best(index: ScopeArrays, of_pieces: Singles) -> Floats:
 
 
 def _factors(index: ScopeArrays, query: IndexQuery, hidden: Flags) -> Floats:
-    """What else speaks for a message: who speaks, and how."""
+    """The weight of speaker and tone for each message."""
     is_named = np.zeros(len(index.session), bool)
     for name in query.names:
         if name in index.speakers:
@@ -299,7 +296,6 @@ def _factors(index: ScopeArrays, query: IndexQuery, hidden: Flags) -> Floats:
 
 
 def _day_fits(index: ScopeArrays, query: IndexQuery) -> Floats:
-    """How well the day of each message fits the days that the query names."""
     fits = np.zeros(len(index.session))
     for first, last, fit in query.days:
         is_within = (index.days >= first.toordinal()) & (index.days <= last.toordinal())

@@ -45,7 +45,7 @@ class IndexCache:
     the same, each search adds a part to the index until it is whole.
 
     Args:
-        max_bytes: the approximate memory of whole indexes; those that are begun take up to twice as much.
+        max_bytes: the approximate memory of whole indexes; unfinished ones take up to twice as much.
             0 keeps none.
         begin: begins an index.
     """
@@ -59,7 +59,7 @@ class IndexCache:
         self._begun: OrderedDict[ScopeKey, Beginning] = OrderedDict()
         # The version at the last search.
         self._versions: OrderedDict[ScopeKey, str] = OrderedDict()
-        # Until when no index is to be made, and when each was searched last, by the clock that only goes on.
+        # Scopes not to index until a time, and each one's last search, by the monotonic clock.
         self._refused: OrderedDict[ScopeKey, float] = OrderedDict()
         self._searched_at: dict[ScopeKey, float] = {}
         self._in_the_making: set[ScopeKey] = set()
@@ -106,7 +106,7 @@ class IndexCache:
         return Beginning(version) if is_settled else None
 
     def keep_beginning(self, scope: ScopeKey, beginning: Beginning) -> None:
-        """Keep it for the next search to go on with; the least recently searched scopes make room."""
+        """Keep it for the next search to continue; the least recently searched scopes make room."""
         with self._lock:
             self._begun[scope] = beginning
             self._begun.move_to_end(scope)
@@ -156,7 +156,7 @@ class IndexCache:
                 self._remove(scope)
 
     def forget_owners(self, owners: Collection[UUID]) -> None:
-        """Drop what is of these owners, who were erased."""
+        """Drop data of these erased owners."""
         with self._lock:
             for index in [scope for scope in self._indexes if scope.shard_key in owners]:
                 self._remove(index)
@@ -176,7 +176,6 @@ class IndexCache:
 
 
 def _note(seen: OrderedDict[ScopeKey, T], scope: ScopeKey, what: T) -> None:
-    """Note the scope as the latest; the oldest makes room."""
     seen[scope] = what
     seen.move_to_end(scope)
     while len(seen) > MAX_SCOPES_SEEN:

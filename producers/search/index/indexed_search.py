@@ -46,12 +46,12 @@ MAX_FACTS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What the caller's own statement says of an owner.
+    """An owner's state from the caller's own statement.
 
     Attributes:
         pieces: the version of its pieces.
-        facts: the version of its facts, if that was asked for.
-        is_bounded: whether time may take messages out of what is found, so that each is asked for again.
+        facts: the version of its facts, if requested.
+        is_bounded: whether messages may have expired, so that each hit is looked up again.
         is_alone: whether it has no other session.
     """
 
@@ -63,7 +63,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class IndexedSearch:
-    """A search of what a process keeps.
+    """A search of a process's index.
 
     Attributes:
         scope: of the messages.
@@ -105,7 +105,7 @@ def missing_scope(indexes: IndexCache, standing: Standing, asked: IndexedSearch)
 
 
 def search_index(indexes: IndexCache, standing: Standing, asked: IndexedSearch) -> Operation[Recalled | None]:
-    """What is found in memory, with a statement for what is not there; None: the database has to search.
+    """The hits found in memory, with a statement for missing messages; None: the database has to search.
 
     Raises:
         StrandlineError: the statement failed.
@@ -165,7 +165,6 @@ class _Fetched(NamedTuple):
 def _fetch(
     asked: IndexedSearch, ranks: Ranks, missing: Sequence[int], *, with_facts: bool
 ) -> Operation[_Fetched]:
-    """The messages at these places, the facts, and the version of the owner's pieces."""
     rows = yield from fetch(
         IndexedHits(
             shard_key=asked.scope.shard_key,

@@ -30,7 +30,7 @@ PIECES_OF_THE_MEAN = 300
 FEW_PIECES = 10
 # Of few words a vector says little (the fragment contrast).
 FEW_WORDS = 18
-# How far a word counts for the messages beside its own.
+# How far a word counts for neighbouring messages.
 REACH = max(NEARBY)
 # The vectors of more pieces are kept as numbers of one byte, a quarter of the memory.
 PRECISE_PIECES = 20_000
@@ -95,7 +95,7 @@ class ScopeArrays:
         from_seqs, through_seqs: the seqs of each message.
         firsts: of each message, the number of its first piece.
         vectors: of each piece, of length 1; zero for a piece without one.
-        centre: what all vectors have in common; None without vectors.
+        centre: the common part of all vectors; None without vectors.
         share: how much of that is left out.
         centred: the product of each vector with the centre.
         trust: of each piece, how much its vector says.
@@ -103,8 +103,8 @@ class ScopeArrays:
         is_assistant: of each message, whether the assistant said it.
         tones, days: of each message, as ``chunk.tone``, and as an ordinal.
         speakers: the messages of each lexeme of a speaker's name.
-        beside: of each message, its own number and those of the three seqs before and after it; -1 for one
-            that is not there, or of another day.
+        beside: of each message, its own number and those of the three seqs before and after it; -1 for a
+            missing one, or one of another day.
         size: its memory, in bytes, about.
     """
 
@@ -248,7 +248,6 @@ def _read_vectors(sent: bytes, has_vector: Flags) -> Halves:
 
 
 def _of_width(vectors: Halves, width: int) -> Halves:
-    """As they are; zeros for a part of which no piece has a vector."""
     return vectors if vectors.shape[1] == width else np.zeros((len(vectors), width), np.float16)
 
 
@@ -265,7 +264,7 @@ def _keep_vectors(vectors: Halves) -> PieceVectors:
 
 
 def _centre(vectors: Halves, has_vector: Flags) -> tuple[Singles | None, float]:
-    """The mean of the first pieces, as precise as pgvector keeps it, and how much of it is left out."""
+    """The mean of the first pieces, as precise as pgvector keeps it, and its share to leave out."""
     first = vectors[:PIECES_OF_THE_MEAN][has_vector[:PIECES_OF_THE_MEAN]]
     if not len(first):
         return None, 0.0
@@ -279,7 +278,6 @@ def _postings(
     message: Numbers,
     by_length: Floats,
 ) -> Postings:
-    """One entry for each word of a message: how often it occurs in all of its pieces."""
     keys = (columns.word << 32) + message[columns.holder]
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
@@ -298,7 +296,7 @@ def _postings(
 def _beside(session: Numbers, from_seqs: Numbers, days: SmallNumbers) -> SmallNumbers:
     """Of each message, the number of the message so many seqs away, from 3 before to 3 after.
 
-    It is -1 for one that is not there, or of another day.
+    It is -1 for a missing one, or one of another day.
     """
     keys = (session << 40) + from_seqs
     asked = keys[:, None] + np.arange(-REACH, REACH + 1)

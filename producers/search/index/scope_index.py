@@ -1,6 +1,6 @@
-"""An index of a scope in memory: what it is made of, what it is asked, and what it answers.
+"""An in-memory index of a scope: its inputs, queries and answers.
 
-Protocols stand for what is made of arrays, so that numpy is imported only with the first index.
+Protocols stand for arrays, so that numpy is imported only with the first index.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from uuid import UUID
 
 from strandline.producers.search.hits import HitFact, Place, Utterance
 
-# In memory, of a fact beside its text and its words.
+# In memory, of a fact without its text and its words.
 _FACT_BYTES = 800
 
 
@@ -27,7 +27,7 @@ class ScopeKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IndexQuery:
-    """A query, and what of the scope it looks at.
+    """A query, and its part of the scope.
 
     Attributes:
         vector: as pgvector text; None to compare words alone.
@@ -73,7 +73,7 @@ class StoredPieces(NamedTuple):
 
     Attributes:
         has_vector: which pieces have a vector.
-        vectors: those one after the other, as pgvector sends halfvec.
+        vectors: one after the other, as pgvector sends halfvec.
     """
 
     session_keys: Sequence[UUID]
@@ -113,7 +113,7 @@ class Ranks(NamedTuple):
 
 
 class KeptIndex(Protocol):
-    """An index; what it ranks by is never changed once it is made, so that threads share it."""
+    """An immutable index, which threads share."""
 
     @property
     def version(self) -> str:
@@ -159,7 +159,7 @@ class ScopeIndex(KeptIndex, Protocol):
 
     @property
     def utterances(self) -> dict[Place, Utterance]:
-        """The messages that were shown, as far as they are kept."""
+        """The kept ones of the shown messages."""
         ...
 
     def keep_utterance(self, utterance: Utterance) -> None:

@@ -1,7 +1,7 @@
 """Corrects a session's log: takes its end back, or gives one message other content.
 
-A correction is a row of its own, and never updates a message; what was derived from what it concerns is
-given up in the same transaction.
+A correction is a row of its own, and never updates a message; memory derived from the messages is given up in
+the same transaction.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from strandline.schemas.values.message import Content, Message, read_rows
 
 Kind = Literal["rewind", "replace"]
 
-# Each attempt that loses found that a flush delivered something, or that the message was replaced, meanwhile.
+# Each lost attempt met a concurrent flush or replacement.
 MAX_ATTEMPTS = 20
 
 
@@ -152,7 +152,7 @@ def rewind(identity: SessionIdentity, from_seq: int, id_: UUID, act: Act) -> Ope
 
 
 def _check_calls(identity: SessionIdentity, from_seq: int, id_: UUID) -> Operation[None]:
-    """Refuse a rewind that would take a result and leave its call; one that was made is made."""
+    """Refuse a new rewind that would take a result and leave its call."""
     for parted in (yield from fetch(PartedCall(**identity.keys, seq=from_seq))):
         known = FindCorrection(shard_key=identity.shard_key, correction_id=id_, digest=b"", clear_digest=None)
         if not (yield from fetch(known)):
@@ -276,11 +276,9 @@ def _correct_once(identity: SessionIdentity, asked: Correct) -> Operation[Correc
 
 
 def _clear_shared(identity: SessionIdentity, from_seq: int, through_seq: int) -> Operation[None]:
-    """Remove what was copied of the messages to a shared scope.
-
-    The copies lie under the scope's key, so a second transaction deletes them after the correction, unless
-    the caller has one for all.  If that is not reached, the worker that derives the messages again deletes
-    them, or the repeated correction.
+    """Remove the messages' copies in a shared scope. // The copies lie under the scope's key, so a second
+    transaction deletes them after the correction, unless the caller has one for all.  If it fails, the worker
+    that derives the messages again deletes them, or the repeated correction.
     """
     for scope in (yield from fetch(SharedScopeOf(**identity.keys))):
         yield Atomic(partial(_clear_scope, identity, scope, from_seq, through_seq))
@@ -336,7 +334,6 @@ def _read(identity: SessionIdentity, kind: Kind, seq: int, row: CorrectRow) -> C
 
 
 def _read_known(identity: SessionIdentity, known: FindCorrectionRow, seq: int) -> Correction:
-    """The correction that was made before, if it is this one."""
     is_same = known.session_key == identity.session_key and (known.kind, known.from_seq) == ("replace", seq)
     if not is_same or not known.is_of_content:
         raise _conflict(identity)

@@ -1,4 +1,4 @@
-"""Forks a session: another one of the same user, with its messages and what was derived from them."""
+"""Forks a session: another one of the same user, with its messages and the memory derived from them."""
 
 from __future__ import annotations
 
@@ -34,9 +34,8 @@ class Fork:
 def fork(
     identity: SessionIdentity, new: SessionIdentity, through_seq: int | None, act: Act
 ) -> Operation[Fork]:
-    """Copy a session's messages up to ``through_seq`` (None: all), and what was derived from them.
-
-    If that is a tool call, or some of its results, the results behind it are copied too.
+    """Copy a session's messages up to ``through_seq`` (None: all), and the memory derived from them. //
+    Results directly behind a tool call at the end are copied too.
 
     Raises:
         ConfigurationError: the session has no user: its fork would be another owner's.
@@ -58,10 +57,10 @@ def fork(
 def _fork_once(
     identity: SessionIdentity, new: SessionIdentity, through_seq: int | None, act: Act
 ) -> Operation[Fork]:
-    """Claim the new session and fill it, in one transaction: a fork that is refused claims nothing."""
+    """Claim the new session and fill it, in one transaction: a refused fork claims nothing."""
     yield from claim_session(new)
     if through_seq is not None:
-        # Results go with their call: one that stayed behind could never come.
+        # Results go with their call: a missing one could never come.
         for parted in (yield from fetch(PartedCall(**identity.keys, seq=through_seq + 1))):
             through_seq = parted.result_seq
     rows = yield from fetch(

@@ -33,7 +33,7 @@ Keep = Callable[[Message], Sequence[object]]
 
 @dataclass(frozen=True, slots=True)
 class Popped:
-    """The message that was removed, None if nothing was left; and what was flushed by putting again."""
+    """The removed message, or None; and the flushes of the part put again."""
 
     message: Message | None
     flushed: Flushed | None = None
@@ -42,8 +42,8 @@ class Popped:
 def pop(identity: SessionIdentity, act: Act, *, alone: bool = False) -> Operation[Message | None]:
     """Remove the newest message and return it, or None if the session is empty.
 
-    With the result of a tool call its call goes too, and the call's other results, unless somebody spoke
-    between, or it is to go ``alone``.
+    With the result of a tool call its call goes too, and the call's other results, unless another message
+    stands between, or ``alone`` is set.
 
     The message is read first and removed only if it is still the newest, so that no two callers get the same
     one, and a lost answer does no harm: the same attempt is repeated.
@@ -80,13 +80,13 @@ def pop(identity: SessionIdentity, act: Act, *, alone: bool = False) -> Operatio
 def pop_part(
     identity: SessionIdentity, keep: Keep | None, check: Callable[[Sequence[object]], PutRequest], act: Act
 ) -> Operation[Popped]:
-    """Remove the newest message and put again what ``keep`` says of it (None: nothing), in one transaction.
+    """Remove the newest message and put again the part that ``keep`` returns (None: nothing), in one
+    transaction.
 
     With ``keep`` only that message is removed: the caller takes it apart.
 
-    If ``keep`` raises an exception, or what it says cannot be put, the message stays.
-
-    Raises: as ``pop``; InvalidMessageError: what is to be put again cannot be stored.
+    If ``keep`` raises an exception, or its result cannot be put, the message stays. // Raises: as ``pop``;
+    InvalidMessageError: the part to put again cannot be stored.
     """
     if keep is None:
         return Popped((yield from pop(identity, act)))

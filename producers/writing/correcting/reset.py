@@ -20,7 +20,7 @@ from strandline.schemas.values.identity import SessionIdentity
 def reset(identity: SessionIdentity, act: Act | None, *, derived: bool) -> Operation[None]:
     """Start the log over; with ``derived``, also forget the memory derived from it.
 
-    ``act`` goes into the audit trail; None if what this is part of is recorded.
+    ``act`` goes into the audit trail; None if the enclosing act is recorded.
 
     Shared copies go first, under the scope's own key and so in a separate transaction: if the rest fails,
     other sessions no longer find the session's messages, and the reset can be repeated.
@@ -61,7 +61,7 @@ def _begin_anew(identity: SessionIdentity, act: Act | None, derived: bool) -> Op
 
 
 def _refuse_remains(identity: SessionIdentity) -> Operation[None]:
-    """Behind the fence no session is left to forget by, but what was derived of it, until it goes."""
+    """Behind the fence, a session's derived memory cannot be forgotten, until it is erased."""
     owner = identity.shard_key
     for unfinished in (yield from fetch(UnfinishedErasure(owner_key=owner, session_key=owner))):
         raise ErasedError(unfinished.number)

@@ -1,7 +1,7 @@
-"""A pool for one piece of work that another thread may end, with the statement that it waits for.
+"""A pool for one piece of work that another thread may end, together with its running statement.
 
-A thread cannot be cancelled: when its caller waits no longer, its work would go on, and hold a connection.
-Here the caller has Postgres cancel the statements of the work, and the pool lends it no further connection.
+A thread cannot be cancelled: when its caller stops waiting, its work would continue and hold a connection.
+So the caller has Postgres cancel the work's statements, and the pool lends no more connections.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class EndingPool:
         Between two statements of a transaction there is nothing to cancel: call it again until the work has
         ended.
         """
-        with self._lock:  # so a connection that is given back meanwhile is not cancelled for another
+        with self._lock:  # so a connection that was given back is not cancelled for another
             self._has_ended = True
             for connection in self._in_hand:
                 try:

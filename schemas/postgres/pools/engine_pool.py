@@ -1,7 +1,7 @@
-"""A SQLAlchemy engine in the place of a psycopg pool, so that an application keeps one pool for all it does.
+"""A SQLAlchemy engine in the place of a psycopg pool, so that an application keeps a single pool.
 
-Of a pool, the two drivers need a connection for the length of a block, and no more.  SQLAlchemy is not
-imported here: an engine is known by what it can do.
+The two drivers only need a connection for the length of a block.  SQLAlchemy is not imported here: an engine
+is recognised by its methods.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # What SQLAlchemy calls psycopg 3, sync and async.
 DRIVER = "psycopg"
 
-# What a caller may give as ``pool=``.
+# What callers may give as ``pool=``.
 Pool = Union[ConnectionPool[Any], AsyncConnectionPool[Any], "Engine", "AsyncEngine"]
 
 
@@ -93,7 +93,7 @@ class EnginePool:
                 if not driver.closed:
                     driver.commit()
             finally:
-                # Broken in the block, which may know how to go on without it.
+                # Broken in the block, which may know how to continue.
                 if driver.closed:
                     lent.invalidate()
 
@@ -130,7 +130,7 @@ class AsyncEnginePool:
                 if not driver.closed:
                     await driver.commit()
             finally:
-                # Broken in the block, which may know how to go on without it.
+                # Broken in the block, which may know how to continue.
                 if driver.closed:
                     await lent.invalidate()
 

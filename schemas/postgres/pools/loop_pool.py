@@ -22,7 +22,7 @@ class LoopPool(AsyncConnectionPool[Any]):
 
 
 class _UntilCancelled:
-    """What a pool's task has to do; nothing once it has been cancelled."""
+    """A pool's task; a no-op once cancelled."""
 
     def __init__(self, queue: asyncio.Queue[Any]) -> None:
         self._queue = queue

@@ -1,7 +1,6 @@
-"""What psycopg and its pools log of our own pools is left out: we say it ourselves, once and with its reason.
+"""Drops what psycopg and its pools log of our own pools: Strandline says it once, with the reason.
 
-They log each connection that breaks, and each attempt to make one, with what the server answered.  Other
-pools of the process log as they always did.
+They log each broken connection and each attempt, with the server's answer.  Other pools log as before.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Whether Postgres can be reached, as the connections of one pool find it; changes are logged once.
 
-A pool goes on trying to connect, and lets its callers wait.  That is right while a server restarts, and wrong
-if there is no server: a caller with the wrong port should learn that at once.  So each attempt to connect is
-noted here, and a caller waits only if there is something to wait for.
+A pool keeps connecting and lets its callers wait: right while a server restarts, wrong if there is none,
+since a caller with the wrong port should learn that at once.  So each attempt is noted here, and a caller
+waits only if the server was there.
 """
 
 from __future__ import annotations

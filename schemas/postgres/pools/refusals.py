@@ -33,8 +33,8 @@ def refusal_code(error: Exception, url: str, options: Mapping[str, Any]) -> str 
     """The SQLSTATE with which the server refuses connections; None if it did not answer, or for other errors.
 
     Args:
-        error: that of the first attempt.
-        url: what was connected to, with ``options`` of psycopg.
+        error: of the first attempt.
+        url: the target, with ``options`` of psycopg.
     """
     if not isinstance(error, psycopg.OperationalError) or is_unanswered(error):
         return None

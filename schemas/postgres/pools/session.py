@@ -1,9 +1,9 @@
-"""Sets the settings that a statement's meaning or an acknowledgement depends on, once per connection.
+"""Sets, once per connection, the settings that a statement's meaning or an acknowledgement depends on.
 
-A server, a database, a role, ``PGOPTIONS`` and other clients of a pooler can set all of it differently. Most
-is asked for as the session starts; one statement then looks at the result, and at what only some roles may
-set. Behind a pooler in transaction mode no setting stays: wrong ones are corrected in each transaction. A
-pooler that nobody declared is noticed here: it drops or refuses options, or answers from another backend.
+A server, a database, a role, ``PGOPTIONS`` and other clients of a pooler can change them.  Most are asked for
+as the session starts; one statement then checks the result and the settings that only some roles may set.
+Behind a pooler in transaction mode no setting stays: each transaction corrects them.  An undeclared pooler is
+noticed here: it drops or refuses options, or answers from another backend.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class Session:
         """The statements that correct a new connection's settings, by the answer to ``question``.
 
         Raises:
-            ConfigurationError: its transactions begin otherwise than they have to; the sentence says what to
-                set.
+            ConfigurationError: its transactions begin otherwise than they have to; the sentence names the
+                setting.
         """
         pid, mark = row[:2]
         if not self.pooled and (mark != "on" or pid != connection.info.backend_pid):
@@ -205,8 +205,8 @@ def look_for(settings: Mapping[str, tuple[str, str]]) -> bytes:
     return _LOOK.replace("{values}", values).encode()
 
 
-# Qualified throughout: it is asked under whatever search_path there is.  Types and operators of pgvector are
-# found wherever it was installed; what is built in is found before anything of the same name.
+# Qualified throughout, since any search_path may apply.  pgvector's types and operators are found wherever it
+# is installed; built-ins come before anything of the same name.
 _LOOK = """
 SELECT pg_catalog.pg_backend_pid(), pg_catalog.current_setting('strandline.own', true),
     pg_catalog.current_setting('transaction_isolation'),

@@ -56,7 +56,7 @@ class Lent:
         return self._connection
 
     def __exit__(self, *_error: object) -> None:
-        # What an error left open is ended by the pool as it takes the connection back.
+        # The pool ends an error's open remains as it takes the connection back.
         self._pool.take_back(self._connection)
 
 
@@ -131,9 +131,9 @@ class ThinPool:
         return None if timeout is None else max(0.0, deadline - time.monotonic())
 
     def renew(self, lost: psycopg.Connection[Any]) -> None:
-        """A connection broke, so those of its age are likely to be dead as well: open others in their place.
+        """Replace connections as old as a broken one, which are likely dead as well.
 
-        Nothing is asked of them: one that was cut without a word would not answer before its deadline.
+        They are not probed: a silently cut one would not answer before its deadline.
         """
         if isinstance(lost, OwnConnection) and is_news(lost, self._renewed_at):
             self._renewed_at = time.monotonic()
@@ -210,7 +210,7 @@ class AsyncThinPool:
             await self._pool.drain()
 
     def abandon(self, loop: asyncio.AbstractEventLoop) -> None:
-        """End what the pool left on a loop that has ended, on which its own ``close`` cannot run any more."""
+        """End the pool's tasks on a loop that has ended, where its ``close`` cannot run any more."""
         for connection in list(self._connections):
             connection.pgconn.finish()
         # ``asyncio.run`` has ended them; a loop that was just closed has not.
@@ -224,7 +224,8 @@ class AsyncThinPool:
 def is_news(lost: OwnConnection | AsyncOwnConnection, renewed_at: float) -> bool:
     """Whether connections of its age have not been replaced yet.
 
-    One that is open was only refused, as by a standby; new ones may be as well, so not too often.
+    A connection that is still open was only refused, as by a standby; new ones may be as well, so renew
+    rarely.
     """
     return lost.opened_at > renewed_at and (lost.closed or time.monotonic() - renewed_at > RECONNECT_SECONDS)
 

@@ -22,10 +22,10 @@ class Acting:
     """Who acts, and from where, as the audit trail records it.
 
     Attributes:
-        actor: the person, the service or the key; None if nobody was named.
-        origin: the place that the act comes from, as an address of the client; None if none was named.
-        is_proven: the actor has proved who it is, as a key of the service does; then an actor that a call
-            names is recorded beside it, as whom it acts for, and never in its place.
+        actor: the person, the service or the key; None if unnamed.
+        origin: such as the client's address; None if unnamed.
+        is_proven: the actor has proved who it is, as a key of the service does; an actor that a call names is
+            then recorded as the party it acts for.
         is_user: the actor is the user whose memory it is, with a key of their own that operates nothing: no
             message that it puts is kept for being important.
     """
@@ -36,7 +36,7 @@ class Acting:
     is_user: bool = False
 
     def record_of(self, actor: str | None) -> tuple[str | None, str | None]:
-        """Who the audit trail says it was, and for whom, where a call names this actor.
+        """The actor and the party it acts for, as the audit trail records them.
 
         Raises:
             InvalidMessageError: the actor is not a name.
@@ -63,8 +63,8 @@ def acting(
     Args:
         actor: the person, the service or the key, up to 512 bytes.
         origin: where the act comes from, such as the client's address, up to 512 bytes.
-        is_proven: the actor has proved who it is: an argument ``actor`` of a method is then recorded
-            beside it (``on_behalf_of``), and not in its place.
+        is_proven: the actor has proved who it is: an argument ``actor`` of a method is then recorded as
+            ``on_behalf_of``.
         is_user: the actor is the user whose memory it is: metadata ``important`` of what it puts keeps no
             message longer than retention says.
 

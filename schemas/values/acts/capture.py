@@ -1,7 +1,7 @@
-"""What a namespace or an owner has captured as facts: an operator's choice, stored as numbered acts.
+"""The capture of facts of a namespace or an owner: an operator's choice, stored as numbered acts.
 
-An act is never changed, and is the whole choice of its namespace or owner.  What it leaves open is asked of
-the level above: after the owner's act the namespace's, then the prompt of the derivation.
+An act never changes, and is the whole choice of its namespace or owner.  Options left open come from the
+owner's act, then the namespace's, then the derivation's prompt.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ MAX_INSTRUCTIONS_CHARACTERS = 8_000
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """What is captured as facts; None leaves it to the level above.
+    """The capture of facts; None leaves an option to the level above.
 
     Attributes:
         may_add: whether workers may make new facts; default: yes.
         may_update: whether they may reword facts; default: yes.
         may_delete: whether they may end facts that are true no longer; default: yes.
-        instructions: what to keep, in place of what the prompt says, at most 8,000 characters.
-        summary_instructions: how to write summaries, in place of what the prompt says, of the same length.
-        more_instructions: further instructions beside it, of the same length; the namespace's come first.
+        instructions: what to keep, in place of the prompt's, at most 8,000 characters.
+        summary_instructions: how to write summaries, in place of the prompt's, of the same length.
+        more_instructions: instructions added to these, of the same length; the namespace's come first.
     """
 
     may_add: bool | None = None
@@ -56,7 +56,7 @@ class Capture:
         )
 
     def within(self, above: Capture) -> Capture:
-        """This one, with what it leaves open as the level above has it; further instructions follow its."""
+        """This choice with its open options from the level above, whose further instructions come first."""
         more = [text for text in (above.more_instructions, self.more_instructions) if text]
         return Capture(
             _first(self.may_add, above.may_add),

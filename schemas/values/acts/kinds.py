@@ -26,7 +26,7 @@ class ActKind:
 
     Attributes:
         level: the lowest level at which it is recorded.
-        meaning: what was done, in a few words.
+        meaning: the act in a few words.
     """
 
     level: RecordedFrom

@@ -1,4 +1,4 @@
-"""Retention: what a namespace or a session keeps for how long, as numbered acts record it."""
+"""Retention: how long a namespace or a session keeps each thing, as numbered acts record it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ MAX_ARCHIVE_CHARACTERS = 1_000
 HANDLER = "handler"
 ARCHIVE_SCHEMES = ("file", "s3", "gs", HANDLER)
 
-# What a session and its namespace bound, 0 for never.
+# Bounds of a session and its namespace, 0 for never.
 BOUNDS = ("ttl_seconds", "max_age_seconds", "max_messages")
-# The ages of what grows beside the log, by field.
+# The ages of tables next to the log, by field.
 AGES = ("answers_seconds", "calls_seconds", "traces_seconds", "ended_facts_seconds")
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What is kept for how long.  None leaves it to the level above; of a namespace: everything is kept.
+    """How long things are kept.  None leaves it to the level above; of a namespace: everything is kept.
 
     Attributes:
         ttl_seconds: a session ends so long after its last put, with all that it holds; 0: never.
@@ -36,7 +36,7 @@ class Retention:
             ``gs://bucket/prefix``) or ``handler:NAME``; "": they are removed without.
         answers_seconds: how long models' answers are kept after their batch has ended; 0: for ever.
         calls_seconds: the same of the ledger of model calls.
-        traces_seconds: how long what a person took away is recognised when it is derived again.
+        traces_seconds: how long a removed fact is recognised when derived again.
         ended_facts_seconds: how long facts are kept that ended because of others.
         keeps_important: whether messages that say that they are important stay; default: they do.
     """
@@ -72,7 +72,7 @@ class Retention:
         return self
 
     def within(self, above: Retention, tightened: Sequence[str] = ()) -> Retention:
-        """This one, with what it leaves open, or has only ``tightened``, as the level above has it."""
+        """This retention with its open or merely ``tightened`` fields from the level above."""
         merged = {}
         for field in fields(self):
             own, common = getattr(self, field.name), getattr(above, field.name)
@@ -82,10 +82,10 @@ class Retention:
         return Retention(**merged)
 
     def tighten(self, present: Retention, choice: Retention) -> Retention:
-        """This act of a session, with what of a choice is tighter than what applies at ``present``.
+        """This act of a session, with the fields of a choice that are tighter than at ``present``.
 
         Raises:
-            ActRefusedError: the choice is looser somewhere; what it leaves open stays.
+            ActRefusedError: the choice is looser somewhere; open fields stay.
         """
         tighter: dict[str, Any] = {}
         for name in BOUNDS:
@@ -103,11 +103,11 @@ class Retention:
 
     @property
     def ages_json(self) -> str:
-        """The ages of what grows beside the log, as an act stores them."""
+        """The ages of the tables next to the log, as an act stores them."""
         return json.dumps({name: value for name in AGES if (value := getattr(self, name)) is not None})
 
     def to_json(self) -> str:
-        """What it says, for people and logs."""
+        """Its fields, for people and logs."""
         return json.dumps({name: value for name, value in asdict(self).items() if value is not None})
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from strandline.schemas.values.forms.tool_calls import Content, is_thinking, tool_parts
 
-# By role, the parts of a content, and by part the fields of what it holds.
+# By role the parts of a content, and by part its fields.
 _PARTS = {"user": {"text", "image_url", "input_audio", "file"}, "assistant": {"text", "refusal"}}
 _FIELDS = {
     "image_url": ("url", "detail"),

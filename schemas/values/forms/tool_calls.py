@@ -2,8 +2,7 @@
 
 Anthropic and Bedrock (``tool_use``, ``tool_result``), Gemini (``functionCall``, ``functionResponse``),
 OpenAI's Responses API (``function_call``, ``function_call_output`` and the like), the AI SDK (``tool-call``,
-``tool-result``).  What a provider runs by itself (``server_tool_use``, ``web_search_call``) is no call: it
-waits for nobody.
+``tool-result``).  A provider's own tools (``server_tool_use``, ``web_search_call``) make no calls to answer.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ def tool_parts(content: Content) -> Iterator[tuple[Mapping[str, Any], ToolPart |
 
 
 def is_thinking(part: Mapping[str, Any]) -> bool:
-    """Whether a part is what a model thought, which belongs to what follows it."""
+    """Whether a part is a model's thought, which belongs to the next part."""
     return part.get("type") in _THINKING
 
 

@@ -21,8 +21,6 @@ MAX_READY_SESSIONS = 1_024
 
 
 def _read_field(name: str) -> FromContext:
-    """Reads an attribute of a context, or an item if it is a mapping; None where there is none."""
-
     def read(context: Any) -> Any:
         return context.get(name) if isinstance(context, Mapping) else getattr(context, name, None)
 

@@ -1,9 +1,9 @@
-"""Maps items of OpenAI's Agents SDK (those of the Responses API) to our messages and back, without loss.
+"""Maps items of OpenAI's Agents SDK (as of the Responses API) to our messages and back, without loss.
 
 One item is one message, so that the newest item can be popped.  Calls of every kind become tool calls and
 their outputs tool results, so that a flush keeps them together.  Fields without a place in a ``Message``
-(ids, status, annotations) are kept beside it; they may change the form in which an item comes back, but never
-its text or its speaker.
+(ids, status, annotations) are kept in the metadata; they may change the form in which an item comes back, but
+never its text or its speaker.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def items_of(message: Message) -> list[Item]:
         if item is not None and message_of(item) == replace(as_said(message), name=None, extra={}):
             return [item]
     except (AttributeError, KeyError, TypeError, ValueError):
-        pass  # what is kept beside it is not ours
+        pass  # the kept fields are not ours
     return _foreign(without_leftovers(message, LIBRARY)[0])
 
 
@@ -102,7 +102,7 @@ def _result(item: Mapping[str, Any]) -> Message | None:
 
 
 def _reasoning_message(item: Mapping[str, Any]) -> Message | None:
-    """Reasoning as a message: each text is a part, which costs tokens; the rest is a part that costs none."""
+    """Reasoning as a message: each text is a part that costs tokens; the rest is a part that costs none."""
     if item.get("type") != "reasoning":
         return None
     parts: list[Mapping[str, Any]] = []
@@ -127,7 +127,6 @@ def _kept(message: Message, rest: Mapping[str, Any], **left: Any) -> Message:
 
 
 def _item(message: Message) -> Item | None:
-    """The item that ``message_of`` made the message from; None if it cannot be one."""
     plain, left = without_leftovers(message, LIBRARY)
     rest = dict(left.get("item", {}))
     if plain.tool_calls:
@@ -194,7 +193,6 @@ def _called_by_others(call: Mapping[str, Any]) -> Item:
 
 
 def _input_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A part of OpenAI's chat API in the form of the Responses API; parts in that form as they are."""
     kind = part["type"]
     if kind.startswith("input_") and kind != "input_audio":
         return part

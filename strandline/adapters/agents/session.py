@@ -48,7 +48,7 @@ class StrandlineSession:
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The items for the next model call: memory as a system item, messages it does not cover, the window.
 
-        What a compaction item of OpenAI stands for is left out, and stays in the log.
+        Items that a compaction item of OpenAI replaces are left out, and stay in the log.
 
         Args:
             limit: return only this many of the latest items, without memory. Do not set it to bound a run's
@@ -69,7 +69,7 @@ class StrandlineSession:
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it, or None if the session is empty.
 
-        If it was delivered to the pipelines, what was derived from it goes with it.
+        If it was delivered to the pipelines, everything derived from it goes as well.
         """
         items: list[Item] = []
 
@@ -81,7 +81,7 @@ class StrandlineSession:
         while await self.memory.apop(keep=keep_others) is not None:
             if items:
                 return _typed_items(items[-1:])[0]
-            # An answer without text, of something else, is no item: no list of items shows it either.
+            # An answer without text belongs to something else: no list of items shows it either.
         return None
 
     async def clear_session(self) -> None:
@@ -92,7 +92,7 @@ class StrandlineSession:
         """Compact the conversation: with ``force``, deliver all but the last turn to memory.
 
         The SDK calls it after each turn.  Without ``force`` it does nothing: a put above the token mark
-        delivers by itself.  No model of OpenAI is called; workers derive memory from what was delivered.
+        delivers by itself.  No model of OpenAI is called; workers derive memory from the delivered messages.
         """
         if args is not None and args.get("force"):
             await self.memory.aflush()
@@ -103,9 +103,9 @@ def _typed_items(items: Sequence[Item]) -> list[TResponseInputItem]:
 
 
 def _with_known_reasoning(messages: Iterable[Message]) -> Iterator[Item]:
-    """The items, without the ids by which a provider looks for reasoning that is not shown.
+    """The items, without the ids by which a provider looks for missing reasoning.
 
-    So it may be where messages of the log are left out, up to the next reasoning or turn.
+    The log may lack messages up to the next reasoning or turn.
     """
     is_cut, last = False, 0
     for message in messages:
@@ -121,10 +121,10 @@ COMPACTION = "compaction"
 
 
 def without_compacted(items: Sequence[Item]) -> list[Item]:
-    """The items without those that the newest compaction item stands for; instructions before them stay.
+    """The items without those that the newest compaction item replaces; instructions before them stay.
 
-    If only the user's messages are before it, it belongs to a window that was compacted as a whole, by
-    ``responses.compact``: such a window has these messages beside the item, and has to be sent as it is.
+    If only the user's messages precede it, ``responses.compact`` compacted a whole window: such a window has
+    these messages next to the item, and is sent as it is.
     """
     places = [place for place, item in enumerate(items) if item.get("type") == COMPACTION]
     if not places:
@@ -137,7 +137,6 @@ def without_compacted(items: Sequence[Item]) -> list[Item]:
 
 
 def _head_length(items: Sequence[Item]) -> int:
-    """How many instructions stand first: memory, and the pinned head."""
     return next((place for place, item in enumerate(items) if item.get("role") not in HEAD_ROLES), len(items))
 
 

@@ -73,8 +73,7 @@ class StrandlineMemoryManager(MemoryManager):
 
     Args:
         namespace: the tenant; managers of other namespaces neither see nor change its memories.
-        max_memories: how many memories a run is shown at most: those that fit its input, and some of the
-            newest; 0: none.
+        max_memories: most memories shown to a run: some fit its input, some are the newest; 0: none.
         wait: the longest wait for workers in ``create_user_memories`` and ``update_memory_task``, in seconds;
             None: do not wait.
         actor: the name that changes by hand are recorded with.
@@ -131,7 +130,7 @@ class StrandlineMemoryManager(MemoryManager):
         return OwnerFacts(self._resources, identify_user(self.namespace, user_or_default(user_id)))
 
     # Hooks.  Agno calls a pre-hook with the input and the session of a run, and a post-hook with its output.
-    # What a hook raises is logged by Agno, and the run goes on.
+    # It logs a hook's exception and continues the run.
 
     def recall(
         self,
@@ -144,7 +143,7 @@ class StrandlineMemoryManager(MemoryManager):
         """A pre-hook: look up the memories that fit the run's input, for its system message."""
         user = user_or_default(user_id)
         self._keeper.begin(run_context.run_id, _runner_of(agent, team))
-        self._keeper.remember(user, [])  # what a run is shown if the look-up fails
+        self._keeper.remember(user, [])  # for a run whose look-up fails
         self._keeper.remember(user, self._runner.run(self._relevant(user, run_input)))
 
     async def arecall(
@@ -171,7 +170,7 @@ class StrandlineMemoryManager(MemoryManager):
     ) -> None:
         """A post-hook: store the messages of the run, and deliver them to the workers.
 
-        A run that comes again, retried, continued or regenerated, takes the place of what it was.  A team
+        A run that comes again, retried, continued or regenerated, replaces its earlier messages.  A team
         keeps the runs of its members with its own.
         """
         runner = _runner_of(agent, team)
@@ -249,11 +248,11 @@ class StrandlineMemoryManager(MemoryManager):
         retrieval_method: Retrieval | None = None,
         user_id: str | None = None,
     ) -> list[UserMemory]:
-        """The newest (``last_n``) or oldest (``first_n``) memories in order, or those that a model chooses.
+        """The newest (``last_n``) or oldest (``first_n``) memories in order, or a model's choice.
 
         Args:
             query: the question, for ``agentic``.
-            limit: how many at most; None: all of them (``agentic``: ten); 0: none.
+            limit: how many at most; None: all (``agentic``: ten); 0: none.
             retrieval_method: default ``last_n``.
 
         Raises:
@@ -341,9 +340,10 @@ class StrandlineMemoryManager(MemoryManager):
         return changes_text(await self.facts(user_id).acreate_from(source, key=_key(source), wait=wait))
 
     def update_memory_task(self, task: str, user_id: str | None = None) -> str:
-        """Have this user's memories changed as asked ("forget my address"); says what changed.
+        """Have this user's memories changed as asked ("forget my address"); returns a description of the
+        changes.
 
-        It is what an agent with ``enable_agentic_memory`` calls, so a namespace can forbid it.
+        An agent with ``enable_agentic_memory`` calls it, so a namespace can forbid it.
         """
         if not self._runner.run(self._operations.agents_may_write()):
             return _READ_ONLY
@@ -363,11 +363,11 @@ class StrandlineMemoryManager(MemoryManager):
     ) -> list[UserMemory]:
         """Say the user's memories in fewer sentences; returns all of them as they are then, or would be.
 
-        All of it is done, or nothing.  A strategy of your own works on the memories with ``model``; those
-        that it leaves out are deleted once the others are stored.  What was added meanwhile stays.
+        All or nothing is done.  A strategy of your own works on the memories with ``model``; memories that it
+        omits are deleted once the others are stored.  Memories added since stay.
 
         Raises:
-            ConflictError: one of the memories was changed or deleted meanwhile; nothing was changed.
+            ConflictError: one of the memories was changed or deleted since; nothing was changed.
 
             And as ``OwnerFacts.optimize`` and ``apply_optimization``.
         """

@@ -59,7 +59,7 @@ def as_row(memory: UserMemory) -> dict[str, Any]:
 
 
 def fact_id_of(owner: Owner, memory_id: str) -> UUID:
-    """The fact's id for an id of the caller: a UUID as it is; of other text, one that follows from it.
+    """The fact's id for a caller's id: a UUID stays; other text gives a derived one.
 
     Raises:
         InvalidMessageError: it is empty, or not text.
@@ -71,14 +71,14 @@ def fact_id_of(owner: Owner, memory_id: str) -> UUID:
 
 @dataclass(frozen=True, slots=True)
 class MemoryQuery:
-    """What Agno's ``get_user_memories`` may ask for.
+    """The parameters of Agno's ``get_user_memories``.
 
     Attributes:
         topics: memories with one of these.
         contains: memories whose text contains this, ignoring case.
         limit: how many at most; None: up to 1,000.
         page: the number of the page of ``limit`` memories, from 1.
-        sort_by: a field; None, or one that does not exist: as they were said.
+        sort_by: a field; None, or an unknown field: in the order of the conversation.
         is_descending: the largest first.
     """
 
@@ -143,7 +143,7 @@ def changes_text(changes: FactChanges) -> str:
 def optimized_memories(
     before: Sequence[UserMemory], proposal: Optimization, user_id: str
 ) -> list[UserMemory]:
-    """The memories as they would be: those that stay, and the sentences in the place of several."""
+    """The memories after a proposal: the kept ones, and the sentences that replace several."""
     replaced = {str(fact_id) for merged in proposal.merged for fact_id in merged.fact_ids}
     stays = [memory for memory in before if memory.memory_id not in replaced]
     sentences = [

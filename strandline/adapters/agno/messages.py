@@ -1,7 +1,7 @@
-"""The messages of an Agno run as ours: what the user and the model said, and tool calls with their results.
+"""The messages of an Agno run as ours: the words of user and model, and tool calls with their results.
 
-What Agno adds for one model call stays out: instructions, its own history, examples (``additional_input``)
-and references put beside the user's words.  The bytes of media stay in Agno's own database.
+Agno's additions for one model call stay out: instructions, its own history, examples (``additional_input``)
+and references next to the user's words.  The bytes of media stay in Agno's own database.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MEDIA = {"images": "image", "audio": "audio", "videos": "video", "files": "docu
 
 
 def messages_of(run: Run) -> list[Message]:
-    """What was said in a run, in order, with ids that are the same whenever they are made."""
+    """The messages of a run, in order, with stable ids."""
     return [with_leftovers(message, LIBRARY, {}) for message in _messages(run)]
 
 
@@ -99,7 +99,6 @@ def _own_messages(run: Run) -> Iterator[AgnoMessage]:
 
 
 def _words_of_input(run_input: object) -> str | None:
-    """The user's own words, if the run had text as its input."""
     content = getattr(run_input, "input_content", None)
     return content if isinstance(content, str) and content else None
 
@@ -124,7 +123,7 @@ def _answer(message: AgnoMessage, calls: Parts) -> Message:
 
 
 def _results(message: AgnoMessage, open_calls: list[str]) -> Iterator[Message]:
-    """The results in a tool's message, each with the call that it answers; one without a call is left out."""
+    """The results in a tool's message, each with the call that it answers; orphans are left out."""
     combined = message.tool_calls or ()
     if message.tool_call_id is None and any("tool_call_id" in result for result in combined):
         for number, result in enumerate(combined):
@@ -148,7 +147,7 @@ def _place(message: AgnoMessage) -> dict[str, Any]:
 
 
 def _calls(message: AgnoMessage) -> Parts:
-    """The calls of an answer as OpenAI spells them; an id that is missing follows from the call's place."""
+    """The calls of an answer as OpenAI spells them; a missing id follows from the call's place."""
     calls = []
     for number, call in enumerate(message.tool_calls or ()):
         called = read_call(call, no_arguments="{}")
@@ -158,7 +157,6 @@ def _calls(message: AgnoMessage) -> Parts:
 
 
 def _content(content: Any) -> Content:
-    """Text and parts as they are; all else as the text of its JSON."""
     is_readable = isinstance(content, str) or (
         isinstance(content, list) and content and all(map(is_part, content))
     )
@@ -176,7 +174,7 @@ def _with_media(message: AgnoMessage, content: Content) -> Content:
 
 
 def _media_part(kind: str, item: object) -> dict[str, Any]:
-    """What was given, without its bytes: an image by its URL as OpenAI has it, all else by name."""
+    """A medium without its bytes: an image by its URL as OpenAI has it, others by name."""
     url = getattr(item, "url", None)
     if kind == "image" and isinstance(url, str):
         return {"type": "image_url", "image_url": {"url": url}}

@@ -106,8 +106,8 @@ class MemoryOperations:
         return None
 
     def relevant(self, user_id: str, question: str, limit: int) -> Operation[list[UserMemory]]:
-        """At most ``limit`` memories, oldest first: all of them, if there are no more; else those that fit
-        the question best, and some of the newest.
+        """At most ``limit`` memories, oldest first; if there are more, the best matches and some of the
+        newest.
         """
         owner, filters = identify_user(self.namespace, user_id), FactFilter()
         newest = yield from self._read(owner, list_facts(owner, PageRequest(limit), filters))
@@ -195,13 +195,13 @@ class MemoryOperations:
     def exchange(
         self, user_id: str, before: Snapshot, after: Sequence[UserMemory]
     ) -> Operation[list[UserMemory]]:
-        """Put other memories in the place of a user's, all or none; returns all of them as they are then.
+        """Replace memories of a user, all or none; returns the user's memories afterwards.
 
-        What was added since ``before`` stays.
+        Memories added since ``before`` stay.
 
         Raises:
             ConflictError: one of the memories of ``before`` was changed or deleted since.
-            InvalidMessageError: one of the others cannot be stored.
+            InvalidMessageError: a new memory cannot be stored.
         """
         edits, actor = self._edits(user_id), self.actor
         owner, changes = edits.owner, FactChanges(edits.owner)
@@ -234,7 +234,7 @@ class MemoryOperations:
         return (yield from edits.edit("facts.optimize", change, actor, describe, text=words))
 
     def snapshot(self, user_id: str, memories: Sequence[UserMemory]) -> Snapshot:
-        """By which memories are known to be as they were, whatever a caller does with the objects."""
+        """A copy to compare memories with, whatever a caller does with the objects."""
         owner = identify_user(self.namespace, user_id)
         return {
             fact_id_of(owner, str(memory.memory_id)): (memory.memory, tuple(memory.topics or ()))

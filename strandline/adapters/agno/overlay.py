@@ -46,15 +46,13 @@ def overlay_memories(db: Db, resources: Resources, namespace: str, actor: str | 
 
 
 class _Source(NamedTuple):
-    """Where the memories of an overlay are."""
-
     memories: MemoryOperations
     runner: OperationRunner
     facts: NamespaceFacts
 
 
 class _Overlay:
-    """What the methods below need of an overlay; attributes of the database's own may have any other name."""
+    """The methods' needs of an overlay, under names that no database's attributes have."""
 
     _strandline: ClassVar[_Source]
 
@@ -130,7 +128,7 @@ class Memories(_Overlay):
     """The methods for memories of Agno's ``BaseDb``.
 
     Reads without a user go through the users of the namespace who have a session, at most 1,000 of them.
-    A change names its user, and reaches no other's memories.
+    A change names its user, and reaches nobody else's memories.
     """
 
     delete_user_memory = sync_method(_delete_user_memory)

@@ -1,7 +1,7 @@
-"""What a run of an agent or a team calls: memories that fit its input before, its messages kept after it.
+"""Hooks of an agent's or a team's run: fetch fitting memories before it, keep its messages after it.
 
-Before a run ``begin`` says whose it is, and ``remember`` gives the memories to the one read of them that
-Agno makes for the system message.  They pass by a context variable, so runs at once do not meet.
+Before a run ``begin`` names its owner, and ``remember`` gives the memories to Agno's one read of them, for
+the system message.  They pass by a context variable, which keeps concurrent runs apart.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ MAX_KNOWN_RUNNERS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _EndedRun:
-    """A run that ended, as it is to be kept.
+    """A run that ended.
 
     Attributes:
         run_id: under which it is kept; the same id again replaces it.
-        agent_id, team_id: who ran.
+        agent_id, team_id: the runner.
         place: counts the runs that ended in this process.
     """
 
@@ -87,7 +87,7 @@ class _Recalled:
 
 
 _recalled: ContextVar[_Recalled | None] = ContextVar("strandline_agno_recalled", default=None)
-# The runs of teams that this context is in, the innermost last; of one that failed the id stays, unused.
+# This context's team runs, the innermost last; of a failed one the id stays, unused.
 _team_runs: ContextVar[tuple[str, ...]] = ContextVar("strandline_agno_team_runs", default=())
 _MAX_TEAM_RUNS = 16
 
@@ -133,11 +133,11 @@ class RunKeeper:
         return runner_id is not None and bool(self._kept.get(runner_id))
 
     def keep(self, run: Run, session: AnySession, user_id: str, runner: Agent | Team) -> None:
-        """Store the messages of a run, in place of those that it had if it comes again.
+        """Store the messages of a run, in place of its earlier ones if it comes again.
 
         Raises:
             StrandlineError: they could not be stored.  If Postgres could not be reached, the next run of
-                this conversation puts them first, as far as they can be held.
+                this conversation puts them first, within the bounds of the buffer.
         """
         team_runs = self._end(run, runner)
         if any(run.run_id in get_member_run_ids(team_run) for team_run in team_runs):
@@ -167,7 +167,6 @@ class RunKeeper:
                     await memory.adeliver()
 
     def _end(self, run: Run, runner: Agent | Team) -> tuple[str, ...]:
-        """Note that a run ended; returns the runs of teams around it."""
         self._kept.put(str(runner.id), True)
         _recalled.set(None)
         around = tuple(team_run for team_run in _team_runs.get() if team_run != run.run_id)
@@ -186,9 +185,9 @@ class RunKeeper:
 
     @contextmanager
     def _runs_to_store(self, conversation: tuple[str, str], run: _EndedRun) -> Iterator[list[_EndedRun]]:
-        """The runs held of a conversation, and this one; who stores one takes it from the list.
+        """Take a conversation's held runs and this one, to store them.
 
-        What is left of the list is held again, except a run that cannot be stored as it is.
+        The remaining ones are held again, except a run that cannot be stored as it is.
         """
         with self._lock:
             runs = [*self._held.pop(conversation, ()), run]
@@ -202,7 +201,7 @@ class RunKeeper:
             raise
 
     def _hold(self, conversation: tuple[str, str], runs: Sequence[_EndedRun]) -> None:
-        """Keep runs until the next one of their conversation, as far as there is room, the oldest first."""
+        """Keep runs until the next one of their conversation, the oldest first, as room allows."""
         with self._lock:
             waiting = sorted([*self._held.pop(conversation, ()), *runs], key=lambda run: run.place)
             room = MAX_HELD_MESSAGES - sum(len(run.messages) for held in self._held.values() for run in held)
@@ -242,9 +241,9 @@ async def _astore(memory: SessionMemory, run: _EndedRun) -> None:
 
 
 def _stored_run_id(run: Run, session: AnySession) -> str:
-    """Under which id a run is kept: its own; of one that was regenerated, that of the run it stands for.
+    """The id under which a run is kept: its own, or that of the run it regenerates.
 
-    Agno gives what it regenerates a new id, and marks the run whose place it takes.
+    Agno gives a regenerated run a new id, and marks the run that it replaces.
     """
     known = {one.run_id: one for one in session.runs or ()}
     run_id, source = run.run_id, getattr(run, "regenerated_from", None)

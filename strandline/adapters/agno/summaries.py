@@ -17,14 +17,14 @@ from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 
 
 class StrandlineSummaryManager(SessionSummaryManager):
-    """Agno's ``SessionSummaryManager`` on Strandline, beside a ``StrandlineMemoryManager``.
+    """Agno's ``SessionSummaryManager`` on Strandline, with a ``StrandlineMemoryManager``.
 
     It gives sessions the rolling summary of their conversation; no agent's model is asked.  With
     ``enable_session_summaries`` Agno calls it after each run.  The summary then is as workers have it: it
     tells of all runs but the last ones, which the history shows.  ``wait`` makes it wait for them.
 
     Args:
-        namespace, options: those of the manager.
+        namespace, options: as of the manager.
         wait: the longest wait for the workers after a run, in seconds; None: take the summary as it is.
         id, name: as Agno's manager takes them.
 
@@ -51,7 +51,7 @@ class StrandlineSummaryManager(SessionSummaryManager):
     def create_session_summary(
         self, session: AgentSession | TeamSession, run_metrics: object = None
     ) -> SessionSummary | None:
-        """Deliver what was said, and give the session its summary; None if there is none yet."""
+        """Deliver the session's messages, and give the session its summary; None if there is none yet."""
         try:
             summary = self._memory_of(session).summarize(wait=self._wait)
         except NotFoundError:  # no run of it was kept

@@ -37,9 +37,9 @@ _is_whole_input: ContextVar[bool] = ContextVar("strandline_langchain_whole_input
 class StrandlineHistory(BaseChatMessageHistory):
     """A chat message history whose messages are a window with long-term memory before it.
 
-    Each read is of the session as it is.  ``RunnableWithMessageHistory`` also asks at the end of a turn how
-    many messages its input began with, which may be others by then: it is told none, and what the turn was
-    shown is left out of what it adds.  So one object serves turns at once, and turns of other processes.
+    ``RunnableWithMessageHistory`` also asks at the end of a turn how many messages its input began with,
+    which may have changed: it is told none, and the messages shown to the turn are left out of its addition.
+    So one object serves concurrent turns, and turns of other processes.
 
     Args:
         session_id: the conversation; default: a new random one.
@@ -56,7 +56,7 @@ class StrandlineHistory(BaseChatMessageHistory):
     def __init__(self, session_id: str | None = None, *, user_id: str | None = None, **options: Any) -> None:
         super().__init__()
         self.memory = Memory.from_defaults(session_id, user_id=user_id, **options)
-        # What the turns that have not ended were shown: how many messages, and a digest of them.
+        # What open turns were shown: the number of messages, and a digest of them.
         self._turns: deque[tuple[int, int]] = deque(maxlen=MAX_OPEN_TURNS)
 
     @property
@@ -111,7 +111,7 @@ class StrandlineHistory(BaseChatMessageHistory):
         return messages
 
     def _without_shown(self, messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
-        """What a turn adds, without what it was shown; other messages as they are."""
+        """A turn's own messages, without those it was shown; other messages as they are."""
         if not _is_whole_input.get():
             return messages
         _is_whole_input.set(False)
@@ -123,7 +123,6 @@ class StrandlineHistory(BaseChatMessageHistory):
 
 
 def _ends_turn(caller: CodeType) -> bool:
-    """Whether a turn ends here, and now adds its whole input."""
     is_end = caller in TURN_ENDS
     if is_end:
         _is_whole_input.set(True)
@@ -131,7 +130,7 @@ def _ends_turn(caller: CodeType) -> bool:
 
 
 def _without_open_end(messages: list[BaseMessage]) -> list[BaseMessage]:
-    """The messages without calls at the end that wait for a result: the input of a turn comes next."""
+    """The messages without open calls at the end: the input of a turn comes next."""
     last = next((message for message in reversed(messages) if not isinstance(message, ToolMessage)), None)
     if not isinstance(last, AIMessage):
         return messages
@@ -145,7 +144,7 @@ def _digest(messages: Sequence[BaseMessage]) -> int:
 
 
 def _new_parts(state: Sequence[BaseMessage], newest: Sequence[Message]) -> Iterator[list[Message]]:
-    """The messages behind those that are stored, as many at once as are put; all, if none is found."""
+    """The messages behind the stored ones, in chunks of a put; all, if none is found."""
     known = {message.id for message in newest}
     last = max((place for place, message in enumerate(state, 1) if message.id in known), default=0)
     for part in parts_of(state[last:]):

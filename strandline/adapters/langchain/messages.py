@@ -1,8 +1,8 @@
 """Maps LangChain's messages to ours and back, without loss.
 
 Text, content parts, tool calls and results go into the fields of a ``Message``.  The rest (ids, usage,
-response metadata, artifacts, …) is kept beside it; it may change the form in which a message comes back, but
-never its text or its speaker.
+response metadata, artifacts, …) is kept in the metadata; it may change the form in which a message comes
+back, but never its text or its speaker.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _TTL_KEYS = frozenset({"default_ttl", "omit_expired", "refresh_on_read", "sweep_
 
 
 class StrandlineStore(BaseStore):
-    """A store of LangGraph in a table of its own, beside Strandline's memory and not mapped onto facts.
+    """A store of LangGraph in a table of its own, apart from Strandline's memory and facts.
 
     Sync and async methods may be used on one store, from any thread and event loop.  Making it does no I/O.
     Reads of a batch see what was stored before it.  An item whose time is over is never shown; the sweep of

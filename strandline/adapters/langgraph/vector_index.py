@@ -64,7 +64,7 @@ class VectorIndex:
         return texts
 
     def make_vectors(self, texts: Sequence[str], queries: Sequence[str]) -> Vectors:
-        """Make the vectors; raises what the embedder raises."""
+        """Make the vectors; raises the embedder's errors."""
         text_vectors = self.embeddings.embed_documents(list(texts)) if texts else []
         query_vectors = [self.embeddings.embed_query(query) for query in queries]
         return self._vectors(texts, text_vectors, queries, query_vectors)
@@ -102,8 +102,6 @@ class VectorIndex:
 
 
 class _ContractEmbeddings(Embeddings):
-    """An embedder of Strandline's contract as LangChain's embeddings."""
-
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
 

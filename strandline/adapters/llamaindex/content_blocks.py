@@ -30,7 +30,7 @@ from strandline.schemas.errors import InvalidMessageError
 Part = Mapping[str, Any]
 MediaBlock = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 
-# The field that holds the bytes (as base64), and the one that says of what kind they are.
+# The fields with the bytes (as base64) and with their media type.
 _DATA = {
     ImageBlock: ("image", "image_mimetype"),
     AudioBlock: ("audio", "format"),
@@ -78,7 +78,7 @@ def block_of(part: Part) -> BaseContentBlock:
             fields = without(part, "type", "path")
             return _OWN[kind](**_with_bytes(_OWN[kind], fields))
     except (AttributeError, KeyError, TypeError, ValueError):
-        pass  # not of the form that its type promises: shown by its name, so that the read goes on
+        pass  # malformed for its type: shown by its name, so that the read continues
     text = next((part[key] for key in ("text", "refusal") if isinstance(part.get(key), str)), None)
     return TextBlock(text=f"[{kind}]" if text is None else text)
 
@@ -157,7 +157,6 @@ _READERS: Mapping[str, Callable[[Part], BaseContentBlock]] = {
 
 
 def _openai_part(block: MediaBlock) -> dict[str, Any] | None:
-    """The part in the form of OpenAI's chat API; None if that form cannot hold everything in the block."""
     data_field, kind_field = _DATA[type(block)]
     data = getattr(block, data_field)
     return media_part(
@@ -171,7 +170,6 @@ def _openai_part(block: MediaBlock) -> dict[str, Any] | None:
 
 
 def _with_its_bytes(block: MediaBlock) -> MediaBlock:
-    """A copy of the block with the contents of its path or stream as its data."""
     data_field, _kind = _DATA[type(block)]
     data = getattr(block, data_field)
     if isinstance(data, bytes) or (data is None and block.path is None):
@@ -192,7 +190,6 @@ def _with_its_bytes(block: MediaBlock) -> MediaBlock:
 
 
 def _fields(block: BaseContentBlock) -> dict[str, Any]:
-    """A block's own fields as JSON values: base64 as text, URLs as text."""
     plain: dict[str, Any] = {}
     for key, value in block.model_dump(exclude={"block_type", "path"}, exclude_none=True).items():
         if isinstance(value, bytes):

@@ -104,7 +104,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _listed(value: object) -> object:
-    """The value after a round trip through JSON: a context must equal one that went through it."""
+    """The value after a round trip through JSON, which a context's value must equal."""
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -130,8 +130,6 @@ def _cutoff(block: TheirVectors) -> float:
 
 
 def _as_ours(postprocessor: BaseNodePostprocessor) -> Reranker:
-    """One of LlamaIndex's postprocessors as ours: it gets the hits as nodes, and those it keeps are shown."""
-
     def process(query: str, hits: Sequence[Hit]) -> Sequence[Hit]:
         nodes = [
             NodeWithScore(node=TextNode(id_=str(place), text=_text(hit)), score=hit.similarity)

@@ -108,11 +108,11 @@ class ChatMemory(BaseMemory):
         return shown
 
     def _seqs_of_inserted(self, put_back: Sequence[Message]) -> list[int]:
-        """The seqs of stored messages in ``put_back`` as a read showed them, with memory inserted."""
+        """The seqs of stored messages in ``put_back``, where memory may be inserted."""
         return [seq for message, seq in self._inserted if seq is not None and message in put_back]
 
     def _as_said(self, put_back: Sequence[Message], originals: Sequence[Message | None]) -> list[Message]:
-        """``put_back`` without memory: messages of memory alone are dropped, others are restored as put."""
+        """``put_back`` without memory: memory's own messages are dropped, others restored."""
         stored = {message.seq: as_said(message) for message in originals if message is not None}
         messages: list[Message] = []
         for message in put_back:
@@ -125,7 +125,7 @@ class ChatMemory(BaseMemory):
 
 
 def _places_of_memory(context: Sequence[Message]) -> list[int]:
-    """The places where memory may be: a separate message, the first of the head, or the latest of a user."""
+    """The places of memory: a separate message, the first of the head, or the latest of a user."""
     own = [place for place, message in enumerate(context) if message.seq is None]
     head = [place for place, message in enumerate(context) if message.role in HEAD_ROLES and message.seq]
     users = [place for place, message in enumerate(context) if message.role == "user"]

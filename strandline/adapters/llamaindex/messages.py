@@ -2,8 +2,8 @@
 
 Tool calls become tool calls, whether they are in ``ToolCallBlock`` or in ``additional_kwargs``, so that a
 flush keeps a call and its result together.  Further ``additional_kwargs`` are further fields of the message.
-Fields without a place in a ``Message`` are kept beside it; they may change the form in which a message comes
-back, but never its text or its speaker.
+Fields without a place in a ``Message`` are kept in the metadata; they may change the form in which a message
+comes back, but never its text or its speaker.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from strandline.schemas.values.message import Content, Message
 
 LIBRARY = "llama_index"
 
-# What `additional_kwargs` may call like a message's own fields is kept beside it.
+# Fields of `additional_kwargs` that share a name with a message's own go into the metadata.
 _TAKEN = frozenset(one.name for one in fields(Message))
 
-# Fields of an API message that nothing kept beside a message may put in their place.
+# Kept metadata never replaces these fields of an API message.
 _SAID = frozenset({"role", "content"})
 
 

@@ -27,7 +27,7 @@ class LlamaIndexBlock:
     """A subclass of LlamaIndex's ``BaseMemoryBlock`` as a custom block.
 
     Its own fields are the state, as JSON: ``_aput`` folds messages into them in a worker, ``_aget`` renders
-    them in a read, and ``atruncate`` shortens what was rendered.  Workers load it by ``STRANDLINE_BLOCKS``,
+    them in a read, and ``atruncate`` shortens the result.  Workers load it by ``STRANDLINE_BLOCKS``,
     which names such an object.
 
     Args:
@@ -36,7 +36,7 @@ class LlamaIndexBlock:
         scope: ``"session"``, or ``"owner"``: one state for all sessions of a user.
 
     Raises:
-        ConfigurationError: a field is not JSON; declare it with ``exclude=True`` if it is no state.
+        ConfigurationError: a field is not JSON; declare it with ``exclude=True`` if it is not state.
     """
 
     def __init__(self, block: TheirBlock[Any], *, version: str = "1", scope: Scope = "session") -> None:
@@ -96,7 +96,7 @@ class LlamaIndexBlock:
             raise self._not_json(name) from error
 
     def _restore(self, state: Mapping[str, Any]) -> TheirBlock[Any]:
-        """A copy of the block with the fields of ``state``; those that it lacks are as they were."""
+        """A copy of the block with the fields of ``state``; others stay."""
         values = {name: self._read(name, state[name]) for name in self._fields if name in state}
         return self._block.model_copy(update=values)
 

@@ -91,7 +91,6 @@ class RunHistory(AbstractCapability[Any]):
 
 
 def _number_messages(run: Sequence[ModelMessage], run_id: str) -> Iterator[Message]:
-    """The messages to store for a run, with ids that are the same whenever they are made."""
     number = 0
     for model_message in run:
         for message in messages_of(_only_spoken(model_message)):
@@ -121,7 +120,7 @@ def _parts(message: ModelMessage, kind: type[Any]) -> list[ModelRequestPart]:
 def _late_calls(
     messages: Sequence[ModelMessage], recalled: Sequence[ModelMessage], own: Sequence[ModelMessage]
 ) -> list[ModelMessage]:
-    """The calls whose results come only now, after other turns, in which a read leaves such calls out."""
+    """The calls whose results come only now, after other turns; a read leaves such calls out."""
     waiting = _call_ids(recalled, "tool-call") - _call_ids(recalled, "tool-return")
     late = _call_ids(own, "tool-return") - _call_ids(own, "tool-call") - waiting
     responses = [message for message in messages if isinstance(message, ModelResponse)]
@@ -135,7 +134,7 @@ def _call_ids(messages: Sequence[ModelMessage], kind: str) -> set[str]:
 
 
 def _query(own: Sequence[ModelMessage]) -> str | None:
-    """The text of the run's prompt; None if it has none, as a run that goes on after an approval."""
+    """The text of the run's prompt; None if it has none, such as after an approval."""
     prompts = [part for message in own for part in _parts(message, UserPromptPart)]
     texts = [text for prompt in prompts for text in _texts(getattr(prompt, "content", None))]
     return "\n".join(texts) or None

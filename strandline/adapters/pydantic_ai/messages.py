@@ -1,9 +1,10 @@
-"""Maps messages of Pydantic AI to ours and back, as far as its own JSON form goes without loss.
+"""Maps messages of Pydantic AI to ours and back, within its own JSON form without loss.
 
 A request is one message for each of its parts: a prompt is the user's, each result a tool's.  A response is
 one message, with its calls.  Fields without a place in a ``Message`` (ids, signatures, details of providers,
-usage) are kept beside it; they may change the form in which a message comes back, but never its text or its
-speaker.  A request's ``instructions`` are not kept: they are the agent's, which gives them with each request.
+usage) are kept in the metadata; they may change the form in which a message comes back, but never its text or
+its speaker.  A request's ``instructions`` are not kept: they are the agent's, which gives them with each
+request.
 """
 
 from __future__ import annotations
@@ -231,7 +232,7 @@ def _foreign_item(part: Mapping[str, Any]) -> Any:
     return text if isinstance(text, str) else f"[{part['type']}]"
 
 
-# Who speaks in which parts of a request.  What is in none of them is Pydantic AI's own, and a system's.
+# The speakers of a request's parts.  Other parts are Pydantic AI's own, and a system's.
 _SPEAKERS: Mapping[str, tuple[Role, ...]] = {
     "user-prompt": ("user",),
     "tool-return": ("tool",),
@@ -239,7 +240,7 @@ _SPEAKERS: Mapping[str, tuple[Role, ...]] = {
     "retry-feedback": ("user",),
 }
 
-# What is kept of a request itself.
+# Kept of a request itself.
 _REQUEST_FIELDS = ("conversation_id", "metadata", "run_id", "state", "timestamp")
 
 
@@ -315,7 +316,6 @@ def _request_message(part: Json, left: Json) -> Message:
 
 
 def _request_part(message: Message, tool_names: Mapping[str, str]) -> tuple[Json, Mapping[str, Any]]:
-    """A part of a request as JSON, and what else was kept of it."""
     plain, left = without_leftovers(message, LIBRARY)
     for form in (_own_part, _own_part_as_text) if left else ():
         try:
@@ -323,7 +323,7 @@ def _request_part(message: Message, tool_names: Mapping[str, str]) -> tuple[Json
             if _load({**_request_fields(left), "kind": "request", "parts": [part]}):
                 return part, left
         except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-            pass  # what is kept beside it is not ours, or not in a form that Pydantic AI reads
+            pass  # the kept fields are not ours, or unreadable to Pydantic AI
     return foreign_parts(plain, tool_names)[0], {}
 
 
@@ -356,7 +356,9 @@ def _own_part(plain: Message, left: Mapping[str, Any]) -> Json:
 
 
 def _own_part_as_text(plain: Message, left: Mapping[str, Any]) -> Json:
-    """The part with a text for content that Pydantic AI writes and does not read: a retry stays a retry."""
+    """The part with text in place of content that Pydantic AI writes and does not read: a retry stays a
+    retry.
+    """
     part = _own_part(plain, left)
     if plain.role == "user" and part["part_kind"] == "user-prompt":
         raise ValueError("its items are more than their text")
@@ -381,7 +383,6 @@ def _response(message: Message) -> ModelMessage:
 
 
 def _names_of_calls(message: Message) -> dict[str, str]:
-    """The names of the tools that a message calls, by the ids of the calls."""
     return {
         call["id"]: str(call["function"].get("name", "tool"))
         for call in message.tool_calls or ()
@@ -396,7 +397,7 @@ def _dump(message: ModelMessage, encoder: Encoder) -> Json:
     """The message as JSON, without fields that are null, if it is the same without them."""
     try:
         whole = _dump_whole(message)
-    except (TypeError, ValueError):  # pydantic cannot write out what a tool returned, or a call was given
+    except (TypeError, ValueError):  # pydantic cannot encode a tool's result or a call's arguments
         encoder.changed.add("value")
         odd: Any = message
         whole = _dump_whole(replace(odd, parts=[_encode_part(part, encoder) for part in odd.parts]))
@@ -408,7 +409,6 @@ def _dump(message: ModelMessage, encoder: Encoder) -> Json:
 
 
 def _encode_part(part: Any, encoder: Encoder) -> Any:
-    """A part with what tools and models filled in as JSON."""
     names = (
         ("content", "args", "metadata") if part.part_kind in ("tool-return", "tool-call") else ("metadata",)
     )
@@ -426,6 +426,6 @@ def _load(dump: Json) -> list[ModelMessage]:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Of fields of messages and parts; what tools and users gave stays as it is."""
+    """Applies to messages and parts; values of tools and users stay as they are."""
     parts = [{key: one for key, one in part.items() if one is not None} for part in value["parts"]]
     return {**{key: one for key, one in value.items() if one is not None}, "parts": parts}

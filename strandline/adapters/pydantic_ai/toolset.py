@@ -9,7 +9,7 @@ from pydantic_ai import RunContext, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_core import SchemaValidator, core_schema
 
-# The memory checks arguments itself, and says to the model what is wrong with them.
+# The memory checks arguments itself, and explains refusals to the model.
 _ANY_ARGUMENTS = SchemaValidator(core_schema.any_schema())
 
 

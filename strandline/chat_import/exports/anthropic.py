@@ -61,7 +61,7 @@ def _current_branch(messages: dict[str, dict[str, Any]], current: object) -> lis
 
 
 class _Reader:
-    """Reads the messages of one conversation; one with tools in it becomes several."""
+    """Reads the messages of one conversation; a message with tools becomes several."""
 
     def __init__(self, place: Place, user: str | None) -> None:
         self._place = place
@@ -139,7 +139,6 @@ class _Pieces:
             self._texts.append(text)
 
     def add_file(self, file: object, part: str) -> None:
-        """A file's text, if the export has it; else only its name."""
         if not isinstance(file, dict):
             self.problems.append((part, "is not a file"))
             return

@@ -79,7 +79,6 @@ class ElementScanner:
         return self._base == self._depth == 1
 
     def _open(self, token: int, start: int, kept: int) -> int:
-        """Where the kept part of the piece begins, after an opening bracket."""
         self._depth += 1
         if self._base is not None:
             return kept
@@ -100,7 +99,6 @@ class ElementScanner:
             self._element.clear()
 
     def _take_plain(self, part: bytes) -> Iterator[bytes | None]:
-        """The element before a comma or the end, if it is neither an object nor an array."""
         self._keep(part)
         element = self._take()
         if element is None or element:

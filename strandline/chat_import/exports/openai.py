@@ -13,7 +13,7 @@ from strandline.chat_import.tables.values import read_moment
 from strandline.chat_import.tool_calls import tool_call
 
 _ROLES = ("system", "user", "assistant", "tool")
-# What is not said in the chat, by the kind of its content, and why it is left out.
+# Why content of a kind is left out as no part of the chat.
 _NOT_SAID = {
     "thoughts": "is the model's reasoning",
     "reasoning_recap": "is the model's reasoning",
@@ -104,7 +104,7 @@ def _read_message(
 
 
 def _texts_of(content: Mapping[str, Any]) -> tuple[list[str], list[tuple[str, str]]]:
-    """The texts of a content, a file by its name; and what of it is not in the export's conversations."""
+    """The texts of a content, a file by its name; and its parts missing from the export."""
     parts = content.get("parts")
     if not isinstance(parts, list):
         fields = (content.get(field) for field in ("text", "result"))

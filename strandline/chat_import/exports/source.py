@@ -28,7 +28,7 @@ def branch_to(leaf: str, nodes: Mapping[str, Node], parents: Mapping[str, str]) 
 
 
 def newest_leaf(times: Mapping[str, float], parents: Mapping[str, str]) -> str | None:
-    """Of the nodes that are nobody's parent the one with the latest time; the last of those of one time."""
+    """The latest of the nodes without children; the last one of equal times."""
     inner = set(parents.values())
     leaves = [node for node in times if node not in inner]
     return max(reversed(leaves), key=lambda node: times[node]) if leaves else None

@@ -29,7 +29,7 @@ class SourceTable:
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    """A row with its values as text; ``long_column`` names one that is too long to be read, if any is."""
+    """A row with its values as text; ``long_column`` names a column too long to be read, if any."""
 
     values: dict[str, str | None]
     long_column: str | None
@@ -81,7 +81,7 @@ class TableReader(ABC):
         """The rows, with those of ``columns`` that the table has.
 
         Args:
-            order: the columns to order by; those that the table does not have are skipped.
+            order: the columns to order by; missing ones are skipped.
             where: a column, and the text that it must hold.
 
         Raises:
@@ -121,7 +121,7 @@ def choose_tables(
     """The tables that ``fits`` recognises; of these, if ``names`` has any, only those.
 
     Raises:
-        ConfigurationError: there is none, or not one that is named.
+        ConfigurationError: there is none, or a named one is missing.
     """
     tables = [table for table in reader.tables() if fits(table)]
     if not tables:

@@ -13,7 +13,7 @@ HEADER = b"SQLite format 3\0"
 
 
 class SqliteReader(TableReader):
-    """A file, which need not be free: other processes may write to it meanwhile.
+    """A file, to which other processes may write at the same time.
 
     Raises:
         ConfigurationError: it is not a SQLite database, or cannot be opened.
@@ -36,7 +36,7 @@ class SqliteReader(TableReader):
             self._connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
         except sqlite3.Error as error:
             raise self._unreadable(error) from None
-        # What is not UTF-8 is refused by the check of its message, instead of ending the import.
+        # The check of a message refuses invalid UTF-8, instead of ending the import.
         self._connection.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
 
     def tables(self) -> list[SourceTable]:

@@ -1,4 +1,4 @@
-"""``strandline audit``: who did what, what is recorded, and the proof that nothing of it was changed."""
+"""``strandline audit``: acts and their actors, the recorded level, and the proof of integrity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``strandline audit list``, ``show`` and ``export``: what was done, newest first."""
+"""``strandline audit list``, ``show`` and ``export``: acts, newest first."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def opened_audit(
 
     Raises:
         InvalidMessageError: the namespace is not a valid name.
-        NotFoundError: there is nothing of it.
+        NotFoundError: it is unknown.
     """
     with opened_servers(settings) as running:
         if not even_if_unknown:
@@ -134,7 +134,7 @@ def _line(act: AuditedAct) -> str:
 
 
 def _actor(act: AuditedAct) -> str:
-    """The actor; one that is the user concerned by name, as long as there is one."""
+    """The actor; the concerned user by name, as long as there is one."""
     if act.actor == f"user:{act.subject}" and act.user_id is not None:
         return act.user_id
     return act.actor or ""

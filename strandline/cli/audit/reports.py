@@ -98,7 +98,7 @@ class TrailsReport(Report):
 
 
 class PruningReport(Report):
-    """What was pruned, or with ``dry_run`` would be; ``through_seal`` is the last seal whose entries go."""
+    """The pruned entries, or with ``dry_run`` those to prune; ``through_seal`` is the last seal concerned."""
 
     namespace: str
     entries: int

@@ -43,8 +43,8 @@ LOOK_SECONDS = 0.1
 # Reads on the way; with a model server each of them calls it.
 LOCAL_READS, SERVED_READS = 100, 20
 
-# How long the demo waits for a next step of the work before it gives up: with a worker, and while it waits
-# for a person to start one. However slow a model or a machine is, what goes on is waited for.
+# How long the demo waits for the next step of the work before it gives up: with a worker, and while it waits
+# for a person to start one. It waits for slow models and machines, as long as there is progress.
 PATIENCE_SECONDS, ALONE_PATIENCE_SECONDS = 120.0, 300.0
 
 
@@ -144,7 +144,6 @@ def smallest_token_limit(messages: Sequence[Message]) -> int:
 
 
 def _limits(token_limit: int | None, flush_size: int | None, conversation: Conversation) -> tuple[int, int]:
-    """The token limit and the size of a flush; refuses such as cannot work."""
     smallest = smallest_token_limit(conversation.messages)
     limit = max(TOKEN_LIMIT, smallest) if token_limit is None else token_limit
     if limit < smallest:
@@ -163,8 +162,6 @@ def _limits(token_limit: int | None, flush_size: int | None, conversation: Conve
 
 @dataclass(frozen=True, slots=True)
 class _Demo:
-    """One run from start to end."""
-
     conversation: Conversation
     environment: DemoEnvironment
     memory: Memory
@@ -172,7 +169,6 @@ class _Demo:
     interrupts: Interrupts
 
     def run(self, *, pace_seconds: float, all_questions: bool) -> DemoReport:
-        """Play, ask, check, and tell it all."""
         story, environment, models = self.story, self.environment, models_used(self.environment.settings)
         self._warm_up(models)
         self._open(models)
@@ -201,7 +197,6 @@ class _Demo:
         )
 
     def stay(self) -> None:
-        """Keep all of it running until a signal, and serve it over HTTP."""
         story, environment = self.story, self.environment
         story.worker(environment.worker_pids(), environment.attach, until="until Ctrl-C here")
         log_path = environment.home / "service.log"
@@ -264,7 +259,6 @@ class _Demo:
         return play
 
     def _watch(self, view: PlayView, seconds: float) -> None:
-        """Wait, and look a few times a second."""
         until = time.monotonic() + seconds
         while True:
             if time.monotonic() - view.looked_at >= LOOK_SECONDS:

@@ -34,7 +34,7 @@ class DemoEnvironment:
     """The servers and processes that the demo runs on.
 
     Attributes:
-        settings: those of this process; they name the demo's own servers.
+        settings: of this process; they name the demo's own servers.
         supervisor: runs the worker.
         attach: the command that starts another worker from a second terminal.
         say: takes a line about the processes, from any thread.
@@ -97,8 +97,6 @@ def demo_environment(
 
 
 def _await_worker(environment: DemoEnvironment, check: Callable[[], None]) -> None:
-    """Wait until the worker has registered."""
-
     def has_failed() -> bool:
         check()
         return environment.supervisor.ends > 0
@@ -132,7 +130,7 @@ def _end_attached(database: Database, settings: Settings, say: Callable[[str], N
 
 
 def _attach_command(home: Path) -> str:
-    """The command for a second terminal; what would point it elsewhere is taken out of its environment."""
+    """The command for a second terminal, without the variables that would point it elsewhere."""
     unset = [name for name in ("STRANDLINE_DATABASE_URL", "STRANDLINE_BROKER_URL") if os.environ.get(name)]
     prefix = "env " + " ".join(f"-u {name}" for name in unset) + " " if unset else ""
     return f"{prefix}STRANDLINE_HOME={shlex.quote(str(home))} {program()} worker"

@@ -1,4 +1,4 @@
-"""The demo's input: a conversation in chat JSONL, and the questions beside it."""
+"""The demo's input: a conversation in chat JSONL, and its questions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Conversation:
 
 
 def read_conversation(path: Path | None, questions: Path | None, settings: Settings) -> Conversation:
-    """Read ``path`` (default: the sample that ships) and its questions (default: ``X.qa.json`` beside it).
+    """Read ``path`` (default: the shipped sample) and its questions (default: ``X.qa.json`` next to it).
 
     Raises:
         ConfigurationError: a file cannot be read, or a line is not a message; the error names it.

@@ -56,11 +56,11 @@ class Look:
 
 @dataclass
 class Play:
-    """A conversation that is played, with its measurements, and what was found of it in the end.
+    """A conversation that is played, with its measurements and final findings.
 
     Attributes:
         get_tokens: the size of each read.
-        over_budget: counts reads that said so; ``unexplained`` those above the limit that did not.
+        over_budget: counts reads that said so; ``unexplained`` reads above the limit did not.
         consumed_after: seconds from the last put until all was consumed; None: the demo gave up waiting.
     """
 

@@ -1,4 +1,4 @@
-"""What the demo finds: its checks, its figures, and what memory gives for each question."""
+"""The demo's results: its checks, its figures, and memory's material for each question."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def figures(play: Play, *, worker_ends: int, models: ModelsUsed) -> DemoFigures:
 
 
 def checks(play: Play) -> list[DemoCheck]:
-    """Each promise, whether it was kept, and what was found."""
+    """Each promise, whether it was kept, and the finding."""
     results = {
         "no message lost": _nothing_lost(play),
         "each message in one flush": _each_in_one_flush(play),
@@ -201,7 +201,6 @@ def _all_consumed(play: Play) -> tuple[bool, str]:
 
 
 def _facts_once(play: Play) -> tuple[bool, str]:
-    """No fact stands twice, and no candidate was taken in twice."""
     texts = Counter(fact.text for fact in play.facts if fact.invalidated_at is None)
     candidates = Counter(
         (revision.text, revision.event_id, revision.seqs)
@@ -295,7 +294,6 @@ def add_up(
 
 
 def _quotes(summary: str, message: Message) -> bool:
-    """Whether a line of the summary, with or without its speaker, is in the message in the same words."""
     lines = [line.strip() for line in summary.splitlines()]
     quotations = [*lines, *(line.partition(": ")[2] for line in lines)]
     return any(len(words) >= MIN_QUOTED_CHARACTERS and words in message.text for words in quotations)

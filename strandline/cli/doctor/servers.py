@@ -112,7 +112,7 @@ def check_broker(servers: Servers) -> CheckReport:
 
 
 def judge_verification(broker_url: str, answered: str) -> CheckReport:
-    """``rediss`` alone encrypts, and lets whoever is asked answer."""
+    """``rediss`` alone encrypts, without verifying the answering server."""
     asked = parse_qs(urlsplit(broker_url).query).get("ssl_cert_reqs", ["none"])[-1].lower()
     if not broker_url.lower().startswith("rediss:") or asked.removeprefix("cert_") == "required":
         return ok("broker", answered)
@@ -239,7 +239,6 @@ def _consumption(database: Database, settings: Settings) -> Iterator[CheckReport
 
 
 def _archives(database: Database) -> Iterator[CheckReport]:
-    """A warning for each folder of an archive that others than its owner can use."""
     for row in database.fetch(ArchiveFolders()):
         folder = Path(unquote(urlsplit(row.archive).path))
         if folder.is_dir() and (mode := stat.S_IMODE(folder.stat().st_mode)) & 0o077:
@@ -251,7 +250,6 @@ def _archives(database: Database) -> Iterator[CheckReport]:
 
 
 def _encryption(database: Database) -> Iterator[CheckReport]:
-    """Whether this process has the keys of the namespaces that are encrypted; nothing if none is."""
     if not isinstance(database.content, SealedContent):
         return
     try:
@@ -283,7 +281,7 @@ def _quote_all(names: Iterable[str]) -> str:
 
 
 def _worker_checks(rows: Sequence[StatusWorkersRow]) -> Iterator[CheckReport]:
-    """Live workers: what they serve, do without, were sent that is not theirs, and let wait."""
+    """Live workers: the stages they serve, the parts they lack, foreign hints, and waiting work."""
     served = {stage for row in rows for stage in row.stages}
     unserved = [stage for stage in STAGES if stage not in served]
     names = ", ".join(f"{row.pid} on {row.host}" for row in rows)

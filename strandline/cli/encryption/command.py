@@ -283,7 +283,6 @@ def _lines(one: EncryptedNamespaceReport) -> Iterator[str]:
 
 
 def _describe_wait(rows: int, progress: Progress) -> str:
-    """Why nothing is sealed at the moment, and for how long."""
     waits = f"{quantity(rows, 'row')}; {quantity(progress.waiting, 'owner')} to be looked at once more"
     if progress.wait_seconds <= 0:
         return waits
@@ -308,7 +307,7 @@ def _told_now_and_then(what: str) -> Tell:
 
 @contextmanager
 def _progress(what: str) -> Iterator[Tell]:
-    """A line on a terminal that says how far it is, gone in the end; elsewhere a line now and then."""
+    """A line of progress on a terminal, gone in the end; elsewhere a line now and then."""
     if not is_rich(stderr=True):
         yield _told_now_and_then(what)
         return

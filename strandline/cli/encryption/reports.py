@@ -26,7 +26,7 @@ class EncryptedNamespaceReport(Report):
     """How far one namespace is encrypted.
 
     ``state`` is ``on`` if every row of every owner is sealed under the owner's newest data key, else
-    ``sealing``.  ``unsettled`` counts owners of whom that is not known yet, ``old_data_keys`` data keys that
+    ``sealing``.  ``unsettled`` counts owners of unknown state, ``old_data_keys`` data keys that
     are kept until no process can have used them any more.
     """
 
@@ -49,7 +49,7 @@ class EncryptionReport(Report):
 
 
 class ResealReport(Report):
-    """What one pass has done: see ``EncryptedNamespaceReport``; ``waiting`` owners can be settled later.
+    """One pass: see ``EncryptedNamespaceReport``; ``waiting`` owners can be settled later.
 
     Of ``failed`` owners a row or a key does not open; the log names them.
     """
@@ -73,7 +73,7 @@ class RotateReport(Report):
 
 
 class RetireReport(Report):
-    """Whether a key can be removed from the keyring, and what is still wrapped by it."""
+    """Whether a key can be removed from the keyring, and the data keys that it still wraps."""
 
     key_id: str
     can_be_removed: bool

@@ -30,12 +30,11 @@ receipt_option = click.option(
 
 @contextmanager
 def receipts_kept(path: Path | None) -> Iterator[Keep]:
-    """What writes a receipt to the end of a file; without a file it does nothing.
-
-    The file is opened before anything else is done.  One that was made, and got no receipt, goes again.
+    """A writer of receipts to the end of a file; without a file a no-op. // The file is opened first.  A new
+    file is removed if it got no receipt.
 
     Raises:
-        ConfigurationError: it cannot be written, or holds something else than receipts.
+        ConfigurationError: it cannot be written, or holds something other than receipts.
     """
     if path is None:
         yield lambda _receipt: None
@@ -74,7 +73,7 @@ def _tail_of(file: IO[bytes]) -> bytes:
 
 
 def _check_receipts(path: Path, tail: bytes) -> None:
-    """Check that what is appended follows a receipt, on a line of its own."""
+    """Check that the appended line follows a receipt, on a line of its own."""
     if not tail:
         return
     try:

@@ -1,4 +1,4 @@
-"""The face that the commands use, and how they show what an erasure does."""
+"""The commands' face, and their display of an erasure's steps."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def check_one(user: str | None, session: str | None) -> None:
 
 @contextmanager
 def shown_steps() -> Iterator[Show]:
-    """A line on a terminal that says what is done, gone in the end; elsewhere a line now and then."""
+    """A line with the present step on a terminal, gone in the end; elsewhere a line now and then."""
     if is_rich(stderr=True):
         with console(stderr=True).status("erasing") as status:
             yield lambda step, table, rows: status.update(

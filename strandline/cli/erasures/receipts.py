@@ -1,4 +1,4 @@
-"""``strandline erasures verify``, ``reapply`` and ``key``: what is done with receipts, and their key."""
+"""``strandline erasures verify``, ``reapply`` and ``key``: work with receipts, and their key."""
 
 from __future__ import annotations
 

@@ -29,11 +29,11 @@ class ErasuresReport(Report):
 
 
 class VerdictReport(Report):
-    """What is to be said of one receipt.
+    """The verdict on one receipt.
 
     ``signature``: valid, changed, unsigned, other_key or unchecked.  ``fence``: the number of the erasure
-    that keeps the owner away; ``rows``: by table, what there is of the owner again; null without a database.
-    ``is_unfenced``: no fence stands, and nobody was readmitted.
+    that keeps the owner away; ``rows``: by table, new rows of the owner; null without a database.
+    ``is_unfenced``: no fence stands, without a readmission.
     """
 
     number: int
@@ -46,7 +46,7 @@ class VerdictReport(Report):
 
 
 class FindingReport(Report):
-    """What is wrong with the record of an erasure: unfinished, unfenced, unrecorded or removed."""
+    """A fault in the record of an erasure: unfinished, unfenced, unrecorded or removed."""
 
     number: int
     finding: str

@@ -202,7 +202,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _key(asked: AskedReport) -> tuple[str | None, ...]:
-    """By which a question of an earlier result is known again, whatever its line."""
+    """Identifies a question of an earlier result, whatever its line."""
     return asked.namespace, asked.session_id, asked.user_id, asked.question
 
 

@@ -41,7 +41,7 @@ Texts = Annotated[list[Text], BeforeValidator(lambda value: [value] if isinstanc
 
 
 class Line(BaseModel):
-    """The base of what a line of a file of questions holds."""
+    """The base of a line in a file of questions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -68,7 +68,7 @@ class Question(Line):
 
 
 def read_lines(path: Path, kind: type[L]) -> Iterator[tuple[int, L | list[LineProblem]]]:
-    """Each line that is not blank, by its number: the JSON object that it holds, or what is wrong with it.
+    """Each line that is not blank, by its number: its JSON object, or its fault.
 
     Raises:
         ConfigurationError: the file cannot be read.

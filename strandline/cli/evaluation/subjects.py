@@ -45,7 +45,7 @@ class Embeddings:
 
 
 def vectors_of(runtime: Runtime, generation: int) -> Vectors:
-    """What a generation of vectors is searched by.
+    """The search parameters of a generation of vectors.
 
     Raises:
         UnknownReplayError: it does not exist, or it was pruned.

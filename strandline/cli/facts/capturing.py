@@ -1,4 +1,4 @@
-"""``strandline facts capture``: what a namespace or an owner has captured as facts, shown and set."""
+"""``strandline facts capture``: the capture of a namespace or an owner, shown and set."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _open_face(
 
 
 def _read(path: Path | None) -> str | None:
-    """A file's text; no more of it than shows that it is too long."""
+    """A file's text, read only far enough to tell that it is too long."""
     if path is None:
         return None
     try:

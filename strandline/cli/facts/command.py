@@ -1,4 +1,4 @@
-"""``strandline facts``: lists and figures of an owner, what is captured, and clearing a namespace."""
+"""``strandline facts``: lists and figures of an owner, capture, and clearing a namespace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``strandline facts list`` and ``history``: what is known of an owner, and how it came to be known."""
+"""``strandline facts list`` and ``history``: an owner's facts, and their origins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions of one's own: what a search in one generation finds for each of them."""
+"""A user's own questions, and the hits of one generation for each."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Question(Line):
     """A question, and whose memory is searched.
 
     Attributes:
-        expect: a text that one of the hits must contain; None: none is expected.
+        expect: a text that one of the hits must contain; None: no expectation.
         evidence: the ``seq`` of messages in ``session`` that hold the answer.
     """
 
@@ -54,11 +54,11 @@ class Question(Line):
 
 @dataclass(frozen=True, slots=True)
 class QuestionFinds:
-    """What one generation finds for a question.
+    """One generation's hits for a question.
 
     Attributes:
         texts: of the first ten hits, best first.
-        is_found: whether one of them contains what is expected; None if nothing is.
+        is_found: whether one of them contains the expected text; None without one.
         coverage: the share of the evidence that the hits are, or come from; None without evidence.
     """
 
@@ -84,12 +84,10 @@ def read_questions(path: Path) -> list[Question]:
 def find_answers(
     database: Database, generation: Generation, questions: Sequence[Question], settings: Settings
 ) -> list[QuestionFinds]:
-    """What the first ten hits are for each question.
-
-    Facts are looked for with the vectors that serve.
+    """The first ten hits for each question. // Facts are searched with the serving vectors.
 
     Raises:
-        ConfigurationError: vectors cannot be embedded here as they were made.
+        ConfigurationError: the vectors' embedder cannot be used here.
         NotFoundError: there is no such session or user.
     """
     of_vectors = generation if generation.pipeline == VECTORS else serving_generations(database)[VECTORS]

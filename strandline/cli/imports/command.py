@@ -1,4 +1,4 @@
-"""``strandline import``: its options, and what it prints in the end."""
+"""``strandline import``: its options and its final output."""
 
 from __future__ import annotations
 
@@ -158,7 +158,6 @@ def _refuse_both(fixed: str, field: str) -> None:
 
 
 def _refuse_unused(kind: str) -> None:
-    """Refuse options that say nothing of this kind of source."""
     unused = [] if kind == _LINES else [name for name in _OF_LINES if _is_given(name)]
     unused += [] if kind in _TABLES else [name for name in ("tables",) if _is_given(name)]
     unused += [
@@ -174,7 +173,6 @@ def _is_given(name: str) -> bool:
 
 
 def _read_mapped(pairs: tuple[str, ...]) -> dict[str, str]:
-    """The users of ``--map-user``: theirs, and whose they are here."""
     users = {}
     for pair in pairs:
         theirs, separator, ours = pair.rpartition("=")

@@ -67,7 +67,7 @@ def import_history(
 
 @contextmanager
 def _omissions(path: Path | None) -> Iterator[Callable[[Omission], None]]:
-    """What takes note of each omission: it prints the first ones, and writes all as JSON lines."""
+    """Notes each omission: prints the first ones, and writes all as JSON lines."""
     printed = 0
 
     def tell(omission: Omission) -> None:

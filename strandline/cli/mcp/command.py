@@ -73,7 +73,6 @@ def _given_up_at_signals(streams: ProtocolStreams) -> Iterator[None]:
 
 
 def _load_server() -> Callable[..., Server[Any]]:
-    """The function that makes the server; raises ConfigurationError without the extra."""
     try:
         from strandline.producers.tools.mcp_server import make_server
     except ImportError as error:
@@ -84,7 +83,6 @@ def _load_server() -> Callable[..., Server[Any]]:
 
 
 async def _serve(server: Server[Any], memory: Memory, streams: ProtocolStreams) -> None:
-    """Answer the client until its input ends."""
     try:
         await _answer(server, streams)
     finally:
@@ -95,6 +93,6 @@ async def _serve(server: Server[Any], memory: Memory, streams: ProtocolStreams) 
 async def _answer(server: Server[Any], streams: ProtocolStreams) -> None:
     from mcp.server.stdio import stdio_server
 
-    stream = cast("Any", streams)  # all that the SDK does with these two is what a ProtocolStreams can do
+    stream = cast("Any", streams)  # the SDK only uses methods of ProtocolStreams
     async with stdio_server(stdin=stream, stdout=stream) as (requests, answers):
         await server.run(requests, answers, server.create_initialization_options())

@@ -14,11 +14,11 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 
-# What a pipe that is ready takes without blocking (POSIX's least value of PIPE_BUF).
+# A ready pipe takes so much without blocking (POSIX's least value of PIPE_BUF).
 _WRITE_BYTES = 512
 _READ_BYTES = 65_536
 
-# After the last line, requests get so long for their answers; some get none, as those that were cancelled.
+# After the last line, requests get so long for their answers; some, such as cancelled ones, get none.
 ANSWER_SECONDS = 10.0
 
 
@@ -36,7 +36,7 @@ class ProtocolStreams:
         """The lines as they come, until the other side closes, or ``give_up``.
 
         The last one may lack its end.  The lines end only when all requests among them are answered, since
-        the SDK drops what is under way then.
+        the SDK then drops unfinished ones.
         """
         self._loop = asyncio.get_running_loop()
         rest = bytearray()
@@ -101,7 +101,6 @@ class ProtocolStreams:
             content = content[os.write(self._target, content[:_WRITE_BYTES]) :]
 
     def _is_ready(self, *, reads: bool) -> bool:
-        """Wait for the other side; False after ``give_up``."""
         poll = select.poll()
         poll.register(self._given_up, select.POLLIN)
         poll.register(self._source if reads else self._target, select.POLLIN if reads else select.POLLOUT)
@@ -109,7 +108,6 @@ class ProtocolStreams:
 
 
 def _id_of(line: str, *members: str) -> str:
-    """The id of a JSON-RPC message with one of these members, as JSON; empty without one."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):

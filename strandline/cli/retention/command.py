@@ -1,4 +1,4 @@
-"""``strandline retention``: how long things are kept, what has left, and where it is archived."""
+"""``strandline retention``: how long things are kept, removals so far, and archives."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def restore_command(database: Database, session: str, to: str, namespace: str, t
 
 
 def _check_handler(archive: str | None) -> None:
-    """Check that a handler is installed here, as it has to be where workers run.
+    """Check that a handler is installed here, as it must be where workers run.
 
     Raises:
         ArchiveError: it is not.

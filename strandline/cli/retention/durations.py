@@ -13,7 +13,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
 _FORM = re.compile(r"(\d{1,12})([smhdw])")
 NEVER = "never"
 
-# What an act sets, by the option that names it.
+# An act's settings, by option.
 DURATIONS = {
     "ttl": ("ttl_seconds", "A session ends so long after its last put, with all that it holds."),
     "max_age": ("max_age_seconds", "A message leaves so long after its time."),

@@ -1,4 +1,4 @@
-"""What the retention commands print: lines for people, and the parts of their reports."""
+"""Output of the retention commands: lines for people, and the parts of their reports."""
 
 from __future__ import annotations
 

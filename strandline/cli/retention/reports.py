@@ -9,7 +9,7 @@ from strandline.schemas.wire.report import Key, Report
 
 
 class RetentionReport(Report):
-    """What is kept for how long; a field that is null was never set. Times are in seconds, 0 is for ever."""
+    """How long things are kept; a null field was never set. Times are in seconds, 0 is for ever."""
 
     ttl_seconds: int | None
     max_age_seconds: int | None
@@ -40,9 +40,9 @@ class RetentionShownReport(RetentionReport):
 
 
 class PastReport(Report):
-    """Of one session, what is past its time, by why; ``important`` messages stay.
+    """One session's expired messages, by reason; ``important`` ones stay.
 
-    ``waiting`` of them leave once all of their flush is past its time, ``leaving`` can leave now.
+    ``waiting`` of them leave once their whole flush has expired, ``leaving`` can leave now.
     """
 
     namespace: str
@@ -62,9 +62,8 @@ class PlanReport(Report):
 
 
 class RunReport(Report):
-    """``retention run``: messages that left, important ones that stay, and what waits or failed.
-
-    ``waiting`` are sessions that workers still derive, ``waiting_messages`` those that wait for their flush.
+    """``retention run``: messages that left, important ones that stay, and waiting or failed ones. //
+    ``waiting`` are sessions that workers still derive; ``waiting_messages`` wait for their flush.
     """
 
     removed: int
@@ -104,9 +103,9 @@ class PassReport(Report):
 
 
 class StatusReport(Report):
-    """``retention status``: totals since the beginning, what is under way, and the last passes.
+    """``retention status``: totals since the beginning, running steps, and the last passes.
 
-    ``waiting_lives`` are sessions that ended because nobody put to them, of which something is left.
+    ``waiting_lives`` are sessions that ended for lack of puts, and are not wholly removed.
     """
 
     removed: int

@@ -53,7 +53,7 @@ def command(settings: Settings, host: str | None, port: int | None) -> None:
 
 
 def check_address(host: str, *, has_key: bool) -> None:
-    """Refuse to be reached from elsewhere while nobody can have a key.
+    """Refuse a public address without a key.
 
     Raises:
         ConfigurationError: there is no key, and the address is not loopback.

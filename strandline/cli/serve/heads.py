@@ -1,7 +1,7 @@
-"""Bounds on what a client may send before anybody has looked at its key.
+"""Bounds on a client's input before its key is checked.
 
-uvicorn bounds neither the headers that httptools reads nor the time that they take: whoever can connect could
-have this process keep hundreds of megabytes, or thousands of connections that never ask for anything.
+uvicorn bounds neither the headers that httptools reads nor the time that they take: any client could have
+this process keep hundreds of megabytes, or thousands of idle connections.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from strandline.service.gate.problems import (
 )
 
 MAX_HEAD_BYTES = 65_536
-# A body that is read has the service's own bound in time, after its turn; one that nobody reads, since the
-# request was refused, has this many times as long as a head.
+# A body that is read has the service's own bound in time; an unread one, of a refused request, has this many
+# times a head's.
 BODY_TIMES = 3
-# What the framing of a chunked body may take for each byte of it: a chunk of one byte takes five more.
+# Framing bytes for each byte of a chunked body: a chunk of one byte takes five more.
 _FRAMING = 8
 
 
@@ -32,8 +32,8 @@ class BoundedHeads(HttpToolsProtocol):
     """One connection: a head, and what follows a chunked body, has at most ``MAX_HEAD_BYTES``, about.
 
     Attributes:
-        head_seconds: how long a head may take from its first byte on.  Who connects and sends nothing has as
-            long as between two requests.
+        head_seconds: how long a head may take from its first byte on.  A silent connection has as long as
+            between two requests.
     """
 
     head_seconds: float
@@ -80,7 +80,7 @@ class BoundedHeads(HttpToolsProtocol):
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Called for what is no HTTP."""
+        """Called for input that is not HTTP."""
         self._refuse(MALFORMED)
 
     def _refuse(self, kind: Kind) -> None:

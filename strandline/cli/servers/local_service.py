@@ -111,7 +111,6 @@ def _is_installed() -> bool:
 
 
 def _free_port(preferred: int) -> int:
-    """The port that the settings name, or another one if it is taken."""
     for port in (preferred, 0):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

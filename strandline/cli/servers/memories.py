@@ -55,10 +55,10 @@ def opened_session(
 
 @contextmanager
 def opened_user(settings: Settings, user: str, namespace: str) -> Iterator[Memory]:
-    """All that is known of a user, whatever the session.
+    """All of a user's memory, of any session.
 
     Raises:
-        NotFoundError: there is nothing of this user.
+        NotFoundError: the user is unknown.
     """
     with opened_servers(settings) as running:
         check_known(running.database, namespace=namespace, user_id=user)
@@ -75,7 +75,7 @@ def opened_for_agent(settings: Settings, user: str, namespace: str, session: str
 
     Raises:
         OwnerError: the session belongs to another owner.
-        InvalidMessageError: a name cannot name anything.
+        InvalidMessageError: a name is invalid.
     """
     with opened_servers(settings, create=True) as running:
         state = None
@@ -130,7 +130,6 @@ def opened_namespace(settings: Settings, namespace: str) -> Iterator[NamespaceFa
 
 
 def _known_state(database: Database, identity: SessionIdentity) -> SessionState | None:
-    """The state of a session of this owner; None if nothing was put to it yet."""
     try:
         stored = find_session(database, identity.session_id, namespace=identity.namespace)
     except NotFoundError:
@@ -164,6 +163,6 @@ def coverage_lines(state: ReadState) -> Iterator[str]:
 
 
 def omission_lines(state: ReadState) -> Iterator[str]:
-    """What was left out, and why."""
+    """The omissions, with reasons."""
     for item in state.omitted:
         yield f"left out: {item.name} ({item.kind}): {item.reason}"

@@ -1,4 +1,4 @@
-"""How commands meet a name of which nothing is known: those that read refuse it, others want to be told."""
+"""How commands treat unknown names: readers refuse them, others ask for confirmation."""
 
 from __future__ import annotations
 

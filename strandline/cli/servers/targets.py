@@ -40,7 +40,7 @@ class Servers:
     """The URLs of Postgres and the broker; ``broker_url`` is None if no broker runs.
 
     ``mend`` restarts embedded servers that ended, and returns whether all run; ``joined``: the embedded
-    Postgres was already running; ``alone``: it was started for this command, so no worker runs beside it.
+    Postgres was already running; ``alone``: it was started for this command, so no other worker runs.
     """
 
     database_url: str
@@ -54,7 +54,7 @@ class Servers:
 
 @contextmanager
 def running_servers(settings: Settings, *, only_looking: bool) -> Iterator[Servers]:
-    """The servers that run already, for a command that only looks, or for one that uses them as a worker.
+    """The servers that run already, for a command that only looks, or that uses them as a worker.
 
     Looking leaves them running; embedded servers end with the last process that uses them.
 
@@ -91,7 +91,7 @@ def running_servers(settings: Settings, *, only_looking: bool) -> Iterator[Serve
 
 @contextmanager
 def started_servers(settings: Settings) -> Iterator[Servers]:
-    """The configured servers, and embedded ones in place of those that are not configured.
+    """The configured servers, and embedded ones in place of missing ones.
 
     Raises:
         EmbeddedUnavailableError: they are needed, and forbidden or not installed.
@@ -214,7 +214,6 @@ def _mend(broker: EmbeddedBroker) -> bool:
 
 
 def _is_stopped(settings: Settings, *, or_missing: bool) -> bool:
-    """Whether an embedded Postgres was used before and does not run now."""
     if settings.database_url is not None or settings.embedded == "never":
         return False
     if not (settings.home / "postgres").is_dir():
@@ -248,7 +247,7 @@ def _joined_stack(settings: Settings) -> EmbeddedStack | None:
 
 
 def _embedded_broker(settings: Settings) -> EmbeddedBroker | None:
-    """Where ``strandline up`` keeps a broker beside a configured database."""
+    """Where ``strandline up`` keeps a broker for a configured database."""
     if settings.embedded == "never" or not (settings.home / "broker").is_dir():
         return None
     try:

@@ -21,7 +21,7 @@ _PAUSE_SECONDS = 0.05
 def worker_command(
     name: str, servers: Servers, settings: Settings, *, log_path: Path | None = None
 ) -> ChildCommand:
-    """The command of one worker process; what is secret goes by its environment, which only its user sees."""
+    """The command of one worker process; secrets go by its environment, which only its user sees."""
     environment = {**os.environ, **environment_of(servers, settings)}
     return ChildCommand(name, [sys.executable, "-m", "strandline", "worker"], environment, log_path)
 

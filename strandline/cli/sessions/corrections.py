@@ -44,7 +44,7 @@ class CorrectionReport(Report):
 
 
 class DeletionReport(Report):
-    """A session whose messages were deleted, with what was derived from them."""
+    """A session whose messages were deleted, with their derived memory."""
 
     namespace: str
     session_id: str

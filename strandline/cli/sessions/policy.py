@@ -116,7 +116,6 @@ def set_policy_command(
 
 
 def _values(values: dict[str, Any], idle_seconds: int | None, never_idle: bool) -> dict[str, Any]:
-    """What ``Memory.set_policy`` takes; without ``idle_seconds``, that stays as it is."""
     if never_idle and idle_seconds is not None:
         raise click.UsageError("--never-idle excludes --idle-seconds.")
     is_idle_given = never_idle or idle_seconds is not None
@@ -155,7 +154,6 @@ def _change_session(
     *,
     dry_run: bool,
 ) -> SessionPolicy:
-    """The policy of a session after the change, or as it would be; raises as ``set_policy`` does."""
     facts = max_facts or state.policy.max_facts
     if dry_run:
         change = PolicyChange(**values, pipelines=pipelines, max_facts=facts)

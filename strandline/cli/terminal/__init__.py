@@ -1,1 +1,1 @@
-"""How commands meet the terminal: what they print, the standard streams, logs, and ends from outside."""
+"""Commands and the terminal: output, the standard streams, logs, and signals."""

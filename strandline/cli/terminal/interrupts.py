@@ -19,12 +19,12 @@ from strandline.workers.signal_pipe import ending_signals
 
 INTERRUPTED_EXIT = 128 + signal.SIGINT
 
-# How long a wait goes on at most after a signal whose exception was dropped.
+# A wait's longest delay after a signal whose exception was dropped.
 LOOK_SECONDS = 0.5
 
 
 class Terminated(KeyboardInterrupt):
-    """A signal asked this process to end; ``exit_code`` is what a shell expects for it."""
+    """A signal asked this process to end; ``exit_code`` is as a shell expects."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class Interrupts:
 
 @contextmanager
 def ends_as_interrupts() -> Iterator[Interrupts]:
-    """Within it the ``ending_signals`` raise ``Terminated``, so that what was started is stopped.
+    """Within it the ``ending_signals`` raise ``Terminated``, so that started things are stopped.
 
     A signal whose exception was dropped is raised at the end at the latest.
     """
@@ -72,7 +72,6 @@ def ends_as_interrupts() -> Iterator[Interrupts]:
 def _take_over(
     numbers: Sequence[signal.Signals], handler: Callable[[int, FrameType | None], None]
 ) -> Iterator[None]:
-    """Handle signals, and as before in the end, even if one comes while the handlers are being set."""
     before = {number: signal.getsignal(number) for number in numbers}
     try:
         for number in numbers:
@@ -101,7 +100,7 @@ def _dropped_in_silence() -> Iterator[None]:
 
 
 class Stop(threading.Event):
-    """Set by a signal that asks for an end; ``exit_code`` is what a shell expects for it."""
+    """Set by a signal that asks for an end; ``exit_code`` is as a shell expects."""
 
     exit_code = 0
 
@@ -113,7 +112,7 @@ def stops_at_signals() -> Iterator[Stop]:
     numbers = ending_signals()
 
     def end(number: int, _frame: FrameType | None) -> None:
-        # First, so that a second one ends it, whichever it is and whatever the first one came upon.
+        # First, so that any second signal ends the process at once.
         for taken in numbers:
             signal.signal(taken, signal.SIG_DFL)
         stop.exit_code = 128 + number

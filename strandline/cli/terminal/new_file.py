@@ -14,10 +14,9 @@ from strandline.schemas.errors import ConfigurationError
 
 @contextmanager
 def new_file(path: Path) -> Iterator[IO[str]]:
-    """A file to be written beside ``path``, which gets its name in the end; only its owner can read it.
-
-    What was written is removed if the writing fails, or is interrupted.  A process that is killed leaves
-    ``.NAME.….part``, which can be deleted.
+    """A file written next to ``path``, and renamed in the end; only its owner can read it. // It is removed
+    if the writing fails, or is interrupted.  A process that is killed leaves ``.NAME.….part``, which can be
+    deleted.
 
     Raises:
         ConfigurationError: there is a file of this name, or it cannot be written.
@@ -47,7 +46,7 @@ def new_file(path: Path) -> Iterator[IO[str]]:
 
 
 def _give_name(part: Path, path: Path) -> None:
-    """Link it, so that a file that came meanwhile is not replaced; rename it where nothing can be linked."""
+    """Link it, so that a concurrent file is not replaced; rename it where links are impossible."""
     try:
         path.hardlink_to(part)
     except FileExistsError:

@@ -1,6 +1,6 @@
 """Printing: rich on a terminal, plain lines in a pipe, and never a secret.
 
-Whatever a command prints goes through here, so that stored text can neither steer the terminal nor pass
+All output goes through here, so that stored text can neither steer the terminal nor pass
 for a line of the program's own (``schemas.display.shown_text``).
 """
 
@@ -29,7 +29,7 @@ Row = tuple[str | int, ...]
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Raise ``BrokenPipeError``: rich would exit at once, and leave what a command runs to itself."""
+        """Raise ``BrokenPipeError``: rich would exit at once, and abandon the command's processes."""
         raise  # noqa: PLE0704  # called where the error is handled
 
 
@@ -54,13 +54,13 @@ def is_rich(*, stderr: bool = False) -> bool:
 
 
 def say(*lines: str, err: bool = False, file: IO[str] | None = None) -> None:
-    """Print lines: each is one, whatever it holds."""
+    """Print texts, each as one line."""
     if lines:
         click.echo("\n".join(map(shown, lines)), err=err, file=file)
 
 
 def table(headers: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
-    """Lines of rows in columns as wide as what they hold; numbers stand to the right."""
+    """Lines of rows in aligned columns, with numbers to the right."""
     rows = list(rows)
     cells = [[f"{cell:,}" if isinstance(cell, int) else shown(cell) for cell in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(headers, *cells, strict=True)]

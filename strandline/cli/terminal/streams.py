@@ -15,9 +15,8 @@ _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, err
 
 
 def open_closed_streams() -> None:
-    """Give each standard stream that was closed before the start a place, which drops what it is given.
-
-    Else the first socket or file would get its number, and what is printed would be written into that.
+    """Open each standard stream that was closed before the start on the null device. // Otherwise the first
+    socket or file would get its number, and the output.
     """
     for number in range(3):
         try:
@@ -37,7 +36,7 @@ def drop_output() -> None:
 
 
 def is_of_output(error: Exception) -> TypeGuard[OSError]:
-    """Whether the system refused what a stream was given, and not something about a file that it names."""
+    """Whether the system refused a stream's output, and not a file that it names."""
     return isinstance(error, OSError) and error.filename is None and error.errno in _UNWRITABLE
 
 

@@ -1,4 +1,4 @@
-"""What is asked of a service about erasures; each operation gives what the wire has."""
+"""Requests to a service about erasures; each operation returns the wire's values."""
 
 from __future__ import annotations
 

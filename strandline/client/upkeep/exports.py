@@ -1,6 +1,6 @@
-"""Exports into files: streamed, and under their name only when they are whole.
+"""Exports into files: streamed, and named only when whole.
 
-An export is of what there is while it is read, so one that broke off is not gone on with, but begun again.
+An export reads live data, so a broken one begins again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class IncompleteError(Exception):
 
 
 class _File:
-    """One attempt: a file beside the one that it is to be, which only its user can read."""
+    """One attempt: a private file next to the final one."""
 
     def __init__(self, path: Path, part: Path, file: BinaryIO) -> None:
         self._path, self._part, self._file = path, part, file
@@ -63,7 +63,6 @@ class _File:
         self._size = 0
 
     def take(self, part: bytes) -> None:
-        """Write a part of the stream, and count its lines."""
         self._file.write(part)
         self._size += len(part)
         first, *others = part.split(b"\n")
@@ -75,13 +74,12 @@ class _File:
             raise IncompleteError
 
     def finish(self) -> ExportedFile:
-        """Give it its name."""
         if self._rest or self._expected != dict(self._counts):
             raise IncompleteError
         self._file.flush()
         os.fsync(self._file.fileno())
         try:
-            os.link(self._part, self._path)  # never in place of a file that was made meanwhile
+            os.link(self._part, self._path)  # never in place of a file made in the meantime
         except FileExistsError:
             raise ConfigurationError(f"{self._path} was made meanwhile; name another file.") from None
         except OSError:  # of file systems that have no links
@@ -106,7 +104,7 @@ class _File:
 
 @contextmanager
 def begin_file(path: Path) -> Iterator[_File]:
-    """A new file beside the path, which is gone at the end unless it was finished."""
+    """A new file next to the path, deleted at the end unless finished."""
     part = path.with_name(f"{path.name}.{uuid4().hex}.part")
     if path.exists():
         raise ConfigurationError(f"{path} exists; name a file that does not.")
@@ -122,7 +120,7 @@ def begin_file(path: Path) -> Iterator[_File]:
 
 
 class _Attempts(Attempts):
-    """How often an export was asked for, and how often of these it began."""
+    """How often an export was requested, and how often it began."""
 
     def __init__(self, service: RemoteService, where: str, user_id: str | None) -> None:
         super().__init__(service.retries)
@@ -132,12 +130,10 @@ class _Attempts(Attempts):
         self.request = service.request_of(self.call)
 
     def note_begun(self) -> None:
-        """Its first part is there: from now on the time is that of the export."""
         self._begun += 1
         self.note_answer()
 
     def wait_after(self, refused: Refusal | None) -> float:
-        """How long to wait before it is asked for again; raises an error if it is not."""
         if refused is not None and refused.failure is None:
             raise refused.error
         wait = self.next_wait("unknown", None if refused is None else refused.retry_after)

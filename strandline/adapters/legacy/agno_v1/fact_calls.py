@@ -81,7 +81,7 @@ MAX_QUESTION_CHARACTERS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What the next run of a user is about."""
+    """The subject of a user's next run."""
 
     questions: Questions
     user_id: str
@@ -103,7 +103,7 @@ class Questions:
         _next_question.set(_Question(self, user_id, text))
 
     def note_words(self, user_id: str, messages: Sequence[AgnoMessage]) -> None:
-        """Remember what the user said last."""
+        """Remember the user's last words."""
         words = [message.get_content_string() for message in messages if message.role == "user"]
         if words:
             with self._lock:
@@ -113,7 +113,7 @@ class Questions:
                     self._last_words.popitem(last=False)
 
     def take(self, user_id: str) -> str:
-        """The question that is expected, once; else what the user said last, or an empty text."""
+        """The expected question, once; else the user's last words, or an empty text."""
         expected = _next_question.get()
         if expected is not None and expected.questions is self and expected.user_id == user_id:
             _next_question.set(None)
@@ -123,7 +123,7 @@ class Questions:
 
 
 def relevant_facts(facts: OwnerFacts, question: str, limit: int) -> Sequence[Fact]:
-    """At most ``limit`` facts, oldest first: all, if there are no more; else those that fit, and new ones."""
+    """At most ``limit`` facts, oldest first; if there are more, the matching ones and some of the newest."""
     newest = facts.list(limit=limit)
     if not limit or len(newest) == newest.total or not question.strip():
         return newest[::-1]

@@ -54,7 +54,7 @@ _ELSEWHERE = {
 class StrandlineMemory(AgnoMemory):
     """Agno 1's ``Memory``: runs are a log, facts and summaries are made from it by workers.
 
-    Runs are also kept in ``runs``, in this process, where agents and teams look for those of their own.
+    Runs are also kept in ``runs``, in this process, where agents and teams look for their own.
 
     Args:
         user_id: the user whose sessions these are; or a function of a session's id that returns the user, for
@@ -63,7 +63,7 @@ class StrandlineMemory(AgnoMemory):
         namespace: the tenant.
         agentic: make no facts from runs: an agent with ``enable_agentic_memory`` changes them by its tool.
         max_memories: maximum number of facts in a prompt: some of the newest, and those that fit the question
-            (``expect``), or else what the user said last.
+            (``expect``), or else the user's last words.
         wait_seconds: how long ``create_user_memories``, ``update_memory_task`` and ``create_session_summary``
             wait for workers; None: they return at once.
         options: as ``strandline.Memory.from_defaults`` takes them (``token_limit``, ``memory_blocks``,
@@ -123,7 +123,7 @@ class StrandlineMemory(AgnoMemory):
 
     @memories.setter
     def memories(self, _memories: object) -> None:
-        """Agents give back what they stored: facts are in Postgres."""
+        """Discard: agents give back stored facts, which are in Postgres."""
 
     @property
     def summaries(self) -> Mapping[str, Mapping[str, SessionSummary]]:
@@ -154,7 +154,7 @@ class StrandlineMemory(AgnoMemory):
         self.model = model
 
     def refresh_from_db(self, user_id: str | None = None) -> None:
-        """Do nothing: every call reads what is stored."""
+        """Do nothing: every call reads the stored facts."""
 
     def to_dict(self) -> dict[str, Any]:
         """What agents keep in a storage of Agno's: the runs of this process, and nothing that is derived.
@@ -167,10 +167,10 @@ class StrandlineMemory(AgnoMemory):
     # User memories.
 
     def expect(self, question: str, user_id: str | None = None) -> None:
-        """Say what the next run of this thread or task is about; it does no I/O.
+        """Name the subject of the next run of this thread or task; it does no I/O.
 
         The memories in the prompt of that run are then those that fit it, if not all can be shown.  Agno asks
-        for them without saying what they are for.
+        for them without a question.
 
         Raises:
             ConfigurationError: the memory serves another user.
@@ -180,8 +180,8 @@ class StrandlineMemory(AgnoMemory):
     def get_user_memories(self, user_id: str | None = None) -> list[UserMemory]:
         """The facts of a user, oldest first: all, or ``max_memories`` of them.
 
-        These are some of the newest, and those that fit what ``expect`` was given, or else what the user said
-        in the last run that was added here.
+        These are some of the newest, and those that fit the question given to ``expect``, or else the user's
+        words in the last run added here.
         """
         user = self._users.of_call(user_id)
         facts = self.user_memories.facts_of(user)
@@ -282,7 +282,7 @@ class StrandlineMemory(AgnoMemory):
     # Summaries.
 
     def get_session_summary(self, session_id: str, user_id: str | None = None) -> SessionSummary | None:
-        """The summary of a session, as far as workers have made it; None if there is none."""
+        """The summary of a session as workers have it; None if there is none."""
         user = self._users.check_session(session_id, user_id)
         return self._read_summary(user, session_id, None)
 
@@ -401,7 +401,7 @@ class StrandlineMemory(AgnoMemory):
     def add_interaction_to_team_context(
         self, session_id: str, member_name: str, task: str, run_response: Run
     ) -> None:
-        """Keep what a member of the team was asked and answered."""
+        """Keep a team member's task and answer."""
         keep_interaction(self._context_log(session_id), member_name, task, run_response)
 
     def set_team_context_text(self, session_id: str, text: dict[str, Any] | str) -> None:
@@ -492,14 +492,13 @@ def _is_shown(
 
 
 def _member_scope(run: Run) -> str | None:
-    """The scope of a run by a member of a team: its own; the team's conversation has its answer."""
+    """The scope of a member's run: its own; the team's conversation has its answer."""
     if not getattr(run, "team_session_id", None):
         return None
     return getattr(run, "agent_id", None) or getattr(run, "team_id", None)
 
 
 def _in_memory(session_id: str, runs: list[StoredRun]) -> AgnoMemory:
-    """Runs of the log in a memory of Agno's own, which picks messages from them."""
     return AgnoMemory(runs={session_id: [run.as_response(session_id) for run in runs]})
 
 

@@ -64,7 +64,7 @@ class StrandlineMemoryDb(MemoryDb):
         self._namespace_facts.users(limit=1)
 
     def table_exists(self) -> bool:
-        """True: without the tables, every call says what is missing."""
+        """True: without the tables, every call fails with an explanation."""
         return True
 
     def drop_table(self) -> None:

@@ -1,7 +1,7 @@
 """Maps messages of Agno 1 to ours and back, in the form in which Agno's own storage keeps them.
 
-Text, content parts, calls and results go into the fields of a ``Message``, the rest beside it.  What is kept
-beside a message may change the form in which it comes back, but never its text or its speaker.
+Text, content parts, calls and results go into the fields of a ``Message``, the rest into its metadata.  The
+latter may change the form in which it comes back, but never its text or its speaker.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from strandline.schemas.values.content_parts import is_part
 from strandline.schemas.values.message import Content, Role
 
 LIBRARY = "agno_1"
-# A system prompt is made anew for each run, and has memory in it.
+# A system prompt is made for each run, and contains memory.
 PROMPT_ROLES = ("system", "developer")
 
 _SPEAKERS: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "tool": "tool"}
@@ -31,7 +31,7 @@ _IN_MESSAGE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class RunNote:
-    """What is kept with each message of a run: whose run it is."""
+    """The owner of a run, kept with each of its messages."""
 
     run_id: str | None = None
     agent_id: str | None = None
@@ -103,7 +103,7 @@ def _content(original: AgnoMessage) -> Content:
 
 
 def _piece(part: object) -> str:
-    """The text of what is no content part; the same for what differs in the order of its keys alone."""
+    """The text of anything but a content part; equal for values that differ only in the order of keys."""
     if isinstance(part, str):
         return part
     if isinstance(part, Mapping) and isinstance(text := part.get("text"), str):
@@ -120,7 +120,6 @@ def _are_parts(content: Sequence[object]) -> bool:
 
 
 def _beside(original: AgnoMessage, message: Message) -> dict[str, Any]:
-    """The fields that a ``Message`` lacks, as Agno's own storage has them."""
     whole: dict[str, Any] = original.to_dict()
     beside = {key: value for key, value in whole.items() if key not in _IN_MESSAGE and value is not False}
     if original.role != message.role:
@@ -147,7 +146,6 @@ def _restore_message(message: Message, fields: Mapping[str, Any]) -> AgnoMessage
 
 
 def _plain(value: Any) -> Any:
-    """In lists and dicts of one's own, which whoever gets them may change."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):

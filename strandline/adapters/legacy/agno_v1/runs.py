@@ -39,11 +39,11 @@ Run = Any  # Agno's RunResponse or TeamRunResponse
 
 @dataclass(frozen=True, slots=True)
 class PutRun:
-    """What was put of a run.
+    """The put part of a run.
 
     Attributes:
         messages: its own, without prompts and history.
-        is_open: whether it ended without an answer, which would have ended its turn.
+        is_open: whether it ended without an answer, so that its turn is open.
     """
 
     messages: list[AgnoMessage]
@@ -90,7 +90,7 @@ class StoredRun:
 
 
 def put_run(memory: Memory, run: Run) -> PutRun:
-    """Put a run's own messages, in place of those that it had if it comes again.
+    """Put a run's own messages, in place of its earlier ones if it comes again.
 
     Raises:
         ConflictError: it has other messages now, and too many were put behind it.
@@ -98,7 +98,7 @@ def put_run(memory: Memory, run: Run) -> PutRun:
     """
     own = [one for one in run.messages or () if not one.from_history and one.role not in PROMPT_ROLES]
     status, note = _status_of(run, own), _note(run)
-    # The last message alone has the status: when a run goes on, those before it are as they were.
+    # The last message alone has the status: when a run resumes, the earlier ones stay.
     notes = [replace(note, status=None)] * (len(own) - 1) + [note]
     messages = storable(map(message_of, own, notes), memory.put_limits)
     if len(messages) > MAX_RUN_MESSAGES:
@@ -154,7 +154,7 @@ def _note(run: Run) -> RunNote:
 
 
 def _status_of(run: Run, messages: Sequence[AgnoMessage]) -> Status:
-    """Whether a run came to its end; one with a call that has no result waits."""
+    """Whether a run ended; one with a call that has no result waits."""
     status = getattr(run, "status", None)
     if status in _UNFINISHED:
         return _UNFINISHED[status]
@@ -164,7 +164,7 @@ def _status_of(run: Run, messages: Sequence[AgnoMessage]) -> Status:
 
 
 def _group(messages: Iterable[Message]) -> list[StoredRun]:
-    """The runs in the order in which they began; what was put by something else is a run a turn."""
+    """The runs in the order of their beginning; messages of another origin are a run a turn."""
     runs: dict[object, StoredRun] = {}
     turn: object = None
     for message in messages:

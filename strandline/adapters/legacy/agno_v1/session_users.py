@@ -72,7 +72,7 @@ class SessionUsers:
         return name
 
     def check_session(self, session_id: str, user_id: str | None) -> str:
-        """The user of a session, who has to be the one that a call names.
+        """The user of a session, who must be the user that a call names.
 
         Raises:
             ConfigurationError: it is another one.

@@ -22,7 +22,7 @@ _LEFT_OUT = ("messages", "events", "metrics")
 
 
 def keep_interaction(memory: Memory, member_name: str, task: str, run: Any) -> None:
-    """Add what a member was asked and answered."""
+    """Add a member's task and answer."""
     response = {key: value for key, value in run.to_dict().items() if key not in _LEFT_OUT}
     fields = {"member_name": member_name, "task": task, "response": _as_json(response)}
     content = run.content if isinstance(run.content, str) and run.content else NO_TEXT
@@ -63,7 +63,6 @@ def _interactions(entries: Sequence[Mapping[str, Any]]) -> Iterable[TeamMemberIn
 
 
 def _text(entries: Sequence[Mapping[str, Any]]) -> str | None:
-    """The last text that was set, with the changes since."""
     text: str | None = None
     for entry in entries:
         if "text" in entry:

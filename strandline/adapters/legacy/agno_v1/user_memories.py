@@ -123,7 +123,7 @@ class UserMemories:
 
     @contextmanager
     def _claim(self, memory_id: str, user_id: str) -> Iterator[None]:
-        """Have an id for this user alone, whoever else gives it at the same time."""
+        """Have an id for this user alone, even if others claim it concurrently."""
         owner, is_new = self._ids.claim(memory_id, user_id)
         if owner != user_id:
             raise _owner_error(memory_id)
@@ -135,7 +135,6 @@ class UserMemories:
             raise
 
     def _place(self, memory_id: str, user_id: str | None) -> Place | None:
-        """Where the memory of an id is; None if it is unknown, or another user's."""
         place = self._ids.find(memory_id) or self._shown.get(memory_id)
         if place is not None:
             return place if user_id in (None, place.user_id) else None

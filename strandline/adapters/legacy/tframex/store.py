@@ -78,7 +78,6 @@ class HandedOn:
         self._latest.clear()
 
     def _find(self, message: object, agent: str | None) -> Entry | None:
-        """The entry of an object that another agent stored, or of the answer that was stored last."""
         for entry in self._latest:
             if entry.message is message and agent not in entry.agents:
                 return entry
@@ -89,7 +88,7 @@ class HandedOn:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a store shows of its log at most: messages, and tokens; None: all."""
+    """The most that a store shows of its log: messages, and tokens; None: all."""
 
     messages: int | None = None
     tokens: int | None = None
@@ -107,8 +106,7 @@ class StrandlineMemoryStore(BaseMemoryStore):
             The log keeps all.
         max_tokens: the same in tokens; at least one message is given.
         eviction_strategy: ``"fifo"``; the oldest leave first.
-        history_limit: what your agents ask for, if you configured their ``history_limit``: memory tells of
-            what is before these messages.
+        history_limit: your agents' ``history_limit``, if configured: memory covers the messages before these.
         options: as ``strandline.Memory.from_defaults`` takes them (``token_limit``, ``memory_blocks``,
             ``database_url``, …); ``deliver`` is ``"turn"`` here.
 
@@ -267,7 +265,7 @@ class StrandlineMemoryStore(BaseMemoryStore):
         return chosen if most is None else chosen[max(0, len(chosen) - most) :]
 
     async def _bounded_messages(self) -> list[Message]:
-        """The newest messages within the bounds; of a long log no more is read than may fit."""
+        """The newest messages within the bounds; of a long log, little more is read than fits."""
         most, tokens = self._bounds.messages, self._bounds.tokens
         if tokens is None:
             return await self.memory.ahistory(limit=most)
@@ -290,7 +288,6 @@ def memory_text(context: MemoryContext) -> str:
 
 
 def _newest_within(messages: Sequence[Message], tokens: int) -> list[Message]:
-    """The newest that fit together; the last one in any case."""
     first = len(messages)
     left = tokens
     for place in range(len(messages) - 1, -1, -1):
@@ -302,7 +299,6 @@ def _newest_within(messages: Sequence[Message], tokens: int) -> list[Message]:
 
 
 def _without_lost_calls(messages: Sequence[Message]) -> list[Message]:
-    """Without results at the front whose calls are cut off, which a provider would refuse."""
     calls = {str(call.get("id")) for message in messages for call in message.tool_calls or ()}
     first = next((n for n, one in enumerate(messages) if one.role != "tool" or one.tool_call_id in calls), 0)
     return [replace(message) for message in messages[first:]]
