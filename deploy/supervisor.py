@@ -248,7 +248,7 @@ class Supervisor:
                 self._say(f"{name} | {line.decode(errors='replace').rstrip()}")
 
     def _say(self, line: str) -> None:
-        # A closed terminal is no reason to abandon a child.
+        # Keep the child even if the terminal was closed.
         with self._say_lock, suppress(OSError):
             self._say_line(line)
 

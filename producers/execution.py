@@ -40,7 +40,7 @@ class Resources(Protocol):
 
     @property
     def redaction(self) -> Redaction | None:
-        """The hooks that the settings name for what is to be stored; None: none.
+        """The settings' hooks before storing, or None.
 
         Raises:
             ConfigurationError: one of them cannot be loaded.
@@ -236,9 +236,9 @@ def shown_as(operation: Callable[..., Any]) -> Callable[[M], M]:
 
 
 def signed(method: M, operation: Callable[..., Any], *, page_as: str | None = None) -> M:
-    """The method with the signature that ``help`` and tests are to see: of the operation, with its result.
+    """The method with the operation's signature, for ``help`` and tests.
 
-    ``page_as``: what the method makes of the operation's pages; it then follows the cursors itself.
+    ``page_as``: the method's form of the operation's pages; it then follows the cursors itself.
     """
     signature = inspect.signature(operation)
     face, *others = signature.parameters.values()

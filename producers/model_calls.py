@@ -21,7 +21,7 @@ from strandline.schemas.queries.work.limits import AdmitCall, RecordCall, Settle
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import Owner, SessionIdentity
 
-# What a call is for; stands in the ledger where calls of workers have their stage.
+# A call's purpose; in the ledger it stands in the place of a worker's stage.
 Purpose = Literal["choose", "optimize", "summarize_last"]
 
 _CHARACTERS_PER_TOKEN = 4
@@ -66,7 +66,7 @@ class PaidCall:
 
 
 def ask_model(payer: Payer, call: PaidCall) -> Operation[ModelAnswer]:
-    """Make a call and return its answer, which is recorded; no connection is held meanwhile.
+    """Make a call, without holding a connection, and return its answer, which is recorded.
 
     Raises:
         BudgetError: the namespace has used up its budget, or workers hold the rest; no call was made.

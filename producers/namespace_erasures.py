@@ -169,7 +169,7 @@ class NamespaceErasures(Closing):
     """The erasures of a namespace; get it from ``Erasures.of_namespace``.
 
     An erasure begins with one transaction that sets the fence; from its commit on nothing can be written for
-    the user: not by puts, imports, workers, edits of facts, replays or forks, whatever they had begun.  The
+    the user: not by puts, imports, workers, edits of facts, replays or forks, even running ones.  The
     rest is deleted in short transactions.  If the process ends in between, call the method again: it resumes.
     Two calls at once share the work, and return the same receipt.
 

@@ -1,4 +1,4 @@
-"""The redaction hook before storing: what a producer's process applies to texts that are to be kept."""
+"""The redaction hook before storing, as a producer's process applies it."""
 
 from __future__ import annotations
 

@@ -110,7 +110,8 @@ def check_owner(identity: SessionIdentity, owner_key: UUID) -> None:
 def history_page(identity: SessionIdentity, after_seq: int, page_size: int) -> Operation[list[Message]]:
     """The next messages of the whole log after ``after_seq`` (0: from its start), in order.
 
-    A page has at most ``page_size`` messages, and ends sooner with the one that fills ``HISTORY_PAGE_BYTES``.
+    A page has at most ``page_size`` messages, and ends sooner with the message that fills
+    ``HISTORY_PAGE_BYTES``.
 
     Raises:
         ConfigurationError: ``after_seq`` or ``page_size`` is not valid.

@@ -31,7 +31,7 @@ DEFAULT_ENCODING = "o200k_base"
 # more than linear time; in slices neither happens, at the price of one token or so per slice.
 SLICE_CHARACTERS = 20_000
 
-# Of JSON that is longer the rest is reckoned by its length: what is counted so is seldom read as text.
+# The rest of longer JSON is estimated by its length, since it is seldom read as text.
 MAX_COUNTED_JSON_CHARACTERS = 20_000
 
 # Tokens of a part that is not text, where the provider's own count is unknown (LlamaIndex's figures).
@@ -164,9 +164,8 @@ def load_encoding(name: str) -> tiktoken.Encoding:
 
 
 def _read_encoding(name: str) -> tiktoken.Encoding:
-    """Load it with ``TIKTOKEN_CACHE_DIR`` set meanwhile, since tiktoken looks only there."""
-    # A child that was forked meanwhile would find tiktoken locked, modules that are imported only now half
-    # made, and the variable as it is set here.
+    """Load it with ``TIKTOKEN_CACHE_DIR`` set, since tiktoken looks only there."""
+    # A child forked during this would find tiktoken locked, modules half imported, and the variable changed.
     with undivided, resources.as_file(resources.files("strandline.producers") / "vocabularies") as path:
         before = os.environ.get("TIKTOKEN_CACHE_DIR")
         os.environ["TIKTOKEN_CACHE_DIR"] = str(path)
@@ -206,7 +205,6 @@ def _texts(message: Message) -> Iterator[str]:
 
 
 def _values(message: Message, part_tokens: Mapping[str, int]) -> Iterator[object]:
-    """The values that are neither text nor parts of a known kind."""
     yield from (value for value in message.extra.values() if not isinstance(value, (str, type(None))))
     for part in _parts(message):
         if part["type"] not in part_tokens and part["type"] not in _TEXT_KEYS:
@@ -221,7 +219,6 @@ def _beside_texts(part: Mapping[str, Any]) -> dict[str, Any]:
 def _count_readable(
     text: str, count_text: Callable[[str], int], part_tokens: Mapping[str, int], most: int | None = None
 ) -> int:
-    """Tokens of a text, of which ``most`` characters are counted; data in it counts as a part of its kind."""
     readable, kinds = split_payloads(text)
     counted = count_text(readable[:most])
     if most is not None and len(readable) > most:

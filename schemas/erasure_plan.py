@@ -83,7 +83,7 @@ KEPT: Mapping[str, str] = {
 # Adapters that keep items of users for themselves (``adapter_items_key``).
 ADAPTERS_WITH_ITEMS = ("agno_1",)
 
-# What a forgetting reset (reset_v1) leaves of one session, by the column that holds its key.
+# The rows of one session that a forgetting reset (reset_v1) leaves, by the column with its key.
 SCOPED: Mapping[str, str] = {
     "policy_change": "session_key",
     "session_run": "session_key",

@@ -266,7 +266,6 @@ class Role(Generic[R]):
 
 
 def variable(role: str, field: str) -> str:
-    """The variable that sets a field of a role."""
     return f"{PREFIX}{role}__{field}".upper()
 
 

@@ -1,4 +1,4 @@
-"""Files and folders that only their owner may use, whatever the umask."""
+"""Files and folders that only their owner may use, with any umask."""
 
 from __future__ import annotations
 

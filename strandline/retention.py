@@ -144,7 +144,6 @@ def retention_acts(
     session_id: str | None = None,
     limit: int = 100,
 ) -> list[RetentionAct]:
-    """The acts of a namespace, or of a session in it, newest first."""
     return database.run(policies.list_acts(_level(database, namespace, session_id), limit))
 
 

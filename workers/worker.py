@@ -180,7 +180,6 @@ class Worker:
         return self._drain(partial(drain_next, self.engine, hint), gives_way=True)
 
     def _drain(self, begin: Callable[[], Turn], *, gives_way: bool) -> Turn:
-        """Take a turn, and continue with the lanes that it gave work to."""
         turn = begin()
         follow(turn, partial(drain, self.engine, gives_way=gives_way), self._ring, self._stopping.is_set)
         return turn

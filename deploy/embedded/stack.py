@@ -74,7 +74,6 @@ class EmbeddedStack:
         return self._postgres.pid() is not None and not (self._broker and self._broker.has_ended())
 
     def _start_again(self) -> None:
-        """Under the lock: one of the server's users starts it, the others find it running."""
         if self._ended.is_set() or self._postgres.pid() is not None:
             return
         try:

@@ -181,8 +181,6 @@ def _act(row: ListActsRow) -> AuditedAct:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A place in the list: behind an act that no seal covers yet, or behind a place in the chain."""
-
     at: datetime | None = None
     entry_id: UUID | None = None
     seal: int | None = None

@@ -52,8 +52,6 @@ class SealingPass:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """The end of a chain before a pass: its numbers of seals and entries, and the MAC of the last seal."""
-
     seals: int
     entries: int
     mac: bytes

@@ -118,7 +118,7 @@ def forget_pseudonym(namespace: str, shard_key: UUID, erasure: int) -> Operation
 
     ``erasure``: the number of the erasure with which the row of the mapping is counted.
 
-    The pseudonym's mapping is destroyed, so that the entries lead to nobody, together with their origins, of
+    The pseudonym's mapping is destroyed, so that no entry leads to a person, together with their origins, of
     which the seals cover digests: the chain stays valid.
     """
     rows = yield from fetch(SubjectOf(shard_key=shard_key))

@@ -225,7 +225,6 @@ def _follow(chain: _Chain, result: TrailVerification, anchored: Set[int]) -> Ope
 
 
 def _in_parts(page: Sequence[SealsAfterRow]) -> Iterator[list[SealsAfterRow]]:
-    """The seals of a page in parts of so many entries, or one seal."""
     part: list[SealsAfterRow] = []
     entries = 0
     for seal in page:
@@ -274,7 +273,6 @@ def _look_at(
 
 
 def _seal_findings(chain: _Chain, seal: SealsAfterRow) -> Iterator[Finding]:
-    """Faults of a seal itself, and of its place behind the previous one."""
     number = seal.number
     # The seal that pruning has kept comes first, under the number up to which it went.
     first_missing = chain.number + 1 if chain.mac is not None else chain.number
@@ -325,7 +323,6 @@ def _entry_findings(
     seal: SealsAfterRow,
     rows: Sequence[SealedEntriesRow],
 ) -> Iterator[Finding]:
-    """Faults of one seal's entries: changed, removed, inserted, or misplaced."""
     leaves, number = split_leaves(seal.leaves), seal.number
     places = {entry_id: place for place, entry_id in enumerate(seal.entry_ids, 1)}
     present = {row.place: row for row in rows}

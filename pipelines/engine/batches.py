@@ -265,13 +265,11 @@ def _lost_lease(batch: Batch) -> LeaseLostError:
 
 
 def read_batch(fetcher: Fetcher, lane: Lane, batch_id: UUID, event_ids: Sequence[UUID]) -> Batch:
-    """A batch with its events."""
     rows = fetcher.fetch(BatchEvents(shard_key=lane.shard_key, event_ids=list(event_ids)))
     return Batch(lane, batch_id, tuple(_decode(row.shard_key, row) for row in rows))
 
 
 def stored_answers(fetcher: Fetcher, batch: Batch) -> dict[str, RawAnswer]:
-    """The answers of a batch, by step."""
     rows = fetcher.fetch(StoredAnswers(shard_key=batch.lane.shard_key, batch_id=batch.batch_id))
     return {row.step: RawAnswer(row.model, row.prompt_hash, row.body) for row in rows}
 

@@ -220,7 +220,6 @@ def drop_dead_letter(database: Database, letter: DeadLetter) -> bool:
 
 
 def _act(kind: str, letter: DeadLetter) -> AppendAct:
-    """A dead letter's act for the audit trail."""
     session = SessionIdentity(
         namespace=letter.namespace,
         session_id=letter.session_id,

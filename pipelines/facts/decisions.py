@@ -66,7 +66,6 @@ def check_decision(op: MergeOperation, candidate: Statement, known: Statement) -
 
 
 def may_stand_for(other: Statement, candidate: Statement) -> bool:
-    """Whether ``candidate`` may count as a repetition of ``other``."""
     is_lost = other.is_by_assistants and not candidate.is_by_assistants
     return not is_lost or holds_all_of(other.text, [candidate.text])
 

@@ -164,7 +164,6 @@ def apply_fact_events(shard_key: UUID, generation_id: int) -> Operation[int]:
 
 
 def apply_fact_event(fact_set: FactSet, event: FactEvent) -> Operation[list[RemoveFactsRow]]:
-    """Apply one event; returns the facts that it removed, as ``remove_facts`` does."""
     return (yield from _Application(fact_set, event).apply())
 
 
@@ -230,8 +229,6 @@ E = TypeVar("E", bound=Tombstone)
 
 @dataclass(frozen=True, slots=True)
 class _Removal(Generic[E]):
-    """What an event removes from one derivation."""
-
     fact_set: FactSet
     event: E
 
@@ -274,8 +271,6 @@ class _Removal(Generic[E]):
 
 
 class _Application(_Removal[FactEvent]):
-    """One event, as it is applied to one derivation."""
-
     __slots__ = ()
 
     def apply(self) -> Operation[list[RemoveFactsRow]]:
@@ -360,7 +355,6 @@ class _Application(_Removal[FactEvent]):
         return list(dict.fromkeys(named + (yield from self.find_traced(since=self.event.number))))
 
     def _ids_to_delete(self) -> Operation[list[UUID]]:
-        """The facts that a deletion concerns, and facts with the same words, even ended ones."""
         ids = yield from self._ids()
         facts = yield from self.said_before()
         same = [row.fact_id for row in facts if self.event.took_away(fingerprint(row.text))]

@@ -95,7 +95,6 @@ def ground_fact(fact: ExtractedFact, lines: Sequence[TranscriptLine]) -> Extract
 
 
 def _speaker(said_by: str | None, cited: Sequence[TranscriptLine]) -> str | None:
-    """A speaker as shown in prompts: a name, a role, or both as ``name (role)``."""
     roles = {line.name or line.role: line.role for line in cited}
     name = (said_by or "").strip()
     if name.casefold() in map(str.casefold, roles):

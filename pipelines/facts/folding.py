@@ -65,7 +65,8 @@ Dropped = tuple[Candidate, int]
 
 @dataclass(frozen=True, slots=True)
 class MergeWork:
-    """The inputs of one batch; the model does not see ``dropped``; ``condensing`` is set when it is time. //
+    """The inputs of one batch; the model does not see ``dropped``; ``condensing`` is set when it is time.
+
     ``capture`` is the operator's.
     """
 
@@ -146,7 +147,6 @@ def keep_allowed(
 
 
 def _check(work: MergeWork, operations: Iterable[MergeOperation]) -> Iterator[MergeOperation]:
-    """The operations that hold; a fact that meets a user's line becomes the user's."""
     known = dict(enumerate(work.known, 1))
     for op in operations:
         if op.fact is not None:
@@ -266,7 +266,6 @@ class Fold:
 
     @property
     def _candidate(self) -> Candidate:
-        """The candidate of the operation that is being applied."""
         return self._work.candidates[self._number - 1]
 
     def _apply(self, operation: MergeOperation) -> None:

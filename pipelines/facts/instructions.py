@@ -97,7 +97,6 @@ def load_instructions(fetcher: Fetcher, batch: Batch) -> tuple[Instruction, ...]
 
 
 def instruction_call(model: TextModel, instruction: Instruction) -> Call:
-    """The model call of one instruction."""
     numbered = tuple(NumberedFact(n, fact.text, fact.said_at) for n, fact in enumerate(instruction.facts, 1))
     return Call(instruction.step, lambda: ask(model, InstructTask(instruction.text, numbered)))
 

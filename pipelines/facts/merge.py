@@ -179,7 +179,6 @@ def _part(work: MergeWork, known: Sequence[NumberedFact], candidates: Sequence[N
 
 
 def _operations(work: MergeWork, answers: Mapping[str, RawAnswer]) -> Iterator[MergeOperation]:
-    """The decisions on each candidate, by the first answer that covers it, the largest first."""
     whole, count = _step(work), len(work.candidates)
     spans = [(1, -count, len(work.known), whole)] if whole in answers else []
     for step in answers:

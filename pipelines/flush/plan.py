@@ -62,7 +62,7 @@ class Size:
 # worker, and 64 such events may be one batch.
 EVENT_BOUND = Size(tokens=16_000, messages=500, bytes=1_000_000)
 
-# What a cut may part: nothing; a call from a late result; and an open call from the messages behind it.
+# A cut may part nothing; a call from a late result; or an open call from the messages behind it.
 _DEGREES = _NOTHING, _LATE, _WAITING = range(3)
 
 # A flush step is at least this part of a window's most messages or bytes.
@@ -134,7 +134,6 @@ def plan_threshold(
 
 
 def _multiple(step: int, least: int) -> int:
-    """The smallest multiple of ``step`` that is at least ``least``."""
     return -(-least // step) * step
 
 

@@ -62,7 +62,7 @@ class PipelineDefinition:
     Attributes:
         pipeline: its name, its stages, and its kind of memory.
         version: raise it when the code comes to derive something else from the same messages.
-        record: what a recipe records of these settings, as its config.
+        record: a recipe's config, from these settings.
         restore: the settings, with a config's recorded values.
         build: the stages, from a recipe and restored settings; errors begin with the name of the generation.
         tasks: the tasks whose prompts a recipe records.

@@ -37,7 +37,6 @@ def correction_line(correction: CorrectionTrace) -> str:
 
 
 def policy_changes(fetcher: Fetcher, shard_key: UUID, session_key: UUID) -> tuple[PolicyChangeTrace, ...]:
-    """The changes of a session's policy, oldest first."""
     rows = fetcher.fetch(PolicyChanges(shard_key=shard_key, session_key=session_key))
     return tuple(map(_trace, rows))
 

@@ -144,8 +144,6 @@ def explain_fact_alone(
 
 
 class _Whose(TypedDict):
-    """The sessions that are asked about."""
-
     namespace: str
     session_id: str | None
     user_id: str | None
@@ -281,7 +279,6 @@ def _stage_rows(
 
 
 def _indexed_characters(fetcher: Fetcher, stages: Sequence[StageTrace]) -> int:
-    """How much of a message the generations of vectors index; the least, if they differ."""
     numbers = {trace.generation for trace in stages if trace.pipeline == VECTORS}
     rows = [row for number in numbers for row in fetcher.fetch(FindGeneration(generation_id=number))]
     return min((indexed_characters(json.loads(row.config)) for row in rows), default=MAX_INDEXED_CHARACTERS)

@@ -107,7 +107,7 @@ class Report(report.Report):
     """The totals of the checks, the work under way, and the violations.
 
     Attributes:
-        applications: receipts of (event, stage, generation) that say applied; ``voids`` those that say void.
+        applications: receipts of (event, stage, generation) that say applied; ``voids`` say void.
         pending: due work; it is under way, and not a violation.
         holes: dead letters; ``dropped`` ones were given up for good.
         tombstones: facts that lost some of their sources to a reset with ``derived``.

@@ -60,7 +60,6 @@ def _number(value: object) -> object:
 
 
 def _numbers(value: object) -> list[int]:
-    """The whole numbers of a list, of a text, or one by itself; other values are left out."""
     if isinstance(value, str):
         if not (texts := _NUMBER.findall(value)):
             raise ValueError("it holds no number")
@@ -84,7 +83,6 @@ def _words(value: object) -> list[str] | None:
 
 
 def _phrase(value: object) -> str | None:
-    """A text of one line; of a list the first, and a number as written."""
     first = value[0] if isinstance(value, list) and value else value
     if isinstance(first, int) and not isinstance(first, bool):
         return str(first)
@@ -255,7 +253,6 @@ def _read(form: type[_Answer], candidate: Found, is_alone: bool) -> Reading[_Ans
 
 
 def _fields(candidate: Found, listed: str, item: type[BaseModel] | None, is_alone: bool) -> dict[str, Any]:
-    """The fields of an answer: of the value, of the value wrapped in it, or of a bare list."""
     value, is_bare = candidate.value, isinstance(candidate.value, list)
     for _ in range(_MAX_WRAPPING):
         if isinstance(value, dict) and listed not in value and len(value) == 1:
@@ -305,7 +302,6 @@ def _form_problem(error: ValidationError) -> str:
 
 @cache
 def _list_name(form: type[BaseModel]) -> str:
-    """The field that marks an answer: its list, or its text."""
     return next(iter(form.model_fields))
 
 

@@ -323,7 +323,6 @@ def _target_exists(item: OperationAnswer, known_count: int) -> bool:
 
 
 def _decide(candidate: int, items: Sequence[OperationAnswer], ended: set[int]) -> list[MergeOperation]:
-    """The operations for one candidate; facts that earlier candidates ``ended`` are no longer targets."""
     live = [item for item in items if item.fact is None or item.fact not in ended]
     endings: dict[int, OperationAnswer] = {}
     for item in live:

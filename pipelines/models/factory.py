@@ -149,7 +149,6 @@ def try_embedder(settings: Settings, purpose: EmbeddingPurpose, text: str) -> tu
 
 
 def _redaction(settings: Settings) -> Redaction | None:
-    """The redaction before models, if a hook is named for it."""
     if not settings.redact_before_models:
         return None
     return load_redaction(

@@ -241,7 +241,6 @@ class _Reader:
         return number
 
     def _string(self, behind: str) -> Any:
-        """A string that one of the marks ``behind``, or the end of the text, follows."""
         text, quote = self._text, self._text[self.at]
         pieces: list[str] = []
         self.at += 1
@@ -277,7 +276,6 @@ class _Reader:
         return _ESCAPES.get(mark, mark)
 
     def _next(self, skipped: str = "") -> str:
-        """The next mark other than blanks, comments and ``skipped``; empty at the end of the text."""
         while True:
             blank = _BLANK.match(self._text, self.at)
             self.at = blank.end() if blank else self.at

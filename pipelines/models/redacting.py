@@ -101,7 +101,6 @@ def _redact(redaction: Redaction, texts: Sequence[str], seconds: float | None = 
 
 
 def _visit(task: T, visit: Visit) -> T:
-    """Visit all people's words of a task, and none of the operator's."""
     shown: Task
     match task:
         case ExtractTask():

@@ -223,7 +223,6 @@ _LAST_CODE = 0x1FFFF
 
 @cache
 def _plain_forms() -> dict[int, int]:
-    """Full-width forms, digits of other scripts, spaces and hyphens as ASCII; one character for each."""
     digits = ((code, unicodedata.decimal(chr(code), None)) for code in range(128, _LAST_CODE))
     plain = {code: ord("0") + digit for code, digit in digits if digit is not None}
     plain |= {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}

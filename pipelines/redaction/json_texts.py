@@ -97,7 +97,6 @@ def _unused(key: str, visited: Mapping[str, Any]) -> str:
 
 
 def _visit_part(value: Any, visit: Visit, above: str = "") -> Any:
-    """Visit a content part, or the part of it below the key ``above``: the keys are the format's."""
     if isinstance(value, str):
         return _visit_text(value, visit)
     if isinstance(value, Mapping):

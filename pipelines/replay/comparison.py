@@ -117,7 +117,7 @@ def _owner(database: Database, pipeline: str, old: int, new: int, shard_key: UUI
     whose = OwnerDiff(name.namespace, name.user_id, name.session_id, 0)
     match pipeline_named(pipeline).derives:
         case "chunks" | "nothing":
-            # Chunks hold the same messages; questions tell what they find.
+            # Chunks hold the same messages; the hits of questions differ.
             return whose
         case "facts":
             rows = database.fetch(CompareFacts(shard_key=shard_key, old=old, new=new))

@@ -8,10 +8,10 @@ written. By stage:
 - *summary* and custom blocks: states are folded again from the first, and those that differ are rewritten; a
   summary whose answer is gone is folded again from there, by the model.
 - *extract*: candidates that differ are counted, not replaced: facts were merged from them.
-- *overflow* hands over what was never handed over, and nothing twice.
+- *overflow* hands over missed events, and nothing twice.
 - *merge* is not repeated: it decided on the facts known at the time. Only a new generation decides again.
 
-A batch that retention has removed messages of cannot be derived again, and is left as it is.
+A batch with messages removed by retention is left as it is.
 """
 
 from __future__ import annotations
@@ -156,7 +156,6 @@ def put_right(database: Database, lane: Lane, stage: OrderedStage) -> InPlace:
 def _fold_again(
     database: Database, lane: Lane, stage: OrderedStage, rows: Sequence[LaneStatesRow]
 ) -> list[_Refolded]:
-    """The states as made now, up to the first batch whose answer is gone; nothing is written."""
     refolded: list[_Refolded] = []
     state: str | None = None
     for row in rows:
@@ -177,8 +176,9 @@ def _fold_again(
 
 
 def _settle(database: Database, lane: Lane, refolded: Sequence[_Refolded], lacking: UUID | None) -> InPlace:
-    """Settle under the lane's lock, taken from a holder who may have begun with a changing state. // Others'
-    changes since the states were read stay, and events not folded again here are due again.
+    """Settle under the lane's lock, taken from a holder who may have begun with a changing state.
+
+    Others' changes since the states were read stay, and events not folded again here are due again.
     """
     with database.transaction() as tx:
         tx.run(admit(lane.shard_key))

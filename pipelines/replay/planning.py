@@ -61,8 +61,6 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """An event due in a lane; ``tokens`` size a batch."""
-
     event_id: UUID
     tokens: int
 
@@ -82,7 +80,6 @@ def fits(letter: DeadLetter, selection: Selection) -> bool:
 
 
 def dead_letters_of(database: Database, generation: Generation, selection: Selection) -> list[DeadLetter]:
-    """The dead letters of a generation that fit."""
     letters = list_dead_letters(
         database,
         namespace=selection.namespace,
@@ -165,7 +162,6 @@ class Planner:
         return events
 
     def _compare_states(self, lane: Lane) -> None:
-        """An ordered lane is folded again from the first batch whose answer is gone."""
         rows = self._database.fetch(LaneStates(**lane.state_keys))
         for place, row in enumerate(rows):
             if not row.is_removed and not self._is_stored(lane, row.batch_id, row.event_ids):
@@ -208,7 +204,6 @@ class Planner:
             self._merge(shard_key)
 
     def _ask(self, lane: Lane, due: Sequence[_Due]) -> int:
-        """Count the calls for a lane's due events, in its order; returns the number of batches."""
         stage = self._stages[lane.stage]
         batches = list(_batches(due, self._token_budget))
         for events in batches:

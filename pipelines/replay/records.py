@@ -186,7 +186,6 @@ def begin(
 
 
 def _act(act: str, replay_id: int, kind: ReplayKind, pipeline: str, selection: Selection) -> AppendAct:
-    """A replay's act for the audit trails of the namespaces concerned."""
     detail = {"replay": replay_id, "kind": kind, "pipeline": pipeline}
     return append_query(selection.namespace or ALL_NAMESPACES, Act.here(act, detail=detail))
 
@@ -209,8 +208,9 @@ def claim_replay(database: Fetcher, replay_id: int) -> Replay:
 
 
 def ask_to_stop(database: Fetcher, replay_id: int) -> Replay:
-    """Ask a replay's process to stop after its present step. // A replay whose process is gone is stopped by
-    this; one that is not running stays as it is.
+    """Ask a replay's process to stop after its present step.
+
+    A replay whose process is gone is stopped by this; one that is not running stays as it is.
 
     Raises:
         UnknownReplayError: there is no such replay.

@@ -85,7 +85,7 @@ def serve_everybody(database: Database, generation: Generation) -> None:
 def roll_back(database: Database, pipeline: str) -> Generation:
     """Return to the generation that served before, for all owners at once; returns that generation.
 
-    While owners are still being switched, those who were switched go back.
+    While owners are still being switched, the switched ones go back.
 
     Raises:
         ReplayError: no earlier generation is kept.
@@ -189,7 +189,6 @@ def _serve(tx: Transaction, generation: Generation) -> None:
 
 
 def _act(kind: str, generation: Generation) -> AppendAct:
-    """A generation's act for the audit trail."""
     return append_query(ALL_NAMESPACES, Act.here(kind, detail=_where(generation)))
 
 

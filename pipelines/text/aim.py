@@ -114,7 +114,6 @@ NO_AIM = Aim()
 
 
 def aim_of(question: str, today: date) -> Aim:
-    """The aim of a question that is asked on ``today``."""
     plain = " ".join(question.replace("\u2019", "'").split())
     names = query_lexemes(" ".join(word for word in _WORD.findall(plain) if _may_be_name(word)))
     # Of days to come nothing was said yet, but on others.
@@ -139,7 +138,6 @@ def _days(question: str, today: date) -> Iterator[DayRange]:
 
 
 def _written_dates(question: str) -> Iterator[tuple[int, int, int]]:
-    """Days in figures; where the month may stand before the day, both if both are days."""
     for year, _, month, day in _YEAR_FIRST.findall(question):
         yield from _days_of(int(year), (int(month), int(day)))
     for first, mark, second, year in _YEAR_LAST.findall(question):
@@ -160,7 +158,6 @@ def _signed_dates(question: str) -> Iterator[tuple[int | None, int, int | None]]
 
 
 def _named_dates(question: str) -> Iterator[tuple[int | None, int, int | None]]:
-    """Year, month and day, where named."""
     for before, name, after, year in _DATE.findall(question):
         plain = name.lower().rstrip(".")
         is_alone = not (before or after or year)
@@ -178,7 +175,6 @@ def _is_no_month(name: str, plain: str, question: str) -> bool:
 
 
 def _of_date(year: int | None, month: int, day: int | None, today: date) -> Iterator[DayRange]:
-    """The day and the next one, on which it is spoken of as well; and its month, in part."""
     years = [year] if year else range(today.year + 1, today.year - YEARS_BACK - 1, -1)
     for number in years:
         whole = _month(number, month)
@@ -190,7 +186,7 @@ def _of_date(year: int | None, month: int, day: int | None, today: date) -> Iter
 
 
 def _days_before(question: str, today: date) -> Iterator[DayRange]:
-    """Days that are counted back from today.
+    """Days counted back from today.
 
     Today itself is no aim: "what shall I cook today" asks for older messages.
     """

@@ -9,7 +9,7 @@ import math
 
 K1 = 1.2
 B = 0.75
-# In lexemes.  Counts are set against this, whatever a scope holds: so long answers do not swamp short turns.
+# In lexemes.  Counts are set against this in every scope, so that long answers do not swamp short turns.
 USUAL_LENGTH = 40
 # The share of a word's count that messages at a distance get.
 NEARBY = {-3: 0.1, -2: 0.2, -1: 0.4, 0: 1.0, 1: 0.4, 2: 0.2, 3: 0.1}

@@ -276,7 +276,6 @@ def _words(text: str) -> Iterator[_Word]:
 
 
 def _variants(token: str) -> Sequence[str]:
-    """Without accents; and the parts of a word that begins with digits and has letters, or the other way."""
     if token.isalpha() and token.isascii():
         return ()  # as most
     bare = token if token.isascii() else _without_accents(token)
@@ -293,7 +292,6 @@ def _without_accents(token: str) -> str:
 
 
 def _digits(groups: str) -> Iterator[_Word]:
-    """The digits of a telephone number in a row; also without its first groups, as people leave them out."""
     parts = _PARTS.findall(groups)
     rows = ["".join(parts[first:]) for first in range(len(parts))]
     if len(rows[0]) == _DIGITS_OF_DATE and any(map(_YEAR.match, parts)):
@@ -303,7 +301,6 @@ def _digits(groups: str) -> Iterator[_Word]:
 
 
 def _bigrams(run: str) -> Iterator[_Word]:
-    """Pairs of neighbours, each with the first of the two if it may be a word, the last pair with both."""
     if len(run) == 1:
         yield _Word(run)
         return

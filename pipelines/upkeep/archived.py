@@ -101,7 +101,6 @@ def read_archived(
 
 
 def _removed_ranges(database: Database, identity: SessionIdentity) -> list[ArchivedRange]:
-    """The ranges of a session that are in an archive and no longer in the log."""
     ranges = database.run(archived_ranges(identity.shard_key, identity.session_key))
     return [one for one in ranges if one.state == "removed" and one.archive is not None]
 
@@ -158,7 +157,6 @@ def _begin(
     ttl_seconds: int,
     rows: Rows,
 ) -> Operation[int]:
-    """The first range with the acts, in one transaction: a session in use stays unchanged."""
     yield from _claim(new)
     messages = yield from _restore_range(identity.session_key, new, policy, ranges[0], None, rows)
     kept = Retention(ttl_seconds=ttl_seconds, max_age_seconds=0, max_messages=0, archive="")
@@ -213,12 +211,10 @@ def _restore_range(
 
 
 def _event_id(new: SessionIdentity, one: ArchivedRange) -> UUID:
-    """The id of a range's event in the restored session: the same in every attempt."""
     return uuid5(new.session_key, str(one.step_id))
 
 
 def _policy(database: Database, identity: SessionIdentity, new: SessionIdentity) -> str:
-    """The session's policy, and the names of the session to restore it to."""
     names = {"namespace": new.namespace, "session_id": new.session_id, "user_id": new.user_id}
     for row in database.fetch(SessionPolicy(**identity.keys)):
         return json.dumps(row._asdict() | names)

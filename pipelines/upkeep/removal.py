@@ -328,7 +328,7 @@ class Remover:
             return fence.erasure is None and bool(tx.fetch(NameObject(**step.keys, object_name=name)))
 
     def _is_over(self, step: _Step) -> bool:
-        """Whether nobody will name what is put into an archive for the step."""
+        """Whether the step is over, so that its archived object stays unnamed."""
         shard_key, session_key = step.session["shard_key"], step.session["session_key"]
         is_erased = bool(self._database.fetch(FindFence(shard_key=shard_key, scope_key=session_key)))
         given_up = IsStepGivenUp(**step.session, step_id=step.row.step_id)

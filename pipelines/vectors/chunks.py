@@ -37,8 +37,10 @@ def indexed_characters(config: Mapping[str, Any]) -> int:
 def chunks(messages: Sequence[Message], max_characters: int = MAX_INDEXED_CHARACTERS) -> list[Chunk]:
     """Cut the messages of one event into pieces of bounded length.
 
-    Only the first ``max_characters`` of a message are cut; none of them is left out. // Messages are kept
-    apart, because a long answer would drown its question; a search takes neighbouring messages into account.
+    Only the first ``max_characters`` of a message are cut; none of them is left out.
+
+    Messages are kept apart, because a long answer would drown its question; a search takes neighbouring
+    messages into account.
     """
     return [
         Chunk(_seq(message), _seq(message), number, text)

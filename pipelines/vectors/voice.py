@@ -13,7 +13,7 @@ from strandline.schemas.values.message import Message
 
 # Of a name; a search looks for its words.
 MAX_NAME_CHARACTERS = 200
-# More words are no name, but a text that many questions would match.
+# More words are a text that many questions would match, not a name.
 MAX_NAME_WORDS = 3
 
 

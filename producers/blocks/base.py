@@ -56,7 +56,7 @@ class Material:
         facts: the owner's facts, oldest first.
         states: the JSON state by pipeline, for pipelines that fold one (the summary, custom ones).
         hits: by block name, the hits of its search, best first.
-        reading: what the read is about, for custom blocks.
+        reading: the read's query, for custom blocks.
     """
 
     facts: Sequence[str] = ()
@@ -131,7 +131,7 @@ class BaseMemoryBlock:
         return False
 
     def declaration(self) -> dict[str, Any]:
-        """The keywords that make an equal block; one that fills the room was given no priority."""
+        """The keywords that make an equal block; a block without a priority fills the room."""
         left_out = ("priority",) if self.is_filler else ()
         return {name: getattr(self, name) for name in self._keywords if name not in left_out}
 
@@ -182,8 +182,8 @@ class StaticMemoryBlock(BaseMemoryBlock):
 class FactExtractionMemoryBlock(BaseMemoryBlock):
     """Facts of the session's owner, in order, the oldest first.
 
-    Without ``max_facts`` and ``priority``: those that match the query, and some of the newest, as many as
-    there is room for.  With one of them: the newest ``max_facts``, whatever is asked.
+    Without ``max_facts`` and ``priority``: the matches of the query, and some of the newest, as room allows.
+    With one of them: the newest ``max_facts``, for any query.
 
     Attributes:
         max_facts: how many are shown; None: as many as there is room for, 50 if a priority is given. If an
@@ -227,7 +227,7 @@ class FactExtractionMemoryBlock(BaseMemoryBlock):
 
 @dataclass(frozen=True, init=False)
 class SummaryMemoryBlock(BaseMemoryBlock):
-    """The rolling summary of what the session has flushed.
+    """The rolling summary of the session's flushed messages.
 
     Without ``priority`` it has a small share of the room where facts or messages match the query.
 
@@ -344,7 +344,7 @@ class CustomMemoryBlock(BaseMemoryBlock):
 
     @property
     def has_reading(self) -> bool:
-        """Whether its code is told what a read is about."""
+        """Whether its code takes the read's query."""
         return callable(getattr(self.definition.code, "render_for", None))
 
     def render(self, material: Material) -> str | Rendered | None:
@@ -365,10 +365,10 @@ class CustomMemoryBlock(BaseMemoryBlock):
 
 
 def check_block_arguments(blocks: Sequence[BaseMemoryBlock], arguments: object) -> Mapping[str, Any]:
-    """The arguments that a read hands to custom blocks.
+    """A read's arguments for custom blocks.
 
     Raises:
-        ConfigurationError: they are no mapping with names, or no block takes any.
+        ConfigurationError: they are not a mapping with names, or no block takes any.
     """
     if arguments is None:
         return {}

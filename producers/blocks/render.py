@@ -75,7 +75,7 @@ def fact_line(text: str) -> str:
 
 
 def message_line(message: Message) -> str:
-    """One message as it appears in a section: who spoke, and its text, with marks for what is not text."""
+    """One message as a line of a section: its speaker and its text, with marks for other content."""
     name = f" name='{quoted(speaker_name(message.name, message.role))}'" if message.name else ""
     return f"<message role='{quoted(message.role)}'{name}>{escaped(message.shown_text)}</message>"
 

@@ -59,7 +59,7 @@ def _template(source: str) -> Template:
 def _render(source: str, sections: Sequence[Section]) -> str:
     if not sections:
         return ""
-    # Blocks escape what they render, so to escape it here once more would garble it.
+    # Blocks escape their output, so escaping it again would garble it.
     marked = [{"name": section.name, "text": Markup(section.text)} for section in sections]  # noqa: S704
     try:
         return _template(source).render(sections=marked).strip()

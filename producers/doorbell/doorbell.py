@@ -95,7 +95,6 @@ class Doorbell:
         self._thread.join(timeout_seconds)
 
     def _open(self) -> None:
-        """Set up per-process threads, sockets and locks, which do not survive a fork."""
         self._process = this_process()
         self._hints: queue.Queue[Lane | None] = queue.Queue(MAX_WAITING_LANES)
         self._starting = threading.Lock()

@@ -25,7 +25,7 @@ from strandline.schemas.wire.report import Report
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whose memory is asked, and how; nothing is written, not even to the audit trail.
+    """The memory to ask, and how; nothing is written, not even to the audit trail.
 
     Attributes:
         scope: of the search; the blocks of the read have their own.
@@ -79,7 +79,7 @@ class Answer:
 
     @classmethod
     def of(cls, subject: Subject, evidence: Sequence[str], expected: Sequence[str]) -> Answer:
-        """Of messages those that the subject has."""
+        """The subject's messages among the given ones."""
         identity = subject.identity
         scope_key = identity.session_key if subject.scope == "session" else None
         query = MessagesWithIds(shard_key=identity.shard_key, scope_key=scope_key, ids=list(evidence))
@@ -88,7 +88,7 @@ class Answer:
         return cls(messages, [forms_of(text) for text in expected])
 
     def share(self, ids: set[str | None], texts: Sequence[str]) -> float:
-        """The share of it in what has these ids and texts."""
+        """The share of it among these ids and texts."""
         words = count_standing(self.words, texts)
         return (len(ids & self.messages.keys()) + words) / (len(self.messages) + len(self.words))
 

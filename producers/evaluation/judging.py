@@ -1,4 +1,4 @@
-"""Judges by text alone, without a model, whether what a read gives holds what answers a question."""
+"""Judges by text alone, without a model, whether a read holds the answer to a question."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def forms_of(text: str) -> frozenset[str]:
 
 
 def count_standing(needed: Iterable[frozenset[str]], texts: Sequence[str]) -> int:
-    """How many of the needed texts, each with its forms, stand in what was given."""
+    """How many of the needed texts, each with its forms, stand in the given texts."""
     whole = flat("\n".join(texts))
     return sum(any(form and form in whole for form in forms) for forms in needed)

@@ -65,7 +65,6 @@ def owner_topics(owner: Owner, limit: int) -> Operation[list[TopicCount]]:
 
 
 def owner_figures(owner: Owner) -> Operation[OwnerFigures]:
-    """The figures of an owner, from one snapshot."""
     (row,) = yield from fetch(OwnerFiguresQuery(shard_key=owner.shard_key))
     return OwnerFigures(*row)
 

@@ -60,7 +60,6 @@ def path_of(labels: Sequence[str]) -> str:
 
 
 def labels_of(path: str) -> tuple[str, ...]:
-    """The labels of a stored path."""
     return tuple(path.split(STOP)[:-1])
 
 

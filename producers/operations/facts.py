@@ -137,7 +137,7 @@ def search(
 
     Args:
         query: words or a question; of a long text, only the end is used.
-        limit: maximum number of facts, up to 1,000; they end with the one that fills 4 MB.
+        limit: maximum number of facts, up to 1,000; they end with the fact that fills 4 MB.
         topics, agent_id, team_id: as for ``list``.
         first_n, last_n: instead of ``limit``, so many of the up to 1,000 matching facts, said first or last,
             in the order of saying; 0 gives none.

@@ -88,7 +88,6 @@ def make_context(
 def _messages_in_order(
     request: ReadRequest, snapshot: Snapshot, choice: Choice
 ) -> tuple[tuple[Message, ...], list[Omission]]:
-    """The messages in order, with a user's line first where the provider wants it."""
     tail, window = snapshot.with_note(choice.tail), snapshot.window
     if tail and snapshot.question and window[0].seq == snapshot.question:
         tail, window = insert_in_order(window[0], tail), window[1:]

@@ -1,7 +1,7 @@
-"""Tool calls and their results in the order that every provider takes, in what a read shows; the log stays.
+"""Tool calls and their results in the order that every provider takes, in a read; the log stays.
 
 A provider refuses a call that is not answered before the next message, and a result without its call.  Logs
-have both: a process died, two runs went on at once, a result came late or twice.  So each result is moved
+have both: a process died, two runs were concurrent, a result came late or twice.  So each result is moved
 directly behind the message with its call; orphaned and second results are left out.  A call without a result
 is left out once the assistant has continued, and so tells its outcome; the newest one is answered by a note,
 as the assistant should know that it may have run.  Behind a call at the very end its result may still come,
@@ -72,7 +72,6 @@ class Settled:
         return tuple([message for group in self.groups for message in group])
 
     def _match(self) -> None:
-        """A result belongs to the newest call of its id that waits: providers use ids again."""
         waiting: dict[str, list[int]] = {}
         for at, message in enumerate(self._messages):
             for call_id in message.answers:
@@ -98,7 +97,6 @@ class Settled:
         return () if shown is None else (shown, *alone, *notes, *in_parts)
 
     def _results(self, at: int) -> tuple[list[Message], list[Message]]:
-        """The results of a call's message: messages of their own, and a message with those in parts."""
         alone: list[Message] = []
         in_parts: list[Message] = []
         for place, (source, call_ids) in enumerate(self._sources[at].items(), start=at + 1):

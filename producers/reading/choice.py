@@ -258,7 +258,6 @@ def fill(candidates: Candidates, kept: Sequence[Contribution], room: int, measur
 
 
 def _fill(candidates: Candidates, free: int, measure: Measure) -> Chosen:
-    """Summaries within their share, then pieces, then more of the summaries; no line is in both."""
     free -= sum([_count(f"<{block.name}>\n\n</{block.name}>\n", measure) for block in candidates.blocks])
     is_alone = not (candidates.has_facts or candidates.has_messages)
     room = free if is_alone else int(free * SUMMARY_SHARE)
@@ -332,7 +331,7 @@ def _left_out(candidates: Candidates, chosen: Chosen) -> Iterator[Omission]:
 def _cut_omissions(
     whole: Mapping[str, str], cut: Mapping[str, str], reduced: Mapping[str, str], measure: Measure
 ) -> Iterator[Omission]:
-    """The cut summaries; parts repeated by shown messages are no loss."""
+    """The cut summaries, except parts that shown messages repeat."""
     for name, text in cut.items():
         if text == whole.get(name, ""):
             continue

@@ -115,7 +115,7 @@ class GivenSection:
 
     Attributes:
         name: of the block.
-        kind: what the block shows; ``messages``: a search's hits, even facts.
+        kind: of the block's content; ``messages``: a search's hits, even facts.
         text: escaped, as it stands between the block's tags.
     """
 

@@ -104,9 +104,10 @@ def is_foreign(block: BaseMemoryBlock) -> bool:
 def attempt(
     what: str, block: BaseMemoryBlock, call: Callable[[], object]
 ) -> tuple[str | Rendered | None, Omission | None]:
-    """Call a block's own code; returns its result, or None with the problem. // A block may be foreign code,
-    whose failure must not fail the read. So this catches every error; its message is not logged, because it
-    may contain content.
+    """Call a block's own code; returns its result, or None with the problem.
+
+    A block may be foreign code, whose failure must not fail the read. So this catches every error; its
+    message is not logged, because it may contain content.
     """
     try:
         result = call_within(MAX_BLOCK_SECONDS, call) if is_foreign(block) else call()

@@ -31,7 +31,7 @@ FACTS_SHARE = 0.15
 # Of the facts' room, kept for the newest, which may matter unasked.
 NEWEST_SHARE = 0.25
 
-# Before a colon: a longer text is no name.
+# Before a colon: a longer text is not a name.
 MAX_SPEAKER_CHARACTERS = 64
 
 _WORD = re.compile(r"\w+")

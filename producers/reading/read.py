@@ -84,7 +84,6 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
 
 
 def _snapshot(request: ReadRequest, pipelines: tuple[str, ...]) -> Operation[tuple[KnownSession, Snapshot]]:
-    """The known and the present state of the session; known parts are not fetched."""
     windows = request.windows
     known = UNKNOWN if windows is None else windows.find(_place(request))
     most_facts = _newest_facts(request.blocks)
@@ -161,9 +160,10 @@ def _asks_others(block: BaseMemoryBlock) -> bool:
 
 
 def _forget_erased(windows: WindowCache, erasures: int) -> Operation[None]:
-    """Drop cached data of owners who were erased since the last read. // A lower number than the known one
-    comes from another database, such as a restored one, or from an overtaken read: then everything is
-    dropped.
+    """Drop cached data of owners who were erased since the last read.
+
+    A lower number than the known one comes from another database, such as a restored one, or from an
+    overtaken read: then everything is dropped.
     """
     since = windows.erasures
     if since and erasures > since:
@@ -198,7 +198,6 @@ def _newest_facts(blocks: Sequence[BaseMemoryBlock]) -> int:
 
 
 def _wait(request: ReadRequest, pipelines: tuple[str, ...], seq: int) -> Operation[None]:
-    """Wait until ``seq`` was put and every pipeline covers the messages up to it, or the time is over."""
     timeout = DEFAULT_WAIT_SECONDS if request.timeout_seconds is None else request.timeout_seconds
     pauses = pauses_within(timeout)
     while not (yield from is_covered(request.identity, pipelines, seq, request.ring)):

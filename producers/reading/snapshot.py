@@ -99,7 +99,6 @@ class Snapshot:
         return [one for one in self.pinned if one is not self.note]
 
     def with_note(self, tail: Sequence[Message]) -> Sequence[Message]:
-        """The tail with the note in its place."""
         return tail if self.note is None else insert_in_order(self.note, tail)
 
     @property

@@ -25,7 +25,7 @@ class Summary:
     """The rolling summary of a session.
 
     Attributes:
-        topics: up to eight short words for what it is about, in lower case.
+        topics: up to eight short words for its subject, in lower case.
         through_seq: it tells of the messages up to this one.
         is_complete: whether it covers all delivered messages.
         model, prompt_hash: of the newest step.

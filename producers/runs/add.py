@@ -451,7 +451,6 @@ def _is_same_but_content(row: RunRowsRow, message: PreparedMessage) -> bool:
 
 
 def _body(message: RunRowsRow | PreparedMessage) -> dict[str, Any]:
-    """An envelope without the offset of its time, which does not distinguish messages."""
     return {**json.loads(message.envelope), "offset": None}
 
 

@@ -41,7 +41,7 @@ class LatestSummary:
     """A summary of a session's last messages.
 
     Attributes:
-        topics: up to eight short words for what it is about, in lower case.
+        topics: up to eight short words for its subject, in lower case.
         from_seq, through_seq: numbers of the first and the last message covered.
         messages: how many it covers.
         model, prompt_hash: who made it, and by which prompt.

@@ -28,7 +28,7 @@ from strandline.schemas.values.message import (
 from strandline.schemas.values.policy import MAX_INTEGER
 
 DEFAULT_LAST_RUNS = 5
-# An unfinished run is no history for another one.
+# An unfinished run is not shown as history to another one.
 UNFINISHED: tuple[RunStatus, ...] = ("pending", "running", "paused", "cancelled", "error")
 
 Word = TypeVar("Word", bound=str)

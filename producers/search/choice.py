@@ -100,7 +100,6 @@ def choose_facts(request: ChoiceRequest) -> Operation[ChosenFacts]:
 
 
 def _candidates(request: ChoiceRequest, question: str) -> Operation[list[Fact]]:
-    """All facts; if too many, the hits of a search, up to half of the number, and the newest."""
     newest = yield from list_facts(request.owner, PageRequest(request.among), request.filters)
     if len(newest) == newest.total:
         return list(newest)

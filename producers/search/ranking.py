@@ -101,7 +101,6 @@ def recalled_hits(recall: Recalled) -> list[Hit]:
 
 
 def _exchange(messages: Sequence[Message], from_seq: int, through_seq: int) -> tuple[Message, ...]:
-    """The messages found; a question with the answer that follows, an answer with the question before it."""
     within = [message for message in messages if from_seq <= (message.seq or 0) <= through_seq]
     if not within:
         return ()

@@ -99,7 +99,6 @@ def _statement(target: Target, generation_id: int | None) -> UnsearchedMessages:
 def _merge_hits(
     hits: Sequence[Hit], waiting: Sequence[tuple[UUID, Message]], query: SearchQuery, of_several: bool
 ) -> list[Hit]:
-    """Both in one order: the word score of each is relative to that of the best text of all."""
     known = [(hit.session_key, message) for hit in hits for message in hit.messages]
     places = [*known, *waiting]
     texts, whole = _scores([_count_words(key, message, query) for key, message in places], query)

@@ -173,7 +173,6 @@ TOOLS: Mapping[str, ToolDefinition] = {tool.name: tool for tool in (SEARCH, ADD,
 
 
 def offered_tools(*, read_only: bool) -> list[ToolDefinition]:
-    """The tools to offer: all, or only the read-only ones."""
     return [tool for tool in TOOLS.values() if tool.is_read_only or not read_only]
 
 

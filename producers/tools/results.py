@@ -136,7 +136,6 @@ def source_results(sources: Sequence[Source]) -> list[SourceResult]:
 
 
 def memory_fields(fact: Fact, sources: Sequence[Source]) -> dict[str, Any]:
-    """The fields of a ``MemoryResult``."""
     return {
         "id": str(fact.fact_id),
         "text": fact.text,

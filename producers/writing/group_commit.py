@@ -41,8 +41,6 @@ class Sender(Protocol):
 
 @dataclass(slots=True)
 class _Waiting:
-    """A put of a session, and the future that its caller awaits."""
-
     session: str
     put: SinglePut
     done: asyncio.Future[PutRow]

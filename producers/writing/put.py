@@ -82,7 +82,7 @@ def looks_recorded(namespace: str) -> bool:
 
 
 def note_recorded(namespace: str, is_recorded: bool | None) -> None:
-    """Note a put's finding; None is no finding."""
+    """Note a put's finding; None leaves the note."""
     if is_recorded is None or is_recorded is (namespace in _recorded):
         return
     if not is_recorded:
@@ -413,7 +413,7 @@ def _send(
 
 
 def send_put(request: PutRequest, send: Callable[[PutRequest, bool], Operation[PutRow]]) -> Operation[PutRow]:
-    """Send a put, and again where its session was not claimed, or takes only what is sealed otherwise.
+    """Send a put, and again where its session was not claimed, or takes only otherwise sealed content.
 
     ``send`` gets the request as it is sealed, and whether it is sent again.
     """
@@ -433,9 +433,13 @@ def send_put(request: PutRequest, send: Callable[[PutRequest, bool], Operation[P
 
 
 def seal_request(request: PutRequest, *, is_needed: bool = False) -> Operation[PutRequest]:
-    """The request to send, sealed if the owner's content is. // A process with a keyring looks that up first:
-    refused content in clear would remain in Postgres's statement log. // ``is_needed``: the session only
-    takes content sealed with its owner's present keys, so they are fetched, past the cache.
+    """The request to send, sealed if the owner's content is.
+
+    A process with a keyring looks that up first: refused content in clear would remain in Postgres's
+    statement log.
+
+    ``is_needed``: the session only takes content sealed with its owner's present keys, so they are fetched,
+    past the cache.
 
     Raises:
         KeyUnavailableError: they cannot be unwrapped, or are not there.

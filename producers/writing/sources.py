@@ -207,7 +207,6 @@ def _put(request: SourceRequest) -> Operation[Source]:
 
 
 def _policy() -> Policy:
-    """Everything is delivered at once, and to facts alone."""
     return make_policy(
         token_limit=MAX_INTEGER,
         idle_seconds=None,

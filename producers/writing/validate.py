@@ -110,9 +110,10 @@ class PutLimits:
 class PreparedMessage:
     """A checked message in the form a put sends: texts and digests, ready for Postgres.
 
-    ``size`` is that of the stored JSON in clear, metadata included, in bytes.
-    ``labels`` are of sealed metadata; clear metadata gives its own. // Not frozen: with so many fields that
-    takes a microsecond of each put.
+    ``size`` is that of the stored JSON in clear, metadata included, in bytes. ``labels`` are of sealed
+    metadata; clear metadata gives its own.
+
+    Not frozen: with so many fields that takes a microsecond of each put.
     """
 
     id: str
@@ -130,7 +131,6 @@ class PreparedMessage:
     may_be_important: bool = True
 
     def labels_in(self, session_key: UUID) -> list[int] | None:
-        """The labels of its metadata in a session."""
         if self.data_key or self.metadata is None:
             return self.labels
         return labels_of(session_key, self.metadata, may_be_important=self.may_be_important)

@@ -45,7 +45,6 @@ def bare_envelope(answer: Any, **_options: Any) -> tuple[bytes, bytes] | None:
 
 
 def _body(envelope: bytes) -> str:
-    """The body, as ASCII; empty if it cannot be a hint."""
     if len(envelope) > MAX_ENVELOPE_BYTES:
         return ""
     try:

@@ -42,7 +42,6 @@ def broker_kind(broker_url: str) -> BrokerKind:
 
 
 def celery_settings(broker_url: str) -> dict[str, Any]:
-    """Celery configuration for a broker URL."""
     kind = broker_kind(broker_url)
     of_kind = {"redis": _redis_settings(), "rabbitmq": _rabbitmq_settings(broker_url), "other": {}}
     return of_kind[kind] | {

@@ -81,7 +81,6 @@ class Attempts:
 
     @property
     def seconds_left(self) -> float:
-        """The seconds left of this attempt."""
         return max(0.0, self._attempt_ends_at - monotonic())
 
     @property
@@ -107,7 +106,6 @@ def within(
 
 
 def _within(seconds: float, generator: PQGen[RV]) -> PQGen[RV]:
-    """The same generator with a deadline, checked ten times a second, as it is resumed."""
     deadline = monotonic() + seconds
     try:
         request = next(generator)

@@ -94,7 +94,7 @@ def migrate(
         if partitions is not None and before is not None:
             require_partitions(_count_partitions(connection, schema), partitions, schema)
         if before == head_revision():
-            # For every role: the application's may not make a schema, not even one that exists.
+            # For every role: the application's may not make a schema, even an existing one.
             report(f"{schema}: at revision {before}, so there is nothing to do")
             return before
         _check_writable(connection)
@@ -171,7 +171,6 @@ def _connect(url: str, kind: type[OwnConnection], session: Session) -> OwnConnec
 
 
 def _settle(connection: Connection) -> None:
-    """Apply a migration's settings to this transaction, behind a pooler as well."""
     row = connection.exec_driver_sql(look_for(_NEEDED).decode()).one()
     if wrong := set_all(find_wrong(row), "LOCAL"):
         connection.exec_driver_sql(wrong)

@@ -62,7 +62,6 @@ class OwnConnection(_Own, psycopg.Connection[Any]):
             yield transaction
 
     def run(self, statement: bytes, values: Sequence[object], make_row: MakeRow) -> list[Any]:
-        """Run a statement and return its rows."""
         if not self._setting or self.info.transaction_status != pq.TransactionStatus.IDLE:
             return run_by_cursor(self, statement, values, make_row)
         with self.transaction():
@@ -106,7 +105,6 @@ def run_by_cursor(
 async def run_by_cursor_async(
     connection: psycopg.AsyncConnection[Any], statement: bytes, values: Sequence[object], make_row: MakeRow
 ) -> list[Any]:
-    """Async twin of ``run_by_cursor``."""
     cursor = psycopg.AsyncRawCursor(connection, row_factory=lambda _cursor: make_row)
     await cursor.execute(statement, values)
     return await cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []

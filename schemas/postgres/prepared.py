@@ -143,7 +143,6 @@ class AsyncDirectConnection(AsyncBoundedConnection):
 def _exchange(
     pgconn: pq.abc.PGconn, prepared: _Prepared, statement: bytes, values: Values
 ) -> PQGen[pq.abc.PGresult]:
-    """Run a statement, prepared first if it was run here before; its result, or the error's."""
     results: list[pq.abc.PGresult]
     if statement not in prepared.names:
         pgconn.send_query_params(statement, values)

@@ -24,5 +24,4 @@ def major_version(server_version: str) -> int:
 
 
 def version_numbers(version: str) -> tuple[int, ...]:
-    """The numbers of a version such as ``0.8.4``."""
     return tuple(int(part) for part in version.split(".") if part.isdigit())

@@ -183,7 +183,7 @@ def read_keyring_file(path: Path) -> LocalKeyring:
 
 
 def read_keys(text: str, place: str) -> dict[str, bytes]:
-    """The keys in a text, by their ids; empty lines and those that begin with ``#`` are passed over.
+    """The keys in a text, by their ids; empty lines and lines beginning with ``#`` are skipped.
 
     Raises:
         ConfigurationError: naming the line, and never quoting it.

@@ -43,7 +43,7 @@ def write_token(number: int, body: bytes) -> str:
 
 
 def write_name(body: bytes) -> str:
-    """The token of a name: always the same, whatever the number of the data key."""
+    """The token of a name: always the same, for all data keys."""
     return f"{_NAME}{b2a_base64(body, newline=False).decode()}"
 
 
@@ -117,7 +117,6 @@ def escape(text: str) -> str:
 
 
 def escape_json(text: str) -> str:
-    """The same of a JSON text."""
     return f'"{_ESCAPE}{text[1:]}' if text.startswith(_JSON_MARK) else text
 
 

@@ -283,7 +283,6 @@ def _texts(part: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[str]:
 
 
 def _places(part: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The part, and the objects in it: formats have their fields in either."""
     yield part
     yield from (value for value in part.values() if isinstance(value, Mapping))
 

@@ -48,7 +48,6 @@ def _is_too_deep(value: object) -> bool:
 
 
 def _too_deep_path(path: str, value: object) -> str:
-    """The path at which it is too deep; ``path`` if it is no longer so."""
     stack = [(path, value, 1)]
     while stack:
         where, outer, level = stack.pop()

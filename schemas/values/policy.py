@@ -344,7 +344,6 @@ def overflow_window(max_size: int, keep: float = 0.8) -> WindowOptions:
 
 
 def _within(size: int | None, most: int) -> int | None:
-    """An unchanged flush size, reduced to fit a smaller window."""
     return None if size is None else min(size, most)
 
 

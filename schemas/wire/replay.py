@@ -94,7 +94,7 @@ class OwnerDiffReport(Report):
 
 
 class QuestionReport(Report):
-    """What a search in each of two generations finds for a question: the texts of its first ten hits.
+    """A question's first ten hits, as texts, in each of two generations.
 
     ``expected_old`` and ``expected_new`` say whether one of them contains the expected text; the coverage is
     the share of the evidence that they are, or come from; null where the question names none.

@@ -185,7 +185,6 @@ def _shrink_message(message: Message, max_bytes: int) -> Message:
 
 
 def _shrink(value: Any, most: int) -> Any:
-    """JSON with its long texts cut; a part with more data than that becomes a text that says so."""
     if isinstance(value, str):
         return _cut(value, most)
     if isinstance(value, list):
@@ -211,7 +210,6 @@ def _cut(text: str, most: int) -> str:
 
 
 def _body(message: Message) -> dict[str, Any]:
-    """The parts that the limit of a message's bytes counts."""
     body = {name: getattr(message, name) for name in ("name", "tool_calls", "tool_call_id", "extra")}
     return {"content": message.content, **{name: value for name, value in body.items() if value}}
 

@@ -59,7 +59,7 @@ def promote(
 
 
 def compare_totals(database: Database, generation: int, against: int | None) -> DiffTotals:
-    """How much differs between two generations of a pipeline; ``against`` None: the one that serves."""
+    """How much differs between two generations of a pipeline; ``against`` None: the serving one."""
     diff = compare_generations(database, generation, against, max_owners=0)
     return DiffTotals(pipeline=diff.pipeline, old=diff.old, new=diff.new, totals=diff.totals)
 

@@ -1,4 +1,4 @@
-"""What a namespace may use at once and per day, and what agents may do in it."""
+"""A namespace's limits at once and per day, and its agents' rights."""
 
 from __future__ import annotations
 
@@ -52,8 +52,10 @@ def clear_limits(database: Database, namespace: str, columns: list[str]) -> None
 
 
 def _apply_at_once(database: Database, namespace: str) -> None:
-    """Have slices of the former budget returned, and notify the work that waited for it. // The limits are
-    committed.  A sweep locks the limits that it applies, so from now on it applies the new ones.
+    """Have slices of the former budget returned, and notify the work that waited for it.
+
+    The limits are committed. A sweep locks the limits that it applies, so from now on it applies the new
+    ones.
     """
     database.fetch(RevokeSlices(namespace=namespace))
     owner = UUID(int=0)

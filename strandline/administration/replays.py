@@ -77,7 +77,7 @@ def estimate_replays(database: Database, settings: Settings, asked: ReplayIn) ->
 
 
 def begin_replay(database: Database, settings: Settings, asked: ReplayIn) -> ReplayReport:
-    """Record a replay, or claim one that was stopped."""
+    """Record a replay, or claim a stopped one."""
     if asked.resume is not None:
         return report_of(claim_replay(database, asked.resume))
     selection = _selection(database, asked)

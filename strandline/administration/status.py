@@ -1,4 +1,4 @@
-"""What is due, held, dead and done, and who is there to do it."""
+"""Due, held, dead and done work, and the workers there."""
 
 from __future__ import annotations
 
@@ -71,7 +71,6 @@ def _waiting_for_keys(database: Database) -> list[KeyWaitReport]:
 
 
 def _served_stages(generation: int, live: list[StatusWorkersRow]) -> set[str]:
-    """The stages that live workers run of this generation; an unbuildable one is left out."""
     return {stage for worker in live if generation not in worker.unbuildable for stage in worker.stages}
 
 

@@ -45,7 +45,7 @@ def read_lines(path: Path, max_bytes: int, check: Callable[[], None]) -> Iterato
 
 
 def _read_line(file: BinaryIO, max_bytes: int, check: Callable[[], None]) -> bytes:
-    """The next line, read only far enough to recognise one that is too long."""
+    """The next line, read only far enough to recognise a line that is too long."""
     line = bytearray()
     while len(line) <= max_bytes and not line.endswith(b"\n"):
         check()

@@ -48,7 +48,7 @@ _DIFFERS = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where an import puts what it reads.
+    """The destination of an import.
 
     Attributes:
         namespace: of all sessions and facts.

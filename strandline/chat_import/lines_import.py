@@ -282,7 +282,6 @@ def _at(line: Mapping[str, Any], path: str) -> object:
 
 
 def _name(value: object, field: str, where: str) -> str | None:
-    """The name in a field of a line: text, or a whole number, such as a database's id of a user."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, int) and not isinstance(value, bool):

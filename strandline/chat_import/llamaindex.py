@@ -60,7 +60,6 @@ def _calls_of_provider(calls: object) -> list[dict[str, Any]]:
 def _read_blocks(
     data: Mapping[str, Any],
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[tuple[str, str]]]:
-    """The content parts, the tool calls, and the omissions."""
     blocks = data.get("blocks")
     if not isinstance(blocks, list):  # as releases before 0.12 wrote it
         content = data.get("content")

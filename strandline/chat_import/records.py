@@ -1,4 +1,4 @@
-"""What an import reads from another system: messages, facts and omissions, each with its place."""
+"""An import's input from another system: messages, facts and omissions, each with its place."""
 
 from __future__ import annotations
 

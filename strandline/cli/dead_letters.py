@@ -193,7 +193,6 @@ def drop_command(opened: _Opened, ids: tuple[str, ...], everything: bool) -> Out
 
 
 def _ring(broker_url: str | None, lanes: Sequence[Lane], settings: Settings) -> bool:
-    """Notify workers of the lanes, if there is a broker."""
     if broker_url is None or not lanes:
         return False
     # Celery is loaded only where something is rung for.

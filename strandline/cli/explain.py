@@ -171,7 +171,6 @@ def _removed_text(gone: RemovedSource) -> str:
 
 
 def _steps_after_message(explanation: MessageExplanation) -> Iterator[str]:
-    """The next commands: to deliver or derive the message, or to show its results."""
     namespace = explanation.namespace
     if explanation.event is None:
         if explanation.place == "window":
@@ -203,7 +202,6 @@ def _steps_after_fact(explanation: FactExplanation) -> Iterator[str]:
 
 
 def _command(command: str, *options: str, namespace: str, name: str, user: str | None = None) -> str:
-    """A command line for a shell; names are users' choice, and may look like anything."""
     words = ["strandline", command, *options]
     if namespace != DEFAULT_NAMESPACE:
         words += ["--namespace", shlex.quote(namespace)]

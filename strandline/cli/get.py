@@ -51,7 +51,6 @@ def _lines(context: MemoryContext, state: ReadState) -> Iterator[str]:
 
 
 def _message(message: Message) -> Iterator[str]:
-    """A line for the speaker, and a line for the text, with its line breaks shown."""
     number = "made for this read" if message.seq is None else f"seq {message.seq}"
     said_by = message.role if speaker(message) == message.role else f"{message.role} {speaker(message)}"
     yield f"{said_by} ({number}):"

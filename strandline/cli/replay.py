@@ -156,7 +156,6 @@ def _begin(
     rate: float | None,
     **how: bool,
 ) -> Iterator[Replay]:
-    """The requested replays, each begun when the one before has ended."""
     if resume is not None:
         yield claim_replay(database, resume)
         return
@@ -244,7 +243,6 @@ def _count_due(database: Database, settings: Settings, ended: list[Replay]) -> d
 
 
 def _describe_left(left: Mapping[str, int]) -> list[str]:
-    """The work due to live workers, which a replay does not replace; none on a stopped home."""
     return [
         f"{name}: {quantity(due, 'event')} {'is' if due == 1 else 'are'} due and not derived yet;"
         f" `strandline up` derives {'it' if due == 1 else 'them'}"
@@ -265,7 +263,6 @@ def _sentence(replay: Replay) -> str:
 
 
 def _describe_counts(replay: Replay) -> list[str]:
-    """A replay in place in figures, without zeros."""
     counts = {name: count for name, count in replay.counts.items() if count}
     phrases = {
         "owners": ("1 owner", "{:,} owners"),

@@ -13,8 +13,9 @@ from strandline.schemas.wire.report import Report
 
 
 class ReadMessage(Report):
-    """A message of a read; ``message`` is in the form of OpenAI's chat API. // A message made for the read
-    (memory without a pinned head) has neither ``seq`` nor ``id``.
+    """A message of a read; ``message`` is in the form of OpenAI's chat API.
+
+    A message made for the read (memory without a pinned head) has neither ``seq`` nor ``id``.
     """
 
     seq: int | None

@@ -38,7 +38,6 @@ def _look(running: Running) -> Output:
 
 
 def _starter(servers: Servers) -> str:
-    """The command that starts a worker here: `worker` alone needs a database and a broker that run."""
     return "strandline up" if servers.alone or servers.broker_url is None else "strandline worker"
 
 
@@ -91,7 +90,6 @@ def _picture(report: StatusReport, starter: str) -> RenderableType:
 
 
 def _label(pipeline: PipelineReport) -> str:
-    """The pipeline's name; of a generation that does not serve, also its number and its state."""
     if pipeline.state == "serving":
         return pipeline.name
     return f"{pipeline.name} {pipeline.generation} ({pipeline.state})"

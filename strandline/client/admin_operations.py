@@ -288,5 +288,4 @@ def _page(cursor: str | None) -> dict[str, Any]:
 
 
 def _body(request: Any) -> Any:
-    """The set fields of a request; the others have the service's default."""
     return request.model_dump(mode="json", exclude_unset=True)

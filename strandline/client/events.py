@@ -82,7 +82,7 @@ class _Stream:
         if refused is not None and refused.failure is None:
             raise refused.error
         now = time.monotonic()
-        # A silent connection that held ends the row of failures; one that ends at once counts to it.
+        # A silent connection that held ends the row of failures; a short one counts to it.
         connected_at, self._connected_at = self._connected_at, None
         if connected_at is not None and now - connected_at > self._retries.longest_seconds:
             self._failures = 0

@@ -127,7 +127,6 @@ def _lower_first(sentence: str) -> str:
 
 
 def _dotted(pointer: str) -> str:
-    """A JSON pointer into a request as the path of a field: ``messages[2].content``."""
     steps: list[str] = [step for step in pointer.split("/") if step]
     if len(steps) > 1 and steps[0] in ("body", "query", "path", "header"):
         steps = steps[1:]
@@ -163,7 +162,6 @@ def refusal_of(status: int, headers: Mapping[str, str], content: bytes) -> Refus
 
 
 def _shown(text: str) -> str:
-    """A service's sentence for people: bounded, and without control characters."""
     printable = "".join(one if one.isprintable() else " " for one in text[:MAX_SENTENCE])
     return printable + "…" * (len(text) > MAX_SENTENCE)
 

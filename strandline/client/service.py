@@ -350,7 +350,6 @@ class RemoteService:
 
 
 def _changes(call: Call) -> bool:
-    """Whether a call's method may change something; ``is_read`` marks reads by POST."""
     return call.method != "GET" and not call.is_read
 
 

@@ -357,12 +357,10 @@ def read_call(
 
 
 def _page_of(reply: Reply) -> Page[MessageOut]:
-    """A page of messages; empty for a session that has not begun."""
     return Page[MessageOut](items=[]) if reply.is_missing else reply.read(Page[MessageOut])
 
 
 def _parts(bodies: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """The messages of an import in requests of bounded size; each has a stable id."""
     part: list[dict[str, Any]] = []
     size = 0
     for body in bodies:

@@ -100,7 +100,6 @@ def messages_from(outs: Iterable[MessageOut]) -> list[Message]:
 
 
 def _fields(out: BaseModel, *without: str) -> dict[str, Any]:
-    """The fields of a body by name, for a value that has the same; lists as tuples."""
     return {
         name: tuple(value) if isinstance(value, list) else value for name, value in out if name not in without
     }

@@ -1,4 +1,4 @@
-"""What each route asks of a request and what it tells: scope, whose key, permits, content, repeating."""
+"""The demands of each route, and its disclosures: scope, key, permits, content, repetition."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Access:
 
 
 def access_of(route: APIRoute) -> Access | None:
-    """What a route asks of a request; None: nothing, it is open to all."""
+    """A route's demands; None for an open route."""
     access_rule: Access | None = getattr(route.endpoint, _ACCESS, None)
     return access_rule
 

@@ -93,8 +93,8 @@ def make_app(resources: Resources, make_tools: MakeTools | None = None) -> FastA
 def _threads_for_steps(settings: Settings) -> ThreadPoolExecutor:
     """The threads for steps of operations, such as embedding a query, asking a model, calling a hook.
 
-    A model that is slow must not hold up the reads of others, so there are as many as such requests at once.
-    A call of a model may go on when its request is over, so those count twice.
+    A slow model must not hold up the reads of others, so there are as many as such requests at once. A call
+    of a model may outlast its request, so those count twice.
     """
     at_once = settings.service_reads_at_once + 2 * settings.service_others_at_once
     return ThreadPoolExecutor(at_once, thread_name_prefix="strandline-steps")

@@ -89,7 +89,7 @@ def _unstorable_text(kind: type[BaseModel], body: bytes) -> ProblemError | None:
     except UnicodeEncodeError:
         return invalid("/body", "The name of a field holds a lone surrogate; leave it out.")
     except (AttributeError, ValueError, RecursionError):
-        pass  # it is no JSON
+        pass  # it is not JSON
     return None
 
 

@@ -27,9 +27,9 @@ from strandline.schemas.wire.operations import EventOut
 logger = logging.getLogger("strandline.service")
 
 POLL_SECONDS = 0.5
-# Each look reads the last second once more, for what committed meanwhile ...
+# Each look reads the last second once more, for concurrent commits ...
 SOON_SECONDS = 1.0
-# ... and now and then a look goes back as far as anything may still come from.
+# ... and an occasional look goes back to the oldest possible events.
 DEEP_SECONDS = 5.0
 # A transaction that writes and is still open is waited for, but for no longer than a minute; one that the
 # database does not show to this role has ten seconds.
@@ -59,7 +59,7 @@ Told = tuple[str, EventOut]
 
 @dataclass(eq=False, slots=True)
 class Listener:
-    """One stream: the events of a namespace, of one of its users, of what has no user, or of one session."""
+    """One stream: the events of a namespace, one of its users, its data without a user, or one session."""
 
     namespace: str
     user_id: str | None = None
@@ -190,7 +190,7 @@ class EventHub:
                     _note(error)
                 await asyncio.sleep(max(0.05, POLL_SECONDS - (monotonic() - began)))
         finally:
-            # The next listener begins with what is then; nobody was told of what came between.
+            # The next listener begins with the state then; no listener missed the events between.
             self._poller = None
             self._looked_at, self._settled = None, None
             self._last_told.clear()
@@ -231,7 +231,7 @@ class EventHub:
             del self._last_told[next(iter(self._last_told))]
 
     async def _catch_up(self, listener: Listener) -> AsyncIterator[Told]:
-        """What happened since the listener left, by time; the poller tells it what comes meanwhile."""
+        """Events since the listener left, by time; the poller tells it concurrent ones."""
         clock = await self._clock()
         pages = self._pages(
             [listener.namespace],

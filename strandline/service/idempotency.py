@@ -91,6 +91,6 @@ async def _find_kept(call: Call, owner_key: UUID, request_key: UUID) -> Response
     if rows and rows[0].request_digest != call.fingerprint:
         raise ProblemError(KEY_REUSED)
     if not rows or rows[0].body is None:
-        # Its day ended between the two looks, or what was said in it was forgotten since.
+        # Its day ended between the two looks, or an erasure removed its answer since.
         raise ProblemError(CONFLICT, detail=DONE_BEFORE)
     return json_response(json.loads(rows[0].body), rows[0].status, {REPLAYED_HEADER: "true"})

@@ -1,4 +1,4 @@
-"""The description of the service (OpenAPI 3.1): what the framework writes, with keys, headers, problems."""
+"""The description of the service (OpenAPI 3.1): the framework's, with keys, headers and problems."""
 
 from __future__ import annotations
 
@@ -314,7 +314,7 @@ _WITH_KEY = frozenset(
 _CHANGING = frozenset({"conflict", "redaction-failed"})
 _CHANGING_MEMORY = frozenset({"erased", "unknown-pipeline"})
 _ASKING_MODELS = frozenset({"summarize_last", "choose_facts", "optimize_facts"})
-# What changes nothing, and may still contradict what is stored: a generation is not compared with itself.
+# Read-only, but in conflict with stored data at times: a generation is not compared with itself.
 _COMPARING = frozenset({"diff_generation"})
 
 

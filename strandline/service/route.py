@@ -120,7 +120,7 @@ class Call:
         try:
             return await self.service.keys.goes_on(self.row.key_id)
         except (StrandlineError, ProblemError):
-            return False  # nobody can say; the client comes back, and is told why
+            return False  # unknown for now; the client comes back, and is told the reason
 
     async def check_key(self) -> None:
         """Look at its key again, after what may have taken some time.
@@ -139,7 +139,7 @@ class Call:
             await self.service.runner.arun(append_act(str(namespace), act))
 
     def seconds_to_wait(self, otherwise: float) -> float:
-        """How long to wait for what is being made: as the client says, or ``otherwise``."""
+        """How long to wait for an unfinished result: the client's time, or ``otherwise``."""
         seconds = otherwise if self.wait_seconds is None else self.wait_seconds
         return min(seconds, longest_wait(self.service.settings.service_request_seconds))
 
@@ -252,7 +252,7 @@ class ServiceRoute(APIRoute):
                         work = service.turns.take(asker, work)
                     respond = await work
                     if access_rule.scope == "read":
-                        await call.check_key()  # what it waited for may have been said since
+                        await call.check_key()  # the wait may have been long
                     await respond(scope, receive, send)
 
     async def _work(self, scope: Scope, body: bytes, receive: Receive, aside: RequestAside) -> ASGIApp:
@@ -276,7 +276,7 @@ class ServiceRoute(APIRoute):
 
 
 def _check_json(scope: Scope, body: bytes) -> None:
-    """Refuse what is no JSON as direct endpoints do; the framework's reader takes more than theirs."""
+    """Refuse invalid JSON as direct endpoints do; the framework's reader takes more than theirs."""
     check_media_type(scope)
     try:
         from_json(body)
@@ -299,7 +299,7 @@ def log_defect(error: Exception, route: str, instance: str | None = None) -> Non
 
 
 class _WithoutMessage(Exception):
-    """Stands for an error in the log: where it came from, and not what it said, which may quote a request."""
+    """Stands for an error in the log: its origin without its message, which may quote a request."""
 
 
 def _frames(error: Exception) -> tuple[type[BaseException], BaseException, Any]:

@@ -28,11 +28,12 @@ KEYS_AT_ONCE = 4
 LARGE_BODIES_AT_ONCE = 8
 # How long an answer about readiness is good for.
 READY_FOR_SECONDS = 0.5
-# Forks that are copied, beside the permits of writes: a request of some bytes has Postgres write megabytes.
+# Forks that are copied, in addition to the permits of writes: a request of some bytes has Postgres write
+# megabytes.
 COPIES = ClassLimits(
     at_once=4, waiting=128, wait_seconds=10.0, at_once_per_key=1, waiting_per_key=32, at_once_per_namespace=2
 )
-# Beside the permits of streams.  A client may read slowly, so no tenant has all of them.
+# In addition to the permits of streams.  A client may read slowly, so no tenant has all of them.
 EXPORTS = ClassLimits(at_once=4, waiting=0, wait_seconds=1.0, at_once_per_key=2, at_once_per_namespace=3)
 
 

@@ -36,7 +36,7 @@ __all__ = ["Consume", "Pool", "Runtime", "runtime_for"]
 
 
 def storing_redaction(settings: Settings, hook: object | None = None) -> Redaction | None:
-    """The hooks that the settings name for what is to be stored, and then ``hook``; None: no hook.
+    """The settings' hooks before storing, and then ``hook``; None: no hook.
 
     Raises:
         ConfigurationError: one cannot be loaded, or is not a hook.

@@ -120,7 +120,6 @@ class BrokerConsumer(Consumer):  # type: ignore[misc]  # Celery carries no types
 
 
 def _as_task(message: Any, hint: Hint) -> Any:
-    """The message, acknowledged as it came, with nothing in it but its body, which was read."""
     message.headers = task_headers(hint.lane)
     message.properties = {"correlation_id": message.headers["id"]}
     message.content_type, message.content_encoding = "application/json", "utf-8"

@@ -101,7 +101,6 @@ def _heaviest(sentences: Sequence[str], frequencies: Counter[str], *, limit: int
 
 
 def _within(rows: list[str], frequencies: Counter[str], max_tokens: int) -> list[str]:
-    """``rows`` without the lightest, oldest first among equals; a lone one that is too long is cut."""
     sizes = {row: estimated_tokens(row) + 1 for row in rows}
     total = sum(sizes.values())
     lightest_first = sorted(rows, key=lambda row: _weight(row, frequencies))

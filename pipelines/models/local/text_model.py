@@ -110,8 +110,6 @@ def _extract(task: ExtractTask) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Likeness:
-    """The comparison of two facts: equal in who, numbers and negation, alike in their words."""
-
     words: frozenset[str]
     sharp: tuple[str, tuple[str, ...], bool]
 
@@ -155,7 +153,6 @@ def _operation(
 
 
 def _condense(task: CondenseTask) -> dict[str, Any]:
-    """Facts that say nearly the same become one, in the longest of their wordings; the others are kept."""
     groups: list[tuple[_Likeness, list[NumberedFact]]] = []
     for fact in task.facts:
         likeness = _Likeness.of(fact)
@@ -177,7 +174,6 @@ def _condense(task: CondenseTask) -> dict[str, Any]:
 
 
 def _choose(task: ChooseTask) -> list[int]:
-    """The facts with words of the question, most first."""
     sought = set(words(task.question))
     shared = {fact.number: len(sought & set(words(fact.text))) for fact in task.facts}
     ranked = sorted((number for number, count in shared.items() if count), key=lambda n: (-shared[n], -n))

@@ -177,7 +177,6 @@ def _trusted_authorities() -> ssl.SSLContext:
 
 
 def _headers(role: Role[Any], key: str) -> dict[str, Any]:
-    """The headers of every request; OpenAI's organisation is not sent to a role's own server."""
     headers: dict[str, Any] = {}
     if role.place("base_url") != COMMON["base_url"]:
         headers |= dict.fromkeys(("OpenAI-Organization", "OpenAI-Project"), openai.Omit())
@@ -229,7 +228,6 @@ def _unreachable(error: openai.OpenAIError, role: Role[Any]) -> ModelError:
 
 
 def _why(cause: BaseException | None, address: str) -> str:
-    """The reason of a failed connection, where the error's words reveal it."""
     words = str(cause).lower()
     if "certificate" in words:
         return ": its certificate is not trusted; name your authority's file in SSL_CERT_FILE"

@@ -56,8 +56,6 @@ NONE: tuple[float, ...] = ()
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """A request's features and limits; as many as were found to work."""
-
     sends_format: bool = True
     sends_dimensions: bool = False
     max_texts: int = MAX_TEXTS_PER_REQUEST
@@ -162,8 +160,6 @@ class OpenAIEmbedder:
 
 
 class _EmbeddingCall:
-    """The requests of one call: within its time, and with their usage."""
-
     def __init__(self, embedder: OpenAIEmbedder, timeout_seconds: float | None) -> None:
         self._embedder = embedder
         self._ends_at = None if timeout_seconds is None else time.monotonic() + timeout_seconds

@@ -372,7 +372,6 @@ def _setup_problem(rejection: Rejection, role: Role[Any]) -> str | None:
 
 
 def _target(headers: Mapping[str, str]) -> str:
-    """The host that a redirect names, without the rest of the address."""
     try:
         parts = urlsplit(headers.get("location") or "")
         host = f"{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"

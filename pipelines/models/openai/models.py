@@ -189,7 +189,6 @@ class OpenAITextModel:
         self._has_answered = False
 
     def _form_now(self) -> RequestForm:
-        """The form that is known to work; after a while the strongest is tried again."""
         if time.monotonic() > self._form_until:
             self._form, self._form_until = self._strongest, float("inf")
         return self._form
@@ -230,7 +229,6 @@ def _messages(prompt: Prompt) -> Messages:
 
 
 def _estimate_usage(messages: Messages, completion: Completion) -> Usage:
-    """The estimated usage of a call, where the server does not report it."""
     asked = sum(len(message["content"]) for message in messages)
     return Usage(
         prompt_tokens=asked // _CHARACTERS_PER_TOKEN,
@@ -239,7 +237,6 @@ def _estimate_usage(messages: Messages, completion: Completion) -> Usage:
 
 
 def _repair(messages: Messages, completion: Completion, problem: str) -> Messages:
-    """The conversation for the second try: the bad answer and its fault, or "be shorter"."""
     system, user, *_ = messages
     if completion.is_cut_off:
         wish = "An earlier answer became too long and was cut off. Answer much more briefly."

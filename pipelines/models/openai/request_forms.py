@@ -61,7 +61,7 @@ class RequestForm:
     system: bool = True
     limit: Literal["max_tokens", "max_completion_tokens", "none"] = "max_tokens"
     stream: Literal["with usage", "plain", "none"] = "with usage"
-    # The configured form of answers stays, whatever a server objects.
+    # The configured form of answers stays, even if a server objects to it.
     keeps_answer: bool = False
 
     @classmethod
@@ -120,7 +120,6 @@ class RequestForm:
         return request
 
     def _messages(self, messages: Messages, task: TaskName) -> list[dict[str, str]]:
-        """With the schema in the instructions where the request lacks it; these may be the user's."""
         system, user, *rest = messages
         instructions = system["content"]
         if self.answer != "json_schema":

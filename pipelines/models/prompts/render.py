@@ -55,7 +55,6 @@ def with_capture(task: Task, instructions: str) -> str:
 
 
 def _replace_section(instructions: str, heading: str, text: str | None) -> str:
-    """Replace a section's text, or append it if the instructions have no such section."""
     if text is None:
         return instructions
     lines = instructions.splitlines()
@@ -85,7 +84,7 @@ class Prompt:
     """A rendered task.
 
     ``instructions`` is for the system role, ``data`` for the user role; ``hash`` (16 hex characters)
-    identifies instructions and answer schema, whatever the data.
+    identifies instructions and answer schema, for any data.
     """
 
     instructions: str

@@ -117,7 +117,6 @@ class Breaker:
 
     @contextmanager
     def _begin(self) -> Iterator[None]:
-        """Around one call: begin in turn, after a rest.  Only workers wait for that, no read."""
         if self._probe is not None and (delay := self._provider.pace.begin()) > 0:
             time.sleep(delay)
         is_answered = False

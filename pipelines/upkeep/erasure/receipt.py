@@ -40,9 +40,7 @@ class Signer(Protocol):
     @property
     def key_id(self) -> str: ...
 
-    def sign(self, message: bytes) -> str:
-        """The signature of a message, as text."""
-        ...
+    def sign(self, message: bytes) -> str: ...
 
 
 class Verifier(Protocol):

@@ -43,7 +43,6 @@ class Ed25519Verifier:
         return _key_id(self.key)
 
     def verify(self, message: bytes, signature: str) -> bool:
-        """Whether the signature is of this message, by this key."""
         try:
             raw = base64.b64decode(signature, validate=True)
             self.key.verify(raw, message)

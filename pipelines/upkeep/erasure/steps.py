@@ -84,7 +84,6 @@ def _erase_pass(number: int, shard_key: UUID, user_id: str) -> Operation[KeptEra
 
 
 def _open(shard_key: UUID, keys: Sequence[str]) -> Operation[tuple[list[KeptItemsRow], int]]:
-    """The items of these keys, and the number that do not open."""
     if not keys:
         return [], 0
     try:
@@ -238,9 +237,12 @@ def _fence_session(order: ErasureOrder) -> Operation[Fenced]:
 def erase_what_is_left(
     order: ErasureOrder, fenced: Fenced, clear_archives: Callable[[int], Operation[Sequence[str]]]
 ) -> Operation[list[str]]:
-    """Delete everything behind the fence, until the catalog shows that nothing is left. // ``clear_archives``
-    deletes the objects that rows of ``STEPS`` name, which therefore go after it; its failures are kept with
-    the erasure. // Returns: sentences for unchecked places.
+    """Delete everything behind the fence, until the catalog shows that nothing is left.
+
+    ``clear_archives`` deletes the objects that rows of ``STEPS`` name, which therefore go after it; its
+    failures are kept with the erasure.
+
+    Returns: sentences for unchecked places.
 
     Raises:
         ConflictError: rows came back each time, which no process of this release writes.
@@ -291,7 +293,6 @@ def _erase_names(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
 
 
 def _erase_kept(order: ErasureOrder, fenced: Fenced) -> Operation[list[str]]:
-    """An adapter's data of a user; returns sentences for unchecked places."""
     target = order.target
     if target.user_id is None or not target.is_whole_owner:
         return []

@@ -191,7 +191,6 @@ def _hidden(index: ScopeArrays, query: IndexQuery) -> Flags:
 
 
 def _text_scores(index: ScopeArrays, query: IndexQuery, hidden: Flags) -> tuple[Floats, float]:
-    """BM25 of each message, with a share of its neighbours' words; and the weight of all words."""
     count = len(index.session)
     visible = count - int(hidden.sum())
     scores, held = np.zeros(count), []
@@ -282,7 +281,6 @@ def _best(index: ScopeArrays, of_pieces: Singles) -> Floats:
 
 
 def _factors(index: ScopeArrays, query: IndexQuery, hidden: Flags) -> Floats:
-    """The weight of speaker and tone for each message."""
     is_named = np.zeros(len(index.session), bool)
     for name in query.names:
         if name in index.speakers:

@@ -128,8 +128,6 @@ class ScopeArrays:
 
 
 class _Columns(NamedTuple):
-    """Columns of pieces, and of the words in them: of each, the piece that holds it and how often."""
-
     session: SmallNumbers
     from_seqs: Numbers
     through_seqs: Numbers
@@ -160,7 +158,6 @@ class ScopeParts:
         return sum(column.nbytes for part in self._parts for column in part) + len(self._words) * _WORD_BYTES
 
     def add(self, pieces: StoredPieces, words: Sequence[Word]) -> None:
-        """Add the pieces that follow, and their words."""
         for number, name in enumerate(pieces.speakers, start=self.pieces):
             for lexeme in name.split():
                 self._speakers.setdefault(lexeme, []).append(number)
@@ -264,7 +261,6 @@ def _keep_vectors(vectors: Halves) -> PieceVectors:
 
 
 def _centre(vectors: Halves, has_vector: Flags) -> tuple[Singles | None, float]:
-    """The mean of the first pieces, as precise as pgvector keeps it, and its share to leave out."""
     first = vectors[:PIECES_OF_THE_MEAN][has_vector[:PIECES_OF_THE_MEAN]]
     if not len(first):
         return None, 0.0

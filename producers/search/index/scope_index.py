@@ -193,9 +193,7 @@ class IndexParts(Protocol):
         """Their memory, in bytes, about."""
         ...
 
-    def add(self, pieces: StoredPieces, words: Sequence[Word]) -> None:
-        """Add the pieces that follow, and their words."""
-        ...
+    def add(self, pieces: StoredPieces, words: Sequence[Word]) -> None: ...
 
     def finish(self, version: str) -> ScopeIndex:
         """The index of all of them."""

@@ -276,9 +276,11 @@ def _correct_once(identity: SessionIdentity, asked: Correct) -> Operation[Correc
 
 
 def _clear_shared(identity: SessionIdentity, from_seq: int, through_seq: int) -> Operation[None]:
-    """Remove the messages' copies in a shared scope. // The copies lie under the scope's key, so a second
-    transaction deletes them after the correction, unless the caller has one for all.  If it fails, the worker
-    that derives the messages again deletes them, or the repeated correction.
+    """Remove the messages' copies in a shared scope.
+
+    The copies lie under the scope's key, so a second transaction deletes them after the correction, unless
+    the caller has one for all. If it fails, the worker that derives the messages again deletes them, or the
+    repeated correction.
     """
     for scope in (yield from fetch(SharedScopeOf(**identity.keys))):
         yield Atomic(partial(_clear_scope, identity, scope, from_seq, through_seq))

@@ -34,7 +34,8 @@ class Fork:
 def fork(
     identity: SessionIdentity, new: SessionIdentity, through_seq: int | None, act: Act
 ) -> Operation[Fork]:
-    """Copy a session's messages up to ``through_seq`` (None: all), and the memory derived from them. //
+    """Copy a session's messages up to ``through_seq`` (None: all), and the memory derived from them.
+
     Results directly behind a tool call at the end are copied too.
 
     Raises:

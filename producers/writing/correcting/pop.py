@@ -85,8 +85,9 @@ def pop_part(
 
     With ``keep`` only that message is removed: the caller takes it apart.
 
-    If ``keep`` raises an exception, or its result cannot be put, the message stays. // Raises: as ``pop``;
-    InvalidMessageError: the part to put again cannot be stored.
+    If ``keep`` raises an exception, or its result cannot be put, the message stays.
+
+    Raises: as ``pop``; InvalidMessageError: the part to put again cannot be stored.
     """
     if keep is None:
         return Popped((yield from pop(identity, act)))

@@ -78,7 +78,6 @@ class Session:
     async def connect_async(
         self, connect: Callable[[dict[str, Any]], Awaitable[T]], options: Mapping[str, Any]
     ) -> T:
-        """Async twin of ``connect``."""
         taken = self.arguments(options)
         try:
             return await connect(taken)
@@ -134,7 +133,6 @@ def begin(connection: OwnConnection, session: Session) -> None:
 
 
 async def begin_async(connection: AsyncOwnConnection, session: Session) -> None:
-    """Async twin of ``begin``."""
     if wrong := session.judge(connection, await _ask_async(connection, session.question)):
         await connection.execute(wrong.encode())
 

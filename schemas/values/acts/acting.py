@@ -24,8 +24,8 @@ class Acting:
     Attributes:
         actor: the person, the service or the key; None if unnamed.
         origin: such as the client's address; None if unnamed.
-        is_proven: the actor has proved who it is, as a key of the service does; an actor that a call names is
-            then recorded as the party it acts for.
+        is_proven: the actor has proved its identity, as a key of the service does; an actor that a call names
+            is then recorded as the party it acts for.
         is_user: the actor is the user whose memory it is, with a key of their own that operates nothing: no
             message that it puts is kept for being important.
     """
@@ -55,7 +55,7 @@ _acting: ContextVar[Acting] = ContextVar("strandline_acting", default=_NOBODY)
 def acting(
     *, actor: str | None = None, origin: str | None = None, is_proven: bool = False, is_user: bool = False
 ) -> Iterator[Acting]:
-    """Name who does what the block does, and from where; inside of another one, what is not given stays.
+    """Name the actor and the origin of the block's acts; in a nested block, missing ones are inherited.
 
     The audit trail records both with each act.  Methods with an argument ``actor`` take it as the default.
     An actor that is the id of the very user whose memory is concerned is recorded as that user's pseudonym.
@@ -63,10 +63,10 @@ def acting(
     Args:
         actor: the person, the service or the key, up to 512 bytes.
         origin: where the act comes from, such as the client's address, up to 512 bytes.
-        is_proven: the actor has proved who it is: an argument ``actor`` of a method is then recorded as
+        is_proven: the actor has proved its identity: an argument ``actor`` of a method is then recorded as
             ``on_behalf_of``.
-        is_user: the actor is the user whose memory it is: metadata ``important`` of what it puts keeps no
-            message longer than retention says.
+        is_user: the actor is the user whose memory it is: metadata ``important`` of its puts keeps no message
+            longer than retention says.
 
     Raises:
         InvalidMessageError: one of them is empty, too long, or holds NUL or a lone surrogate.

@@ -31,7 +31,7 @@ class Retention:
         ttl_seconds: a session ends so long after its last put, with all that it holds; 0: never.
         max_age_seconds: a message leaves so long after its ``created_at``; 0: never.
         max_messages: how many of a session's newest messages stay; 0: all.
-        forget_facts: whether facts lose what a message gave them when it leaves; default: they outlive it.
+        forget_facts: whether facts lose a leaving message's part; default: they outlive it.
         archive: where messages go before they are removed: a URL (``file:///…``, ``s3://bucket/prefix``,
             ``gs://bucket/prefix``) or ``handler:NAME``; "": they are removed without.
         answers_seconds: how long models' answers are kept after their batch has ended; 0: for ever.

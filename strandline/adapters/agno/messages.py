@@ -123,7 +123,6 @@ def _answer(message: AgnoMessage, calls: Parts) -> Message:
 
 
 def _results(message: AgnoMessage, open_calls: list[str]) -> Iterator[Message]:
-    """The results in a tool's message, each with the call that it answers; orphans are left out."""
     combined = message.tool_calls or ()
     if message.tool_call_id is None and any("tool_call_id" in result for result in combined):
         for number, result in enumerate(combined):
@@ -147,7 +146,6 @@ def _place(message: AgnoMessage) -> dict[str, Any]:
 
 
 def _calls(message: AgnoMessage) -> Parts:
-    """The calls of an answer as OpenAI spells them; a missing id follows from the call's place."""
     calls = []
     for number, call in enumerate(message.tool_calls or ()):
         called = read_call(call, no_arguments="{}")

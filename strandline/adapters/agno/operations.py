@@ -234,7 +234,7 @@ class MemoryOperations:
         return (yield from edits.edit("facts.optimize", change, actor, describe, text=words))
 
     def snapshot(self, user_id: str, memories: Sequence[UserMemory]) -> Snapshot:
-        """A copy to compare memories with, whatever a caller does with the objects."""
+        """A copy to compare memories with, even if a caller changes the objects."""
         owner = identify_user(self.namespace, user_id)
         return {
             fact_id_of(owner, str(memory.memory_id)): (memory.memory, tuple(memory.topics or ()))

@@ -137,7 +137,6 @@ def _leftovers(source: BaseMessage, message: Message) -> dict[str, Any]:
 
 
 def _fields(source: BaseMessage) -> dict[str, Any]:
-    """The fields that a ``Message`` lacks, except those with default values."""
     try:
         return source.model_dump(exclude=set(_IN_MESSAGE), exclude_defaults=True)
     except (TypeError, ValueError):  # what pydantic cannot write out

@@ -30,7 +30,7 @@ class StrandlineStore(BaseStore):
     """A store of LangGraph in a table of its own, apart from Strandline's memory and facts.
 
     Sync and async methods may be used on one store, from any thread and event loop.  Making it does no I/O.
-    Reads of a batch see what was stored before it.  An item whose time is over is never shown; the sweep of
+    Reads of a batch see the items as before it.  An item whose time is over is never shown; the sweep of
     any worker deletes it.
 
     Args:

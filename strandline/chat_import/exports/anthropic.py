@@ -166,7 +166,6 @@ class _Pieces:
         self._messages.append(answer)
 
     def _call_of(self, block: Mapping[str, Any]) -> str | None:
-        """The open call that a result answers: by its id, else by the tool's name, else the first one."""
         by_id = [call for call in self._open_calls if call[0] == block.get("tool_use_id")]
         by_name = [call for call in self._open_calls if call[1] == block.get("name")]
         candidates = by_id or by_name or self._open_calls

@@ -67,7 +67,6 @@ def _time_of(node: Mapping[str, Any]) -> float:
 def _read_message(
     message: Mapping[str, Any], conversation: Place, node_id: str, call_ids: dict[str, str]
 ) -> Iterator[Record]:
-    """A node's message; ``call_ids`` leads from a tool's name to its last call, for its answer."""
     place = conversation.at(node_id)
     author = message.get("author")
     author = author if isinstance(author, dict) else {}
@@ -104,7 +103,6 @@ def _read_message(
 
 
 def _texts_of(content: Mapping[str, Any]) -> tuple[list[str], list[tuple[str, str]]]:
-    """The texts of a content, a file by its name; and its parts missing from the export."""
     parts = content.get("parts")
     if not isinstance(parts, list):
         fields = (content.get(field) for field in ("text", "result"))

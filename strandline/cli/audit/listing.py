@@ -134,7 +134,6 @@ def _line(act: AuditedAct) -> str:
 
 
 def _actor(act: AuditedAct) -> str:
-    """The actor; the concerned user by name, as long as there is one."""
     if act.actor == f"user:{act.subject}" and act.user_id is not None:
         return act.user_id
     return act.actor or ""

@@ -300,7 +300,6 @@ def _quotes(summary: str, message: Message) -> bool:
 
 
 def _closest(question: str, facts: Sequence[GivenFact]) -> list[GivenFact]:
-    """The facts that share words with the question, those with most of them first."""
     words = set(query_lexemes(question))
     shared = [(len(words & set(query_lexemes(fact.text))), fact) for fact in facts]
     ranked = sorted((pair for pair in shared if pair[0]), key=lambda pair: -pair[0])

@@ -203,7 +203,6 @@ class Story:
     def _row(
         self, label: str, text: str, style: str = "", *, indent: int = 2, label_width: int = LABEL_WIDTH
     ) -> None:
-        """A label and its text: wrapped next to it on a terminal, one line elsewhere."""
         if not self.console.is_terminal:
             line = f"{'':{indent}}{label:{label_width}} {text}".rstrip()
             self.console.print(styled_text(line), soft_wrap=True)
@@ -219,7 +218,6 @@ def _share(answer: AnswerReport) -> str:
 
 
 def _origins(answer: AnswerReport) -> str:
-    """The parts of the prompt that give evidence, each with the number of its messages."""
     places = answer.evidence_from.model_dump()
     counts = {"found": places.pop("messages"), **places}
     return ", ".join(f"{name} {count}" for name, count in counts.items() if count) or "-"

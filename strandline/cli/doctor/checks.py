@@ -144,7 +144,6 @@ def not_checked(name: str, refused: Mapping[str, str]) -> CheckReport | None:
 
 
 def _unusable(settings: Settings) -> Iterator[str]:
-    """Why the pipelines cannot be built with these settings, as a worker says when it starts."""
     try:
         blocks = tuple(load_blocks(settings.blocks))
         load_hooks(settings.redact_before_storing, SETTING)

@@ -90,5 +90,4 @@ def _table(report: DoctorReport) -> Table:
 
 
 def _sentence(check: CheckReport) -> tuple[str, str]:
-    """The finding, and the advice behind it."""
     return (check.found.rstrip("."), f"; {check.advice}") if check.advice else (check.found, "")

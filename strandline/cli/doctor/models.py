@@ -70,7 +70,6 @@ def check_role(settings: Settings, role: RoleName, name: str, *, call: bool) -> 
 
 
 def describe_model(settings: Settings, role: RoleName) -> str:
-    """The model of a role, and where it is."""
     kind, chosen = settings.backend(role), settings.role(role)
     if kind in LOCAL_EMBEDDERS:
         return f"{LOCAL_MODEL} (local stand-in)" if role in TEXT_ROLES else LOCAL_EMBEDDERS[kind][0]

@@ -281,7 +281,6 @@ def _quote_all(names: Iterable[str]) -> str:
 
 
 def _worker_checks(rows: Sequence[StatusWorkersRow]) -> Iterator[CheckReport]:
-    """Live workers: the stages they serve, the parts they lack, foreign hints, and waiting work."""
     served = {stage for row in rows for stage in row.stages}
     unserved = [stage for stage in STAGES if stage not in served]
     names = ", ".join(f"{row.pid} on {row.host}" for row in rows)

@@ -226,7 +226,6 @@ def retire_command(opened: Opened, key_id: str) -> Output:
 
 
 def _users_of(database: Database, key_id: str) -> dict[str, int]:
-    """How many data keys a key wraps, by namespace; also those where it is to wrap the next one."""
     rows = database.fetch(KeksInUse(namespace=None))
     return {row.namespace: row.data_keys for row in rows if row.kek_id == key_id}
 
@@ -293,7 +292,6 @@ def _describe_wait(rows: int, progress: Progress) -> str:
 
 
 def _told_now_and_then(what: str) -> Tell:
-    """Lines on stderr: of each kind the second one a while after the first."""
     told_at: dict[str, float] = {}
 
     def tell(text: str, kind: str = "goes on") -> None:
@@ -307,7 +305,6 @@ def _told_now_and_then(what: str) -> Tell:
 
 @contextmanager
 def _progress(what: str) -> Iterator[Tell]:
-    """A line of progress on a terminal, gone in the end; elsewhere a line now and then."""
     if not is_rich(stderr=True):
         yield _told_now_and_then(what)
         return

@@ -30,8 +30,9 @@ receipt_option = click.option(
 
 @contextmanager
 def receipts_kept(path: Path | None) -> Iterator[Keep]:
-    """A writer of receipts to the end of a file; without a file a no-op. // The file is opened first.  A new
-    file is removed if it got no receipt.
+    """A writer of receipts to the end of a file; without a file a no-op.
+
+    The file is opened first. A new file is removed if it got no receipt.
 
     Raises:
         ConfigurationError: it cannot be written, or holds something other than receipts.

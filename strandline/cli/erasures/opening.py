@@ -30,7 +30,6 @@ Show = Callable[[str, str, int], None]
 
 @contextmanager
 def opened_erasures(settings: Settings, namespace: str, key: Path | None = None) -> Iterator[Erasures]:
-    """The erasures of a namespace, on the servers of the settings."""
     key_file = key if key is not None else settings.receipt_key_file
     with (
         opened_servers(settings) as running,

@@ -155,7 +155,6 @@ def _read_files(paths: Sequence[Path]) -> list[ErasureReceipt]:
 def _judge(
     receipts: list[ErasureReceipt], verifier: Verifier | None, settings: Settings | None
 ) -> VerifyReceiptsReport:
-    """The verdict on each receipt, and on the database of the settings, if any are given."""
     if settings is None:
         verdicts = [_verdict(receipt, judge(receipt, verifier)) for receipt in receipts]
         return VerifyReceiptsReport(receipts=verdicts, erased_rows=None)

@@ -153,7 +153,6 @@ def _ask(
     problems: list[LineProblem],
     stop: Stop,
 ) -> list[AskedReport]:
-    """Ask each question in each generation, until all are asked or a signal comes."""
     reports = []
     with shown_progress(LINE_EVERY) as progress:
         for done, (line, one) in enumerate(asked.items(), start=1):
@@ -260,7 +259,6 @@ _ROWS = (
 
 
 def _changes(asked: AskedReport) -> Iterator[str]:
-    """A line where the question is better or worse than before, or than in the first generation."""
     first, *others = [*([asked.before] if asked.before else []), *asked.measured]
     for one in others:
         change = one.recall + one.context_recall - first.recall - first.context_recall

@@ -83,7 +83,6 @@ class Subjects:
         return subject, answer
 
     def _make(self, namespace: str, session_id: str | None, user_id: str | None) -> Subject:
-        """A session; for all sessions of a user a new one, whose blocks search them."""
         database, runtime = self.runtime.database(), self.runtime
         named: dict[str, Any] = {"user_id": user_id, "namespace": namespace}
         if session_id is None and user_id is None:

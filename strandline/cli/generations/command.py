@@ -204,7 +204,6 @@ def _question(question: Question, old: QuestionFinds, new: QuestionFinds) -> Que
 
 
 def _question_lines(report: DiffReport) -> Iterator[str]:
-    """The questions for which the two find different things, and the averages."""
     for one in report.questions:
         gone = [text for text in one.found_old if text not in one.found_new]
         added = [text for text in one.found_new if text not in one.found_old]

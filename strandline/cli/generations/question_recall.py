@@ -84,7 +84,9 @@ def read_questions(path: Path) -> list[Question]:
 def find_answers(
     database: Database, generation: Generation, questions: Sequence[Question], settings: Settings
 ) -> list[QuestionFinds]:
-    """The first ten hits for each question. // Facts are searched with the serving vectors.
+    """The first ten hits for each question.
+
+    Facts are searched with the serving vectors.
 
     Raises:
         ConfigurationError: the vectors' embedder cannot be used here.
@@ -148,7 +150,6 @@ def _coverage(
     asked: Question,
     hits: Sequence[Hit],
 ) -> float:
-    """The share of the evidence among the messages that the hits are, or that their facts come from."""
     places = {(hit.session_key, message.seq) for hit in hits for message in hit.messages}
     fact_ids: list[UUID] = [hit.fact.fact_id for hit in hits if hit.fact is not None]
     if fact_ids:

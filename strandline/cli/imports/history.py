@@ -67,7 +67,6 @@ def import_history(
 
 @contextmanager
 def _omissions(path: Path | None) -> Iterator[Callable[[Omission], None]]:
-    """Notes each omission: prints the first ones, and writes all as JSON lines."""
     printed = 0
 
     def tell(omission: Omission) -> None:

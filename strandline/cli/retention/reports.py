@@ -62,7 +62,8 @@ class PlanReport(Report):
 
 
 class RunReport(Report):
-    """``retention run``: messages that left, important ones that stay, and waiting or failed ones. //
+    """``retention run``: messages that left, important ones that stay, and waiting or failed ones.
+
     ``waiting`` are sessions that workers still derive; ``waiting_messages`` wait for their flush.
     """
 

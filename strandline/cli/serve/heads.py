@@ -84,7 +84,6 @@ class BoundedHeads(HttpToolsProtocol):
         self._refuse(MALFORMED)
 
     def _refuse(self, kind: Kind) -> None:
-        """Answer, unless an answer is on its way, and close the connection."""
         self._stop_timer()
         if self.transport.is_closing():
             return

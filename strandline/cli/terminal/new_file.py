@@ -14,9 +14,10 @@ from strandline.schemas.errors import ConfigurationError
 
 @contextmanager
 def new_file(path: Path) -> Iterator[IO[str]]:
-    """A file written next to ``path``, and renamed in the end; only its owner can read it. // It is removed
-    if the writing fails, or is interrupted.  A process that is killed leaves ``.NAME.….part``, which can be
-    deleted.
+    """A file written next to ``path``, and renamed in the end; only its owner can read it.
+
+    It is removed if the writing fails, or is interrupted. A process that is killed leaves ``.NAME.….part``,
+    which can be deleted.
 
     Raises:
         ConfigurationError: there is a file of this name, or it cannot be written.

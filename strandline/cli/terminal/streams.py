@@ -15,8 +15,9 @@ _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, err
 
 
 def open_closed_streams() -> None:
-    """Open each standard stream that was closed before the start on the null device. // Otherwise the first
-    socket or file would get its number, and the output.
+    """Open each standard stream that was closed before the start on the null device.
+
+    Otherwise the first socket or file would get its number, and the output.
     """
     for number in range(3):
         try:

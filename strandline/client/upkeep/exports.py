@@ -120,8 +120,6 @@ def begin_file(path: Path) -> Iterator[_File]:
 
 
 class _Attempts(Attempts):
-    """How often an export was requested, and how often it began."""
-
     def __init__(self, service: RemoteService, where: str, user_id: str | None) -> None:
         super().__init__(service.retries)
         self._url = service.url

@@ -1,1 +1,1 @@
-"""What a request passes before it is answered: its key, its permit, its body, and the form of a refusal."""
+"""The gate of a request: its key, its permit, its body, and the form of a refusal."""

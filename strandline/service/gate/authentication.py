@@ -54,12 +54,12 @@ FOREIGN_SCOPE = (
 )
 OF_ONE_NAMESPACE = "This is the key of one namespace; the route needs an operator's key of all namespaces."
 
-# What an unknown key is compared with, so that it takes the time of a known one.
+# An unknown key is compared with this, to take the time of a known one.
 _NO_DIGEST = digest_of("")
 
 
 class Whose(TypedDict):
-    """Whose sessions a request is about: of a user, of nobody, or, with neither, of all the namespace."""
+    """The sessions of a request: of a user, without a user, or, with neither, of all the namespace."""
 
     user_id: str | None
     without_user: bool
@@ -67,17 +67,17 @@ class Whose(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who a request is of.
+    """The caller of a request.
 
     Attributes:
         key_id: of its key.
         namespace: the tenant; None: an operator of the installation, who opens no memory.
         user_id: of the key, or of the header ``Strandline-User``; None: no user.
         is_bound: whether the key is of that one user.
-        scopes: what may be done with the key.
+        scopes: the key's rights.
         origin: the client's address; None: it has none.
         shared_scopes: the scopes that a key of one user may name.
-        without_user: whether the request says that it is about what has no user.
+        without_user: whether the request concerns data without a user.
     """
 
     key_id: str
@@ -139,7 +139,7 @@ class Caller:
 
 @dataclass(slots=True)
 class _Remembered:
-    """What was found of a key at a time by ``monotonic``; ``row`` is None for an id that does not exist."""
+    """A key's row as found at a time by ``monotonic``; ``row`` is None for an unknown id."""
 
     row: FindServiceKeysRow | None
     found_at: float
@@ -153,7 +153,7 @@ class _Remembered:
 
     @property
     def has_not_ended(self) -> bool:
-        """Whether there is such a key, and it goes on."""
+        """Whether the key exists and is valid."""
         if self.row is None:
             return False
         left = self.row.seconds_left
@@ -203,7 +203,7 @@ class KeyRing:
         return (await self._recall(key_id)).has_not_ended
 
     async def _recall(self, key_id: str) -> _Remembered:
-        """What is known of an id, not older than it may be."""
+        """The cached row of an id, if recent enough."""
         known = self._known.get(key_id)
         key = known or self._unknown.get(key_id)
         lookups = self._lookups if known is None else self._renewals
@@ -216,7 +216,7 @@ class KeyRing:
         return key
 
     async def _find(self, key_ids: list[str]) -> dict[str, _Remembered]:
-        found_at = monotonic()  # before the look: what it says was true then or later
+        found_at = monotonic()  # before the look: its result was true then or later
         rows = {row.key_id: row for row in await self._look_up(FindServiceKeys(key_ids=key_ids))}
         keys = {key_id: _Remembered(rows.get(key_id), found_at) for key_id in key_ids}
         for key_id, key in keys.items():
@@ -247,7 +247,7 @@ class _Lookups:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, key_id: str) -> asyncio.Future[_Remembered]:
-        """What is found of an id; raises a problem if too many wait."""
+        """The look-up of an id; raises a problem if too many wait."""
         begun = self._in_hand.get(key_id) or self._waiting.get(key_id)
         if begun is not None:
             return begun
@@ -268,7 +268,7 @@ class _Lookups:
                 except Exception as error:  # noqa: BLE001  # each of those who wait has it
                     for lookup in self._in_hand.values():
                         lookup.set_exception(error)
-                        lookup.exception()  # perhaps nobody waits any more
+                        lookup.exception()  # perhaps without a waiter
                 else:
                     for key_id, lookup in self._in_hand.items():
                         lookup.set_result(keys[key_id])
@@ -280,7 +280,7 @@ class _Lookups:
 
 
 def caller_of(row: FindServiceKeysRow, user_header: str | None, origin: str | None) -> Caller:
-    """Who a request with this key and this header ``Strandline-User`` is of.
+    """The caller of a request with this key and this header ``Strandline-User``.
 
     Raises:
         ProblemError: the key is of another user.

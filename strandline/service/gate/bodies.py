@@ -10,10 +10,10 @@ from starlette.types import Message, Receive, Scope
 
 from strandline.service.gate.problems import MALFORMED, SLOW_BODY, TOO_LARGE, ProblemError
 
-# What is left of it is not read: the connection ends with the response.
+# The rest of it is not read: the connection ends with the response.
 CLOSE = {"Connection": "close"}
 
-# A body with more bytes, or more values, is read and worked on beside the event loop.
+# A body with more bytes, or more values, is read and worked on off the event loop.
 LARGE_BYTES = 16_384
 LARGE_VALUES = 200
 # Values of a body in all, names of fields apart: to build one costs far more than its bytes.
@@ -24,7 +24,7 @@ MAX_DISCARDED_DIGITS = 5
 
 
 class ClientGone(Exception):
-    """The client closed the connection before its request was complete: nobody waits for an answer."""
+    """The client closed the connection before its request was complete, so it needs no answer."""
 
 
 async def read_body(receive: Receive, *, max_bytes: int, seconds: float) -> bytes:
@@ -80,7 +80,7 @@ def announced_bytes(headers: Mapping[bytes, bytes], max_bytes: int) -> int:
 
 
 def is_large(body: bytes) -> bool:
-    """Whether the event loop would be held up by what is made of a body."""
+    """Whether work on a body would hold up the event loop."""
     return len(body) > LARGE_BYTES or body.count(b",") > LARGE_VALUES
 
 

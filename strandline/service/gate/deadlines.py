@@ -21,9 +21,9 @@ from strandline.service.gate.problems import STILL_AT_WORK, TIMED_OUT, ProblemEr
 
 T = TypeVar("T")
 
-# Of the time of a request, what is left for its answer when all waiting is over; half of it at most.
+# The part of a request's time left for its answer when all waiting is over; half of it at most.
 ANSWERING_SECONDS = 5.0
-# How long an answer waits for the end of what was told to end.
+# How long an answer waits for cancelled work.
 GRACE_SECONDS = 2.0
 # How long the process waits for that when it stops.
 CLOSING_SECONDS = 10.0
@@ -37,9 +37,9 @@ def longest_wait(request_seconds: float) -> float:
 
 
 class Deadline:
-    """Ends what is done within it after so many seconds, its statement included, with a problem.
+    """Ends the work within it after so many seconds, its statement included, with a problem.
 
-    ``detail``: what the problem says; None: as its kind.
+    ``detail``: of the problem; None: its kind's.
     """
 
     __slots__ = ("_detail", "_timeout")

@@ -1,4 +1,4 @@
-"""What the head of a request says: its headers, one at a time, and the route that it names."""
+"""The head of a request: its headers, one at a time, and its route."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def address_in(client: str) -> str | None:
 
 
 def preferred_seconds(prefer: bytes | None) -> float | None:
-    """The seconds of ``Prefer: wait=5`` (RFC 7240); what cannot be read is no preference."""
+    """The seconds of ``Prefer: wait=5`` (RFC 7240); None for an unreadable value."""
     for preference in (prefer or b"").split(b","):
         name, _, value = preference.partition(b";")[0].partition(b"=")
         if name.strip().lower() == b"wait" and value.strip().isdigit() and len(value) < 10:

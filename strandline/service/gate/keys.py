@@ -100,7 +100,7 @@ def parse_key(text: str) -> tuple[str, bytes] | None:
 
 
 def digest_of(secret: str) -> bytes:
-    """What is stored of a secret: it has 256 random bits, so a plain digest cannot be guessed."""
+    """The stored digest of a secret: with 256 random bits, a plain digest cannot be guessed."""
     return sha256(secret.encode()).digest()
 
 
@@ -222,7 +222,7 @@ def _revoke(key_id: str, namespace: str | None, with_made: bool, act: Act) -> Op
     yield from fetch(LockServiceKey(key_id=key_id))  # it makes none any more
     query = RevokeServiceKey(key_id=key_id, namespace=namespace, with_made=with_made)
     seen, rows = -1, (yield from fetch(query))
-    while len(rows) > seen:  # one that was found now may have made another before it was locked
+    while len(rows) > seen:  # a key found now may have made another before it was locked
         seen, rows = len(rows), (yield from fetch(query))
     ended = {row.key_id: row for row in rows}
     if key_id not in ended:

@@ -53,7 +53,7 @@ class Asker(NamedTuple):
 
 
 class _Tally:
-    """How many there are in all, of each key and of each namespace; what nobody has takes no memory."""
+    """The total, and the counts of each key and each namespace; zeros take no memory."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -125,7 +125,7 @@ class Admission:
             self._bytes.change(asker, size)
 
     def _hand_on(self) -> None:
-        """Hand what is free to the next namespaces, and there to the next keys, that have a share left."""
+        """Hand free permits to the next namespaces, and there to the next keys, that have a share left."""
         while self._queues and any(
             self._hand_to(waiting) for queues in list(self._queues.values()) for waiting in list(queues)
         ):

@@ -77,7 +77,7 @@ _CLIENTS_OWN = ("block_arguments", "content", "extra", "metadata", "tool_calls")
 
 
 def pointer(steps: Iterable[object]) -> str:
-    """A JSON pointer, as far as its steps are our own names, or numbers."""
+    """A JSON pointer of the steps that are our own names, or numbers."""
     own: list[str] = []
     for step in steps:
         if not isinstance(step, int) and not _is_own(str(step)):
@@ -88,7 +88,7 @@ def pointer(steps: Iterable[object]) -> str:
     return "/" + "/".join(own)
 
 
-# Whose sentences name only what is expected, and never what was given.
+# Types whose sentences name only expected values, never given ones.
 _OWN_SENTENCES = frozenset(
     {
         "string_too_short", "string_too_long", "int_type", "int_parsing",
@@ -143,7 +143,7 @@ def _place(error: Mapping[str, Any], body: type[BaseModel] | None) -> tuple[str,
     kind = str(error["type"])
     steps = [*error["loc"]]
     if kind == "extra_forbidden":
-        steps.pop()  # the name of a field that nobody knows is the client's word
+        steps.pop()  # an unknown field's name is the client's word
         return pointer(steps), _unknown_field(body, steps[1:])
     sentence = error["msg"] if kind == NAME_ERROR else _PLAIN.get(kind)
     if sentence is None and kind in _OWN_SENTENCES:
@@ -176,7 +176,7 @@ def _model_at(model: type[BaseModel], steps: Sequence[object]) -> type[BaseModel
 
 
 def declared_steps(body: type[BaseModel], steps: Iterable[str]) -> list[str]:
-    """The steps of a path in a body as far as its models declare them: what follows is the client's word."""
+    """The steps of a path in a body that its models declare: later ones are the client's word."""
     models, declared = [body], []
     for step in steps:
         if not step.isdigit():

@@ -31,7 +31,7 @@ class Sending:
         self.has_begun = False
 
     async def __call__(self, message: Message) -> None:
-        """Send a message; raises ClientGone if the client does not take what was sent before."""
+        """Send a message; raises ClientGone if the client does not take earlier ones."""
         if message["type"] == "http.response.start":
             self.has_begun = True
             message = {**message, "headers": [*message.get("headers", ()), *self._more(message)]}
@@ -48,12 +48,12 @@ class Sending:
             raise ClientGone from None
 
     def _more(self, message: Message) -> Iterator[tuple[bytes, bytes]]:
-        """The headers that a response has beside its own."""
+        """The response's additional headers."""
         if self.closes:
             yield b"connection", b"close"
         names = {name.lower() for name, _ in message.get("headers", ())}
         if self._private and b"cache-control" not in names:
-            # What has an ETag may be kept by the client, who asks whether it is still so.
+            # A client may keep a response with an ETag, and ask whether it is current.
             yield b"cache-control", b"private, no-cache" if b"etag" in names else b"no-store"
 
 
@@ -74,7 +74,7 @@ class Kept:
 
 
 class _Rest:
-    """What is left of something awaited whose first step was taken already."""
+    """The rest of an awaitable whose first step was taken already."""
 
     __slots__ = ("_first", "_steps")
 

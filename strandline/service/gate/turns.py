@@ -47,7 +47,7 @@ PAUSES = 4
 
 
 def _endless_queue(at_once: int, *, per_namespace: int) -> Admission:
-    """Permits for what has one already, so that it may wait for as long as its request lasts."""
+    """Permits for permit holders, which may wait for as long as their request lasts."""
     limits = ClassLimits(
         at_once=at_once,
         waiting=sys.maxsize,
@@ -158,7 +158,7 @@ class RequestAside:
     is_large: bool
 
     def takes(self, result: object) -> bool:
-        """Whether the step of an operation that gets this result is taken beside the loop."""
+        """Whether the step of an operation that gets this result is taken off the loop."""
         if not self.is_large and isinstance(result, list) and result:
             columns = next((one for one in LARGE_COLUMNS if hasattr(result[0], one[0])), ())
             # None of a message's columns in a hit that is a fact.
@@ -167,11 +167,11 @@ class RequestAside:
         return self.is_large
 
     async def run(self, work: Callable[[], T]) -> T:
-        """The result of work that computes: beside the loop if what it works on is large."""
+        """The result of a computation, off the loop if its input is large."""
         return await self.compute(work) if self.is_large else work()
 
     async def compute(self, work: Callable[[], T]) -> T:
-        """The result of work that takes long: always beside the event loop."""
+        """The result of a long computation, always off the event loop."""
         return await self.aside.run(self.asker, work)
 
 

@@ -308,7 +308,7 @@ async def roll_pipeline_back(request: Request, pipeline: Pipeline) -> SwitchRepo
 
 
 async def _operate(request: Request, act: Callable[[Database, Settings], T]) -> T:
-    """What an operators' act gives, which blocks; it ends with the request."""
+    """The result of an operator's blocking act; it ends with the request."""
     call = call_of(request)
     return await call.block(lambda database: act(database, call.service.settings))
 

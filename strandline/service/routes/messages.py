@@ -159,7 +159,7 @@ async def run_history(request: Request, session_id: SessionId, body: RunHistoryQ
 
 
 async def _respond(call: Call, messages: list[Message], next_cursor: str | None = None) -> Response:
-    """A page of messages; a large one is written beside the event loop."""
+    """A page of messages; a large one is written off the event loop."""
     call.aside.takes(messages)
     return await call.aside.run(
         lambda: json_response({"items": message_forms(messages), "next_cursor": next_cursor})

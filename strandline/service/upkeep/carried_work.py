@@ -1,4 +1,4 @@
-"""Long work that requests began, and this process carries on after them, by its number in Postgres."""
+"""Long work that requests began and this process continues, by its number in Postgres."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Task = asyncio.Task[None]
 
 
 class CarriedWork:
-    """What this process carries on, of one kind; for one event loop."""
+    """This process's long work of one kind, for one event loop."""
 
     def __init__(self, message: str, action: str) -> None:
         """``message`` and ``action`` stand in the log where some of it fails."""
@@ -51,7 +51,7 @@ class CarriedWork:
             await asyncio.wait(self._running[number], timeout=seconds)
 
     def begin_work(self, number: int, work: Coroutine[Any, Any, None]) -> Task:
-        """Begin to carry something on; returns at once.  Several tasks may carry on the same."""
+        """Begin work in the background; returns at once.  Several tasks may share the work."""
         self._reasons.pop(number, None)
         task = asyncio.create_task(self._carry_on(number, work))
         self._running.setdefault(number, set()).add(task)
@@ -88,7 +88,7 @@ AT_ONCE = 2
 
 
 class CarriedErasures(CarriedWork):
-    """The erasures that this process carries on; for one event loop."""
+    """The erasures of this process, for one event loop."""
 
     def __init__(self, runner: OperationRunner, signer: Signer | None) -> None:
         super().__init__("an erasure failed", "erasure_failed")
@@ -104,7 +104,7 @@ class CarriedErasures(CarriedWork):
         """
         begun = await self._runner.arun(begin_erasing(order))
         number = begun.fenced.number
-        # One that runs here has no need of a second; but it may have been given fewer items.
+        # One that runs here needs no second; but it may have been given fewer items.
         if not begun.fenced.is_done and (order.items or not self.is_running(number)):
             self.begin_work(number, self._finish(begun))
         return number
@@ -123,7 +123,7 @@ class CarriedErasures(CarriedWork):
 
 
 class CarriedReplays(CarriedWork):
-    """The replays that this process carries on; for one event loop."""
+    """The replays of this process, for one event loop."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__("a replay failed", "replay_failed")
@@ -138,7 +138,7 @@ class CarriedReplays(CarriedWork):
         task.add_done_callback(lambda _done: self._drop(replay_id, stop))
 
     def stop(self, replay_id: int) -> None:
-        """Have a replay stop after its present step, if it is carried on here."""
+        """Have a replay stop after its present step, if it runs here."""
         if stop := self._stops.get(replay_id):
             stop.set()
 
@@ -149,6 +149,6 @@ class CarriedReplays(CarriedWork):
         await self.end_all()
 
     def _drop(self, replay_id: int, stop: threading.Event) -> None:
-        """Forget how to stop a task; one that was begun since has its own."""
+        """Forget how to stop a task; a newer one has its own."""
         if self._stops.get(replay_id) is stop:
             del self._stops[replay_id]

@@ -211,12 +211,12 @@ async def _erase(call: Call, target: ErasureTarget, body: ErasureIn) -> Response
 
 
 async def _refuse_unknown(call: Call, target: ErasureTarget, body: ErasureIn) -> None:
-    """Raise a problem for a user of whom nothing is stored: a fence for a misspelt name keeps nobody away."""
+    """Raise a problem for an unknown user: a fence for a misspelt name protects no user."""
     if not target.is_whole_owner or call.caller.is_bound or body.items_below or body.even_if_unknown:
         return
     known = UserIsKnown(namespace=target.namespace, user_id=target.user_id or "", owner_key=target.owner_key)
     (row,) = await call.service.runner.arun(fetch(known))
-    # Counting all rows is left to what the directory does not know.
+    # All rows are counted only for names that the directory lacks.
     if not row.known and (await call.service.runner.arun(plan_erasure(target))).is_of_nobody:
         raise ProblemError(NOT_FOUND, detail=OF_NOBODY)
 
@@ -231,7 +231,7 @@ def _place(call: Call) -> dict[str, str] | None:
 
 
 async def _find_begun(call: Call, target: ErasureTarget) -> int | None:
-    """The erasure that this Idempotency-Key began, if it is done: whoever was readmitted since stays."""
+    """The finished erasure that this Idempotency-Key began: a user readmitted since stays."""
     if call.idempotency_key is None:
         return None
     record = await call.service.runner.arun(find_erasure(erasure_id=_erasure_id(call, target)))

@@ -62,7 +62,7 @@ class StrandlineMemory(AgnoMemory):
         db: where the facts are, if you have one; default: made from ``namespace`` and ``options``.
         namespace: the tenant.
         agentic: make no facts from runs: an agent with ``enable_agentic_memory`` changes them by its tool.
-        max_memories: maximum number of facts in a prompt: some of the newest, and those that fit the question
+        max_memories: maximum number of facts in a prompt: some of the newest, and matches of the question
             (``expect``), or else the user's last words.
         wait_seconds: how long ``create_user_memories``, ``update_memory_task`` and ``create_session_summary``
             wait for workers; None: they return at once.
@@ -169,7 +169,7 @@ class StrandlineMemory(AgnoMemory):
     def expect(self, question: str, user_id: str | None = None) -> None:
         """Name the subject of the next run of this thread or task; it does no I/O.
 
-        The memories in the prompt of that run are then those that fit it, if not all can be shown.  Agno asks
+        The memories in the prompt of that run then fit it, if not all can be shown.  Agno asks
         for them without a question.
 
         Raises:
@@ -180,7 +180,7 @@ class StrandlineMemory(AgnoMemory):
     def get_user_memories(self, user_id: str | None = None) -> list[UserMemory]:
         """The facts of a user, oldest first: all, or ``max_memories`` of them.
 
-        These are some of the newest, and those that fit the question given to ``expect``, or else the user's
+        These are some of the newest, and matches of the question given to ``expect``, or else the user's
         words in the last run added here.
         """
         user = self._users.of_call(user_id)
@@ -384,7 +384,8 @@ class StrandlineMemory(AgnoMemory):
         return calls
 
     def clear(self) -> None:
-        """Delete the facts of the users whom this memory serves, and its sessions with what they gave.
+        """Delete the facts of the users whom this memory serves, and its sessions with everything derived
+        from them.
 
         Other users, and sessions that this object has not used, stay.
         """

@@ -254,7 +254,6 @@ class StrandlineMemoryStore(BaseMemoryStore):
         await self.memory.aclose()
 
     async def _messages(self, limit: int | None, offset: int, roles: list[str] | None) -> list[Message]:
-        """Within the bounds first, then by role, then the newest: as if the store had no more."""
         if self._bounds == Bounds():
             return await self.memory.ahistory(limit, offset, roles)
         most = check_count("limit", limit) if limit is not None else None
