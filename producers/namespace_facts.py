@@ -43,7 +43,7 @@ class _Page:
 
 
 def list_users(namespace: Namespace, *, limit: int = 50, after: str | None = None) -> Operation[UserPage]:
-    """A page of the users who have a session or were given facts, by name, each with their figures.
+    """A page of the users with sessions or given facts, by name, each with their figures.
 
     ``limit`` is at most 200; ``after`` is the previous page's.
     """
@@ -67,7 +67,7 @@ class NamespaceFacts(CaptureFace, Closing):
     """The facts of all owners of a namespace; get it from ``Facts.of_namespace``.
 
     Clearing records one event per owner, as ``Facts.clear`` does, each in its own transaction; so it may be
-    stopped at any time, and continues where it stopped when it is called again: an owner who has said nothing
+    stopped at any time, and continues where it stopped when it is called again: an owner without new messages
     since the last clearing is skipped. Owners whose first session begins during it may be left out.
 
     All methods raise DatabaseUnavailableError when Postgres cannot be reached; clearing raises

@@ -212,7 +212,6 @@ def _values(message: Message, part_tokens: Mapping[str, int]) -> Iterator[object
 
 
 def _beside_texts(part: Mapping[str, Any]) -> dict[str, Any]:
-    """A part without the fields that count as text."""
     return {key: value for key, value in part.items() if not (key in _TEXT_KEYS and isinstance(value, str))}
 
 

@@ -150,8 +150,6 @@ class Memory(SessionMemory):
 
 
 class _BlockPolicy(TypedDict):
-    """The policy's values that follow from blocks, code and scope."""
-
     tokenizer: str
     pipelines: tuple[str, ...]
     max_facts: int | None

@@ -140,7 +140,6 @@ def _look_at_overdue(watch: _WatchKeys) -> Operation[Flushed | None]:
 
 
 def _look_at_idle(watch: _WatchKeys) -> Operation[Flushed | None]:
-    """Deliver a session that has been idle long enough; check a recently used one later."""
     flushed = None
     for _attempt in range(MAX_IDLE_ATTEMPTS):
         window = yield from read_window(watch["shard_key"], watch["session_key"])

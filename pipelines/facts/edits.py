@@ -250,7 +250,6 @@ class _Removal(Generic[E]):
     def said_before(
         self, session_keys: Sequence[UUID] = (), *, since: int | None = None
     ) -> Operation[list[FactsOfTracesRow]]:
-        """Facts that were once worded like the one of the event, or come from these sessions."""
         return (
             yield from fetch(
                 FactsOfTraces(
@@ -297,7 +296,6 @@ class _Application(_Removal[FactEvent]):
             yield from self._write()
 
     def _replace(self) -> Operation[list[RemoveFactsRow]]:
-        """Give the fact its new words; a fact with the same words replaces it."""
         ids = yield from self._by_themselves(self._ids)
         if self.event.payload is None:
             return (yield from self.remove(ids))

@@ -216,7 +216,6 @@ class ExtractStage:
 
 
 def _instructions(batch: Batch) -> dict[UUID, int]:
-    """The tokens of an instruction, which merge applies; its session holds nothing else."""
     return {event.event_id: max(1, event.tokens) for event in batch.events if event.cause == "instruction"}
 
 

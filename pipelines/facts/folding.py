@@ -233,7 +233,7 @@ class Fold:
     """Applies operations one after the other.
 
     Ids of new facts follow from batch and candidate, so that the same answer always makes the same rows.
-    The outcome of each candidate is kept, for a later one that only repeats it; and the current wording of
+    The outcome of each candidate is kept, for later repetitions; and the current wording of
     each known fact, since a fact is changed only if its words are as expected.
 
     Args:
@@ -315,7 +315,6 @@ class Fold:
         return kept.fact_id
 
     def _add_or_confirm(self, text: str) -> UUID | None:
-        """Add a fact; where additions are off, confirm the fact with these words, if any."""
         if not self._work.capture.capture.is_add_off:
             return self._add(text)
         rows = self._fetcher.fetch(LiveFactLike(**self._keys, fingerprint=fingerprint(text)))

@@ -102,7 +102,7 @@ def instruction_call(model: TextModel, instruction: Instruction) -> Call:
 
 
 def read_changes(instruction: Instruction, answer: RawAnswer, capture: Capture) -> CarriedOut:
-    """The changes of an answer, without those that an operator has switched off.
+    """The changes of an answer, without switched-off ones.
 
     Where a change says more than the instruction and the facts, the instruction's own words are added.
     """

@@ -111,7 +111,6 @@ class MergeStage:
         is_alone: bool,
     ) -> Call:
         def parts() -> list[Call]:
-            """With half of the candidates, and the nearer half of the known facts."""
             fewer, middle = known[: -(-len(known) // 2)], len(candidates) // 2
             return [
                 self._call(work, _part(work, fewer, half), fewer, half, is_alone=True)

@@ -233,7 +233,6 @@ class _Window:
         return not self._forbidden[degree][at]
 
     def is_answer(self, index: int) -> bool:
-        """Whether a message is an answer that calls no tool, which ends its turn."""
         return self.entries[index].role == "assistant" and not self.entries[index].calls
 
     def whole_turns(self, after: int, degree: int = _NOTHING) -> Iterable[int]:

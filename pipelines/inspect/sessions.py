@@ -247,7 +247,6 @@ def session_state(fetcher: Fetcher, identity: SessionIdentity) -> SessionState:
 
 
 def _states(fetcher: Fetcher, sessions: Sequence[SessionIdentity]) -> list[SessionState]:
-    """The states in the order given; an id claimed but not yet put to has no state."""
     if not sessions:
         return []
     statement = SessionRows(

@@ -433,7 +433,6 @@ def _findings(
 
 
 def _is_wordless(envelope: str | None) -> bool:
-    """Whether a sealed envelope has no plain text with a word; Postgres judges the others."""
     if envelope is None:
         return False
     content = json.loads(envelope).get("content")

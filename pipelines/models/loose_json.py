@@ -1,8 +1,8 @@
 """Finds JSON in a model's text, and mends slips whose meaning is certain.
 
 Models write JSON amid talk and thoughts, with single quotes, trailing commas, comments, raw line breaks,
-words of Python, or doubled braces, and stop in the middle.  The work is linear in the length of the text,
-whatever it holds; libraries that mend JSON take time that grows with its square (decision 0105).
+words of Python, or doubled braces, and stop in the middle.  The work is linear in the length of the text;
+libraries that mend JSON take time that grows with its square (decision 0105).
 """
 
 from __future__ import annotations
@@ -286,7 +286,6 @@ class _Reader:
 
 
 def _join(pieces: list[str]) -> str:
-    """The pieces as one text, with surrogate halves that were escaped singly joined."""
     text = "".join(pieces)
     return (
         text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

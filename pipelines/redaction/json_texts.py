@@ -113,7 +113,6 @@ def _visit_part(value: Any, visit: Visit, above: str = "") -> Any:
 
 
 def _is_left(places: tuple[str, str], key: str, item: Any) -> bool:
-    """Whether it is a name or a kind, or data in base64 at a place where a format has it."""
     if not isinstance(item, str):
         return False
     if key in _STRUCTURAL_KEYS or key.endswith("_id"):

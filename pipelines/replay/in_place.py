@@ -428,7 +428,6 @@ def _derived_chunks(rows: ChunkRows, keys: OwnerKeys | None) -> DigestDerivedChu
 
 
 def _derived_candidates(rows: CandidateRows) -> list[StoredCandidatesRow]:
-    """The candidates that answers make now, in the stored ones' form."""
     candidates = [
         StoredCandidatesRow(
             event_id=UUID(one["event_id"]),
@@ -470,7 +469,7 @@ def _lock_applied(tx: Fetcher, batch: Batch) -> bool:
 
 
 def _is_same(tx: Fetcher, batch: Batch, of_stored: Query[_Digest], of_derived: Query[_Digest] | None) -> bool:
-    """Whether the stored rows of a batch equal those that its answers make now; only read.
+    """Whether the stored rows of a batch equal its answers' present rows; only read.
 
     Postgres digests both, so that its own conversions (half floats, word vectors) make no difference.
     """

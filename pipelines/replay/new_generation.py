@@ -2,7 +2,7 @@
 
 Once begun, it is fed by every flush that sees its row.  When all earlier transactions have ended, no flush
 misses it any more, and the replay goes through the log: owner by owner, it makes events due that the
-generation has not seen.  Workers derive it (``workers.replay_slots``); an owner who is covered is switched,
+generation has not seen.  Workers derive it (``workers.replay_slots``); a covered owner is switched,
 and when all are, it serves every owner.  Each step can be repeated, so a replay may be stopped anywhere and
 resumed.
 """

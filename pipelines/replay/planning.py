@@ -170,7 +170,6 @@ class Planner:
                 return
 
     def _is_stored(self, lane: Lane, batch_id: UUID, event_ids: Sequence[UUID]) -> bool:
-        """Whether all inputs of a batch are stored; counts it."""
         batch = Batch(lane, batch_id, ())
         answers = stored_answers(self._database, batch)
         stored = bool(answers)
@@ -213,7 +212,6 @@ class Planner:
         return len(batches)
 
     def _merge(self, shard_key: UUID) -> None:
-        """Merges of known candidates: a lone one asks no model."""
         rows = self._database.fetch(DerivedCandidates(shard_key=shard_key))
         by_event = {row.event_id: row for row in rows}
         known: set[str] = set()

@@ -1,4 +1,4 @@
-"""Sharing: copies of a session's flushed messages, for the shared scope that the session has opted in to.
+"""Sharing: copies of a session's flushed messages, for the session's shared scope.
 
 The copies are stored under the scope's own key, so a separate transaction writes them, before the one that
 writes receipts.  Their keys follow from the messages, so writing them twice changes nothing.

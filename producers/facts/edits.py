@@ -188,7 +188,6 @@ class FactEdits(FactChanges):
     def _change_version(
         self, fact_id: UUID | str, version: str, change: Callable[[], Operation[T]]
     ) -> Operation[T]:
-        """Change the fact under the owner's lock, if it is still as the caller saw it."""
         yield from lock_facts(self.owner.shard_key)
         fact = yield from get_fact(self.owner, fact_id)
         if fact is not None and fact.version != version:

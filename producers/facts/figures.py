@@ -70,7 +70,7 @@ def owner_figures(owner: Owner) -> Operation[OwnerFigures]:
 
 
 def users_page(namespace: str, limit: int, after: str | None) -> Operation[UserPage]:
-    """The next users who have a session, or facts from people, each with their figures."""
+    """The next users with a session, or with facts from people, each with their figures."""
     rows = yield from fetch(UsersPage(namespace=namespace, after=after or "", limit=limit))
     users = []
     for row in rows:

@@ -193,7 +193,6 @@ def _account_for(
 
 
 def _searched_in_part(memory: Given, indexed_characters: int) -> Iterator[Omission]:
-    """The messages found whose end no search finds."""
     for hit in memory.hits:
         if len(full_text(hit.message)) > indexed_characters:
             reason = (
@@ -240,7 +239,6 @@ def _text_of(name: str, choice: Choice) -> str:
 
 
 def _session_names(request: ReadRequest, messages: Sequence[MessagePiece]) -> Operation[Names]:
-    """Names of the messages' sessions, without deleted ones."""
     identity = request.identity
     own = {identity.session_key.int: identity.session_id}
     others = [UUID(int=key) for key in sorted({piece.place[0] for piece in messages} - own.keys())]

@@ -280,7 +280,6 @@ def _search_for_facts(search: _Search, text: str) -> Operation[None]:
 def _search_for_block(
     search: _Search, block: VectorMemoryBlock, text: str, shown: Shown, *, with_facts: bool
 ) -> Operation[None]:
-    """The best hits for one block, without those shown in any case."""
     request, serving = search.request, search.snapshot.serving
     vectors: Vectors | None
     facts_generation_id = None

@@ -375,7 +375,6 @@ def _head_that_fits(identity: SessionIdentity, max_tokens: int) -> Operation[tup
 def _page_before(
     identity: SessionIdentity, before_seq: int, tokens: int, max_bytes: int
 ) -> Operation[list[MeasuredMessageRow]]:
-    """The newest messages before a number that fit so many tokens, the newest first."""
     bounds = {"page_size": CONTEXT_PAGE_MESSAGES, "tokens": tokens, "max_bytes": max_bytes}
     return fetch(NewestWithin(**identity.keys, before_seq=before_seq, **bounds))
 

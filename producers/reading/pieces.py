@@ -267,7 +267,6 @@ class _Room:
     def take_facts(
         self, candidates: Candidates, chosen: Mapping[Place, Message], facts: dict[int, FactPiece]
     ) -> None:
-        """A few of the newest, then the matches, then more of the newest."""
         newest_room = int(self.tokens * NEWEST_SHARE)
         turns: tuple[tuple[Sequence[FactPiece], int], ...] = (
             (candidates.newest_facts, self.tokens - newest_room),

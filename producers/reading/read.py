@@ -136,7 +136,6 @@ def _keep(request: ReadRequest, known: KnownSession, snapshot: Snapshot, context
 
 
 def _may_be_given_again(request: ReadRequest, snapshot: Snapshot, context: MemoryContext) -> bool:
-    """Whether it follows from the snapshot alone, and no recipient can change it."""
     # The window's own messages are known, but its question; the memory may be in one of them.
     is_inside = request.insert_method is InsertMethod.USER or bool(snapshot.question)
     own = context.messages[: None if is_inside else len(context.messages) - len(snapshot.window)]

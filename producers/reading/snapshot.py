@@ -218,7 +218,6 @@ def _begins_turn(window: Sequence[Message]) -> bool:
 def _settle_calls(
     tail: Sequence[Message], shown: tuple[Message, ...], window: KnownWindow
 ) -> tuple[Sequence[Message], tuple[Message, ...], tuple[Omission, ...]]:
-    """Tail and window with each result behind its call, and the changes made for that."""
     if is_settled((*tail, *shown)) if tail else window.is_settled(shown):
         return tail, shown, ()
     settled = Settled((*tail, *shown))

@@ -186,7 +186,7 @@ class WindowCache:
                 self._bytes -= dropped.size
 
     def forget_erased(self, owners: Collection[UUID] | None, erasures: int) -> None:
-        """Drop data of these owners (None: everything), who were erased up to this number."""
+        """Drop data of these erased owners (None: everything), up to this number."""
         with self._lock:
             self.erasures = erasures
             for session in [one for one in self._sessions if owners is None or one[0] in owners]:

@@ -219,8 +219,6 @@ class AddedRun:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """The numbers of a run's messages, those taken back, and their flushes."""
-
     seqs: list[int]
     corrections: tuple[Correction, ...] = ()
     flushed: Flushed | None = None
@@ -402,7 +400,6 @@ def _replace_one(request: RunRequest, other: Replacement) -> Operation[Correctio
 
 
 def _messages_behind(request: RunRequest, difference: _Difference) -> Operation[list[Message]]:
-    """The later messages, to be put again behind the run."""
     if difference.start is None:
         return []
     limit = request.max_messages - len(difference.additions)

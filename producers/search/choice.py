@@ -118,7 +118,6 @@ def _within(characters: int, facts: Iterable[Fact]) -> Iterator[Fact]:
 
 
 def _as_they_are(request: ChoiceRequest, fact_ids: Sequence[UUID]) -> Operation[list[Fact]]:
-    """The present facts, in this order."""
     if not fact_ids:
         return []
     page = PageRequest(len(fact_ids), sort="given")

@@ -197,7 +197,6 @@ def _session_names(target: Target, hits: Sequence[Hit]) -> Operation[dict[UUID, 
 def _as_result(
     hit: Hit, names: dict[UUID, str], facts: dict[UUID, Fact], has_vector: bool
 ) -> list[SearchResult]:
-    """A hit as a caller sees it; an empty list if it was deleted after it was ranked."""
     similarity = hit.similarity if has_vector and hit.has_vector else None
     if hit.fact is not None:
         fact = facts.get(hit.fact.fact_id)

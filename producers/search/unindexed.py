@@ -61,7 +61,7 @@ def with_unsearched(
     """The ``hits`` of a search merged with matches among messages without vectors, best first.
 
     A message without a vector is ranked by its words, as if its vector said the same: where vectors were
-    compared it scores at most what the best hit does, or what words alone can. A message that repeats the
+    compared it scores at most as much as the best hit, or as words alone can. A message that repeats the
     query is usually the question itself, and is left out.
 
     Args:

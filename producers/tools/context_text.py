@@ -127,7 +127,6 @@ def _those_that_fit(
 
 
 def _piece_cost(piece: _Piece, number: int, count_text: Callable[[str], int]) -> int:
-    """Its tokens in JSON, where quotes and ends of lines are escaped."""
     citation = piece.cite(number)
     source = "" if citation is None else json.dumps(citation.as_json(), ensure_ascii=False)
     return count_text(json.dumps(piece.line, ensure_ascii=False)) + count_text(source) + _NUMBER_TOKENS

@@ -99,7 +99,6 @@ class GroupCommit:
             raise
 
     def _call_soon(self) -> None:
-        """Start once everything that is ready now has had its turn to put."""
         if not self._is_called_soon and self._statements < STATEMENTS_AT_ONCE:
             self._is_called_soon = True
             self._running_loop().call_soon(self._start)

@@ -207,7 +207,6 @@ def _record(put: SinglePut) -> str:
 
 
 def _rarer(put: SinglePut) -> Iterator[str]:
-    """The fields that most messages lack."""
     message = put.message
     if message.metadata is not None:
         yield f',"metadata":{message.metadata}'

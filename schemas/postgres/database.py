@@ -221,7 +221,7 @@ class Database:
         *,
         with_the_wait: bool = False,
     ) -> list[R]:
-        """The rows of an attempt after one that ``failed``; transient errors get more attempts.
+        """The rows of a further attempt after ``failed``; transient errors get more attempts.
 
         ``with_the_wait``: the wait for a connection is part of each attempt.
         """

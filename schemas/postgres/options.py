@@ -137,7 +137,6 @@ class ConnectionOptions:
         return arguments | {"options": all_options(self.url, self._session())}
 
     def _session(self) -> Iterator[tuple[str, int | str]]:
-        """The settings of each connection."""
         yield "statement_timeout", int(self.statement_timeout * 1000)
         yield "idle_in_transaction_session_timeout", int(self.idle_in_transaction_timeout * 1000)
         # Every statement but verify's goes by an index.  A plan made while a table was small would read it

@@ -24,7 +24,7 @@ def next_page(statement: type[Query[R]], last: R | None, **values: object) -> Qu
 
     Args:
         last: the last row of the page before; None: the first page.
-        values: other parameters by name; the statement gets those that it has.
+        values: other parameters by name; the statement gets its own.
     """
     for name, kind in get_annotations(statement).items():
         if name.startswith("after_"):

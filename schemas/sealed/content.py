@@ -298,7 +298,6 @@ class SealedContent:
         return opened
 
     def _open_of(self, query: Query[R], owner: UUID, rows: Sequence[R]) -> Operation[list[R]]:
-        """Rows of one owner; cached keys may predate a rotation or an erasure."""
         keys = yield from self.find_keys(owner)
         if keys is not None:
             try:
@@ -366,7 +365,6 @@ def names_encrypted(namespace: str) -> str:
 
 @contextmanager
 def _name_namespace(namespace: str) -> Iterator[None]:
-    """Have errors of a keyring name the namespace."""
     try:
         yield
     except KeyUnavailableError as error:
@@ -394,7 +392,6 @@ def _owner_given(query: Query[Any], marks: Marks) -> UUID:
 
 
 def _open_with(keys: OwnerKeys, query: Query[R], rows: Sequence[Any]) -> Operation[list[R]]:
-    """The rows opened; many rows are opened off the event loop."""
     marks = _marks_of(query)
     stored: list[Sequence[Any]] = list(zip(*rows, strict=True))
     open_all = partial(_open_all, query, marks, stored, keys)
@@ -423,7 +420,6 @@ def _open_all(query: Query[R], marks: Marks, stored: Sequence[Sequence[Any]], ke
 def _open_rest(
     mark: Mark, columns: Sequence[Sequence[Any]], stored: Sequence[Any], keys: OwnerKeys
 ) -> list[Any]:
-    """Open under this mark the tokens that another mark left of a column."""
     opened = list(columns[mark.place])
     places = [place for place, (now, before) in enumerate(zip(opened, stored, strict=True)) if now is before]
     rest = [[column[place] for place in places] for column in columns]

@@ -82,8 +82,6 @@ class LazyKeyring:
 
 
 class _Guarded:
-    """An application's keyring, whose own errors become one of Strandline's."""
-
     def __init__(self, keyring: Keyring, name: str) -> None:
         self._keyring = keyring
         self._name = name

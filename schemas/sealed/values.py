@@ -218,7 +218,6 @@ def _open_value(mark: Mark, value: Any, bound: Any, keys: OwnerKeys) -> Any:
 
 
 def _open_fingerprint(keys: OwnerKeys, stored: bytes, text: str) -> bytes:
-    """The fingerprint of a text, if its keyed form is stored; else the stored value."""
     if len(stored) != 1 + DIGEST_BYTES:
         return stored
     unkeyed = fingerprint(keys.open(text, "fact"))

@@ -139,7 +139,7 @@ class OwnerKeys:
         """A column's values in several rows, as ``open`` gives each; None stays.
 
         Most are tokens of the newest key in JSON.  All are decoded first and then decrypted: two short loops
-        take a fifth less than one that does both.
+        take a fifth less than a combined one.
         """
         if not any(texts):  # as metadata, mostly
             return list(texts)

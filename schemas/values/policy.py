@@ -321,7 +321,6 @@ def with_overflow(pipelines: tuple[str, ...], on_overflow: bool) -> tuple[str, .
 
 
 def _changed_pipelines(present: Policy, change: PolicyChange) -> tuple[str, ...]:
-    """Other blocks leave the overflow handler as it is, and the other way round."""
     is_fed = OVERFLOW in present.pipelines
     on_overflow = is_fed if change.on_overflow is None else change.on_overflow
     pipelines = present.pipelines if change.pipelines is None else change.pipelines
@@ -353,7 +352,6 @@ def _or(new: int | None, present: int) -> int:
 
 @lru_cache(maxsize=256)
 def _repaired_flush_size(token_flush_size: int, token_limit: int) -> int:
-    """The flush size that replaces one above the limit; logged once, not per request."""
     repaired = max(1, int(token_limit * FLUSH_SIZE_REPAIR_RATIO))
     if token_flush_size != DEFAULT_FLUSH_SIZE:
         logger.warning(

@@ -25,8 +25,6 @@ NAME_ERROR = "name"
 
 
 def _in_words(check: Callable[[Any], str]) -> AfterValidator:
-    """A check of names as a validation step with a readable refusal."""
-
     def step(value: Any) -> str:
         try:
             return check(value)
@@ -45,7 +43,6 @@ Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
 def _not_a_key(actor: str) -> str:
-    """An actor that does not pass for a key: the audit trail names keys itself."""
     if actor.lower().startswith(KEY_ACTOR_PREFIX):
         raise ValueError("names that begin with key: are those of the service's keys")
     return actor

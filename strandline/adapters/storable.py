@@ -173,7 +173,6 @@ def _fit(message: Message, limits: PutLimits) -> Message:
 
 
 def _shrink_message(message: Message, max_bytes: int) -> Message:
-    """The message with its longest texts cut until it fits; in the end as one text."""
     most = max_bytes // 2
     body = shrunk = _body(message)
     while _size(shrunk) > max_bytes and most >= _MIN_CUT_CHARACTERS:

@@ -136,7 +136,6 @@ def _content(content: object, *, may_be_none: bool) -> object:
 
 
 def _messages_without_list(run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The question and answer of a run stored without its messages."""
     asked = run.get("input")
     asked = asked.get("input_content") if isinstance(asked, Mapping) else asked
     at = run.get("created_at")
@@ -316,7 +315,6 @@ class AgnoTables:
     def _read_runs(
         self, table: SourceTable, place: Place, session: SessionRuns, stored_runs: Sequence[object]
     ) -> Iterator[Record]:
-        """The runs of Agno 3 from their table, after Agno 2's in the session's row."""
         seen: set[object] = set()
         moved = {run_id for run_id, _ in self._runs_of(table, place)} if stored_runs else set()
         yield from session.read([run for run in stored_runs if _run_id(run) not in moved])
@@ -356,7 +354,6 @@ def _run_id(run: object) -> object:
 
 
 def _stored_runs(row: SourceRow) -> list[object]:
-    """The runs in the session's own row: in its memory (Agno 1) or its runs (Agno 2)."""
     if "memory" in row.values:
         memory = read_mapping(row["memory"]) if row["memory"] not in (None, "null") else {}
         runs = memory.get("runs")

@@ -230,7 +230,6 @@ class HistoryImport:
                 self._leave_out(place, "belongs to a session that another user has here")
 
     def _put(self, memory: Memory, messages: Sequence[Message], places: Mapping[str, Place]) -> None:
-        """Put the messages; known ones with other content stay as they are, and are reported."""
         try:
             imported = memory.import_messages(messages)
         except ConflictError:

@@ -60,7 +60,6 @@ def command(
 
 @contextmanager
 def _told_at_an_interrupt(out: Path) -> Iterator[None]:
-    """Have SIGTERM end it as Ctrl-C does, and then report the partial file."""
     try:
         with ends_as_interrupts():
             yield

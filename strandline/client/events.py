@@ -35,8 +35,6 @@ class ServiceEvent(EventOut):
 
 
 class _Stream:
-    """One stream over all its connections: its position, and its failures in a row."""
-
     def __init__(self, service: RemoteService, path: str, user_id: str | None, last_id: str | None) -> None:
         if last_id is not None and not isinstance(last_id, str):
             raise ConfigurationError("last_event_id must be the id of an event, which is a string.")

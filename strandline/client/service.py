@@ -55,8 +55,6 @@ class _Key(httpx2.Auth):
 
 
 class _Body:
-    """An answer's body as it comes, bounded in size and time."""
-
     def __init__(self, call: Call, service: RemoteService) -> None:
         self._call, self._most = call, service.max_answer_bytes
         self._ends_at = time.monotonic() + service.timeouts.answer + (call.wait_seconds or 0.0)

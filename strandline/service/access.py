@@ -27,19 +27,19 @@ WORDS = frozenset(CONTENTS[:4])
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a route asks of a request, and what it can tell: above its endpoint; without it all may ask.
+    """A route's demands and disclosures, declared above its endpoint; a route without it is open.
 
     Attributes:
         scope: of the key; None: any key will do.
-        queue: whose permits it takes.
-        tells: the content that its answer can hold, beside what the request itself says.
-        takes_user: whether the header ``Strandline-User`` says whose session it is.
-        idempotent: what a request does that comes again.
+        queue: its source of permits.
+        tells: the content that its answer can hold, apart from the request's own.
+        takes_user: whether the header ``Strandline-User`` names the session's user.
+        idempotent: the effect of a repeated request.
         matches: whether it takes If-Match.
         is_direct: whether its endpoint is called without the framework's steps.
         holder: whose key it takes.
-        any_user: whether it tells of a session whoever's it is, to a request that names no user.
-        own_turns: of a read: it takes its turns among the reads itself, as one does that waits between them.
+        any_user: whether it tells of any user's session to a request without a user.
+        own_turns: of a read: it takes its turns among the reads itself, since it waits between them.
 
     Raises:
         ValueError: the key of the installation has the scope, and would be told people's words.

@@ -1,9 +1,9 @@
-"""What happens in namespaces, for those who listen: one poller a process, however many they are.
+"""Events of namespaces for listeners: one poller a process for all of them.
 
 The poller reads flushes, the ends of pipelines and changes of derivations by the times that their rows bear,
-since numbers that are taken before a commit cannot be followed.  So nothing has to be remembered of what is
-open: an end is heard whenever it comes.  An event's id is the time up to which all is told; whoever comes
-back with it hears what came after: an event may come twice.
+since numbers that are taken before a commit cannot be followed.  So no state of open work is needed: an end
+is seen whenever it comes.  An event's id is the time up to which all is told; a client that returns with it
+gets the later events: an event may come twice.
 """
 
 from __future__ import annotations
@@ -31,14 +31,13 @@ POLL_SECONDS = 0.5
 SOON_SECONDS = 1.0
 # ... and an occasional look goes back to the oldest possible events.
 DEEP_SECONDS = 5.0
-# A transaction that writes and is still open is waited for, but for no longer than a minute; one that the
-# database does not show to this role has ten seconds.
+# An open writing transaction is waited for, but no longer than a minute; one hidden from this role has ten
+# seconds.
 LATE_SECONDS = 10.0
 LATEST_SECONDS = 60.0
 ROWS_PER_PAGE = 1_000
 MAX_RESUMED_SECONDS = 86_400.0
-# After a restart all streams come back at the same time; they take turns, each with so much of what it
-# missed.
+# After a restart all streams come back at once; they take turns, each with a part of its missed events.
 RESUMED_AT_ONCE = 2
 SPAN = timedelta(minutes=10)
 # A listener that is behind by so many loses its stream, and comes back with its last id.

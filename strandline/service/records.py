@@ -1,7 +1,7 @@
-"""The policies of sessions, remembered for a few seconds, so that a read needs no further statement.
+"""The policies of sessions, cached for a few seconds, so that a read needs no further statement.
 
-A session that is not remembered is looked up under the caller's own owner: of one that does not exist, and of
-another user's, the same statement finds nothing.
+A session that is not cached is looked up under the caller's own owner: for a missing one, and for another
+user's, the same statement finds nothing.
 """
 
 from __future__ import annotations

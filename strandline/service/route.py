@@ -1,7 +1,7 @@
 """The way of a request: key, scope, permit, body, deadline; then the endpoint.
 
 In this order, since each step costs more than the one before: a request without a key reads nothing from the
-database, one that is not admitted leaves its body unread.
+database, a rejected request leaves its body unread.
 """
 
 from __future__ import annotations
@@ -90,15 +90,15 @@ class Call:
     """One request, as an endpoint sees it.
 
     Attributes:
-        service: what the process shares.
-        caller: whose request it is.
+        service: shared by the process.
+        caller: of the request.
         row: its key.
         wait_seconds: how long the client waits at most (``Prefer: wait=5``), which is less than the time of a
             request; None: it does not say.
         idempotency_key: the header of that name.
         route: method and path, the same however the path was encoded.
         fingerprint: a digest of route and body.
-        aside: does beside the event loop what is large.
+        aside: runs large work off the event loop.
     """
 
     service: Service
@@ -123,11 +123,11 @@ class Call:
             return False  # unknown for now; the client comes back, and is told the reason
 
     async def check_key(self) -> None:
-        """Look at its key again, after what may have taken some time.
+        """Check its key again, after long work.
 
         Raises:
             ProblemError: it was revoked, or has ended.
-            DatabaseUnavailableError: nobody can say.
+            DatabaseUnavailableError: the key cannot be checked.
         """
         if not await self.service.keys.goes_on(self.row.key_id):
             raise ProblemError(UNAUTHENTICATED)

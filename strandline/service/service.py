@@ -1,4 +1,4 @@
-"""What a process of the service shares between its requests: resources, keys, permits, policies."""
+"""Shared by a process's requests: resources, keys, permits, policies."""
 
 from __future__ import annotations
 

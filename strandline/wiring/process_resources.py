@@ -91,7 +91,6 @@ class ProcessResources:
         self._facts_models: dict[str, TextModel] = {}
 
     def _forget_owners(self, owners: Collection[UUID]) -> None:
-        """Drop cached data of erased owners, and all names."""
         self.indexes.forget_owners(owners)
         self.content.cache.forget_owners(owners)
         forget_names()

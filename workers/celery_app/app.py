@@ -40,8 +40,6 @@ class WorkerApp(OwnCelery):
 
 
 class _WorkerStart(StartStopStep):  # type: ignore[misc]  # Celery carries no types
-    """A step of Celery's worker: after its signal handlers, before its consumer."""
-
     def start(self, worker: Any) -> None:
         worker.app.on_worker_start()
 

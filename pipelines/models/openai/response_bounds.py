@@ -79,7 +79,6 @@ def start_clock(silence_seconds: float) -> Callable[[httpx2.Request], None]:
 
 
 def _bound_reads(event: str, details: Mapping[str, Any]) -> None:
-    """Have a new connection give up each read when the time of its request is over."""
     if not event.endswith(_OPENED):
         return
     stream = details["return_value"]

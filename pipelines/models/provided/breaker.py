@@ -181,7 +181,6 @@ class Breaker:
         return self._probe_succeeds(self._clock())
 
     def _probe_succeeds(self, since: float) -> bool:
-        """Probe the server; threads that come while a probe is under way share its result."""
         with self._probing:
             if self._probed_at < since:
                 self._run_probe()

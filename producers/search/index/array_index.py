@@ -100,7 +100,6 @@ class ArrayIndex:
         ]
 
     def _nearest(self, facts: FactIndex, query: IndexQuery) -> tuple[Floats, Floats]:
-        """Of each fact, the cosine and the contrast of the nearest message that it comes from."""
         nearest = np.zeros(len(facts.facts)), np.zeros(len(facts.facts))
         if self._arrays is not None and query.vector is not None:
             if self._sources is None or self._sources[0] is not facts:

@@ -22,8 +22,6 @@ class LoopPool(AsyncConnectionPool[Any]):
 
 
 class _UntilCancelled:
-    """A pool's task; a no-op once cancelled."""
-
     def __init__(self, queue: asyncio.Queue[Any]) -> None:
         self._queue = queue
 

@@ -19,8 +19,6 @@ class PoolName(str):
 
 
 class _NotOurs(logging.Filter):
-    """Leaves a warning out whose subject is a pool, a connection or a transaction of ours."""
-
     def filter(self, record: logging.LogRecord) -> bool:
         subjects = record.args if isinstance(record.args, tuple) else ()
         return record.levelno != logging.WARNING or not any(map(_is_ours, subjects))

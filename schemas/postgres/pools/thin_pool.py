@@ -115,7 +115,6 @@ class ThinPool:
         return lent
 
     def _await_server(self, timeout: float | None) -> float | None:
-        """Wait until it is worth asking the pool; returns the rest of the time-out."""
         if not self._pool.closed and not has_idle(self._pool):
             self._pool.check()  # which lets an empty pool grow
         caller, pause = self._reach.note_came(), FIRST_STEP_SECONDS

@@ -115,14 +115,12 @@ def _function_name(name: str) -> str:
 
 
 def _call_id(call_id: str) -> str:
-    """An id within the length that the API takes; the same for a call and its result."""
     if len(call_id) <= MAX_CALL_ID:
         return call_id
     return blake2b(call_id.encode(), digest_size=MAX_CALL_ID // 2).hexdigest()
 
 
 def _output(value: object) -> Any:
-    """The text of a result: of its parts, if it has texts, else its JSON."""
     if isinstance(value, Mapping) and isinstance(value.get("value"), str):  # the AI SDK's
         return value["value"]
     if isinstance(value, list) and all(isinstance(part, Mapping) and "type" in part for part in value):

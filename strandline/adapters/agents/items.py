@@ -168,7 +168,6 @@ def _opaque(content: Content) -> Item | None:
 
 
 def _foreign(message: Message) -> list[Item]:
-    """A message that was not put as an item, as items."""
     if message.role == "tool":
         output = message.content if isinstance(message.content, str) else message.text
         return [{"type": "function_call_output", "call_id": message.tool_call_id, "output": output}]

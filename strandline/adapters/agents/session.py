@@ -121,7 +121,7 @@ COMPACTION = "compaction"
 
 
 def without_compacted(items: Sequence[Item]) -> list[Item]:
-    """The items without those that the newest compaction item replaces; instructions before them stay.
+    """The items that the newest compaction item does not replace; instructions before them stay.
 
     If only the user's messages precede it, ``responses.compact`` compacted a whole window: such a window has
     these messages next to the item, and is sent as it is.

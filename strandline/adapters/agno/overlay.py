@@ -52,8 +52,6 @@ class _Source(NamedTuple):
 
 
 class _Overlay:
-    """The methods' needs of an overlay, under names that no database's attributes have."""
-
     _strandline: ClassVar[_Source]
 
     @property
@@ -127,8 +125,8 @@ def _upsert_user_memory(
 class Memories(_Overlay):
     """The methods for memories of Agno's ``BaseDb``.
 
-    Reads without a user go through the users of the namespace who have a session, at most 1,000 of them.
-    A change names its user, and reaches nobody else's memories.
+    Reads without a user go through the namespace's users with a session, at most 1,000.
+    A change names its user, and reaches only that user's memories.
     """
 
     delete_user_memory = sync_method(_delete_user_memory)

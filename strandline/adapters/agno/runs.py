@@ -79,8 +79,6 @@ class _EndedRun:
 
 @dataclass(frozen=True, slots=True)
 class _Recalled:
-    """The memories of the run that is beginning, for the manager that looked them up."""
-
     keeper: RunKeeper
     user_id: str
     memories: list[UserMemory]

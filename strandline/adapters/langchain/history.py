@@ -111,7 +111,6 @@ class StrandlineHistory(BaseChatMessageHistory):
         return messages
 
     def _without_shown(self, messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
-        """A turn's own messages, without those it was shown; other messages as they are."""
         if not _is_whole_input.get():
             return messages
         _is_whole_input.set(False)
@@ -130,7 +129,6 @@ def _ends_turn(caller: CodeType) -> bool:
 
 
 def _without_open_end(messages: list[BaseMessage]) -> list[BaseMessage]:
-    """The messages without open calls at the end: the input of a turn comes next."""
     last = next((message for message in reversed(messages) if not isinstance(message, ToolMessage)), None)
     if not isinstance(last, AIMessage):
         return messages
@@ -144,7 +142,6 @@ def _digest(messages: Sequence[BaseMessage]) -> int:
 
 
 def _new_parts(state: Sequence[BaseMessage], newest: Sequence[Message]) -> Iterator[list[Message]]:
-    """The messages behind the stored ones, in chunks of a put; all, if none is found."""
     known = {message.id for message in newest}
     last = max((place for place, message in enumerate(state, 1) if message.id in known), default=0)
     for part in parts_of(state[last:]):

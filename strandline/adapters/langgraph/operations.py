@@ -143,7 +143,6 @@ def _list_operations(ops: Iterable[Op]) -> list[Op]:
 
 
 def _labels(namespace: Iterable[object]) -> tuple[str, ...]:
-    """The labels of a namespace, checked as LangGraph's own stores do."""
     if isinstance(namespace, str):
         raise InvalidNamespaceError(f"The namespace {quote(namespace)} is text; give a tuple of labels.")
     labels = tuple(namespace)

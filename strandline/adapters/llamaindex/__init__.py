@@ -170,6 +170,5 @@ class StrandlineMemory(ChatMemory):
 
 
 def _room_of(llm: Any) -> int:
-    """The token limit for a model with a known context window, less room for its answer."""
     window = getattr(getattr(llm, "metadata", None), "context_window", None)
     return DEFAULT_TOKEN_LIMIT if not isinstance(window, int) else max(1, window * 3 // 4)

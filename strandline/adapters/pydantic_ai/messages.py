@@ -394,7 +394,6 @@ def _names_of_calls(message: Message) -> dict[str, str]:
 
 
 def _dump(message: ModelMessage, encoder: Encoder) -> Json:
-    """The message as JSON, without fields that are null, if it is the same without them."""
     try:
         whole = _dump_whole(message)
     except (TypeError, ValueError):  # pydantic cannot encode a tool's result or a call's arguments
@@ -426,6 +425,5 @@ def _load(dump: Json) -> list[ModelMessage]:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Applies to messages and parts; values of tools and users stay as they are."""
     parts = [{key: one for key, one in part.items() if one is not None} for part in value["parts"]]
     return {**{key: one for key, one in value.items() if one is not None}, "parts": parts}

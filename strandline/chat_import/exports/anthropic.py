@@ -61,8 +61,6 @@ def _current_branch(messages: dict[str, dict[str, Any]], current: object) -> lis
 
 
 class _Reader:
-    """Reads the messages of one conversation; a message with tools becomes several."""
-
     def __init__(self, place: Place, user: str | None) -> None:
         self._place = place
         self._user = user

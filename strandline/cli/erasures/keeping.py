@@ -74,7 +74,6 @@ def _tail_of(file: IO[bytes]) -> bytes:
 
 
 def _check_receipts(path: Path, tail: bytes) -> None:
-    """Check that the appended line follows a receipt, on a line of its own."""
     if not tail:
         return
     try:

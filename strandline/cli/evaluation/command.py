@@ -201,7 +201,6 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _key(asked: AskedReport) -> tuple[str | None, ...]:
-    """Identifies a question of an earlier result, whatever its line."""
     return asked.namespace, asked.session_id, asked.user_id, asked.question
 
 

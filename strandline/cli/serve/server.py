@@ -86,7 +86,6 @@ def listen(host: str, port: int, *, untaken_seconds: float) -> socket.socket:
 
 
 def _give_up_untaken(listening: socket.socket, seconds: float) -> None:
-    """Have the kernel end a connection whose client does not take its data (Linux)."""
     option: Any = getattr(socket, "TCP_USER_TIMEOUT", None)
     if option is not None:
         listening.setsockopt(socket.IPPROTO_TCP, option, int(seconds * 1_000))

@@ -53,8 +53,6 @@ class IncompleteError(Exception):
 
 
 class _File:
-    """One attempt: a private file next to the final one."""
-
     def __init__(self, path: Path, part: Path, file: BinaryIO) -> None:
         self._path, self._part, self._file = path, part, file
         self._counts: Counter[str] = Counter()

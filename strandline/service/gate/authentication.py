@@ -1,7 +1,7 @@
-"""Whose a request is: keys looked up in Postgres, and remembered for a few seconds.
+"""The caller of a request: keys looked up in Postgres, and cached for a few seconds.
 
-A key that was found is trusted for ``TRUSTED_SECONDS`` at most, so one that was revoked is refused by every
-process within five seconds; a key in use is looked up again before that, and no request waits for it.
+A key that was found is trusted for ``TRUSTED_SECONDS`` at most, so a revoked one is refused by every process
+within five seconds; a key in use is looked up again before that, and no request waits for it.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Caller:
 
     @property
     def may_operate(self) -> bool:
-        """Whether the key may loosen what an operator has bounded."""
+        """Whether the key may loosen an operator's bounds."""
         return "operate" in self.scopes
 
     @property

@@ -1,8 +1,8 @@
 """The deadline of a request, and threads that keep it.
 
-When the time of a request is over, what it awaits is cancelled, and its statement with it.  That does not end
-a thread: Postgres is asked to cancel its statement, and it gets no other, so it ends with an error.  If it is
-in no statement, and goes on, it keeps the permit of its request, and the answer says so.
+When the time of a request is over, its awaited work is cancelled, with its statement.  That does not end
+a thread: Postgres is asked to cancel its statement, and it gets no other, so it ends with an error.  A thread
+that continues outside a statement keeps the permit of its request, and the answer says so.
 """
 
 from __future__ import annotations

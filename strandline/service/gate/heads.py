@@ -40,10 +40,10 @@ def route_of(scope: Scope) -> str:
 def headers_of(scope: Scope) -> dict[bytes, bytes]:
     """The headers by name.
 
-    A proxy may append one to what a client sent, and whose memory it is must not hang on the order.
+    A proxy may append one to a client's, and the owner of the memory must not depend on their order.
 
     Raises:
-        ProblemError: one that decides something comes twice, the host is missing, or the body is encoded in a
+        ProblemError: a deciding one comes twice, the host is missing, or the body is encoded in a
             way that is not undone here.
     """
     headers = dict(scope["headers"])
@@ -124,9 +124,9 @@ def preferred_seconds(prefer: bytes | None) -> float | None:
 
 
 def check_query(scope: Scope, known: Set[str], lists: Set[str]) -> None:
-    """Raise a problem for a parameter that a route does not have, or has once, or that is no text.
+    """Raise a problem for a parameter that a route lacks, that comes too often, or that is not text.
 
-    ``known``: the parameters that the route has; ``lists``: those that may come several times.
+    ``known``: the parameters that the route has; ``lists``: may come several times.
     """
     if not scope["query_string"]:
         return

@@ -41,11 +41,11 @@ MAKER_ENDED = "The key of this request has ended, so it makes no other."
 
 @dataclass(slots=True)
 class KeySpec:
-    """A key that is to be made, checked.
+    """A checked key to make.
 
     Attributes:
-        namespace: what it opens; None: nothing, but the routes of operators, of all namespaces.
-        scopes: what may be done with it.
+        namespace: the one it opens; None: only the routes of operators, for all namespaces.
+        scopes: its rights.
         user_id: the one user it opens; None: all users of the namespace.
         shared_scopes: the scopes in which a key of one user may begin sessions; a key of all users names any.
         label: for people.
@@ -109,7 +109,7 @@ class KeyMaker:
     """The request that makes a key.
 
     Attributes:
-        made_by: its key, which the new one does not outlive; None: it is no request, but a command.
+        made_by: its key, which the new one does not outlive; None: made by a command.
         request_key: names it: it makes one key however often it comes.
     """
 
@@ -133,7 +133,7 @@ def create_key(spec: KeySpec, maker: KeyMaker = _COMMAND) -> Operation[NewKey]:
 
 def _create(spec: KeySpec, rotated_from: str | None, maker: KeyMaker, act: Act) -> Operation[NewKey]:
     if maker.made_by is not None:
-        # Locked: one that is revoked meanwhile makes none that its revocation does not see.
+        # Locked: a maker revoked concurrently makes no key that its revocation misses.
         makers = yield from fetch(LockServiceKey(key_id=maker.made_by))
         if not makers or makers[0].is_over:
             raise ConflictError("The key of this request has ended.", for_clients=MAKER_ENDED)
@@ -187,10 +187,10 @@ def rotate_key(
     expires_in_seconds: float | None = None,
     maker: KeyMaker = _COMMAND,
 ) -> Operation[NewKey]:
-    """Make a key that opens the same; the old one goes on for ``overlap_seconds``, or until its own end.
+    """Make a key with the same scopes; the old one stays valid for ``overlap_seconds``, or until its own end.
 
     Args:
-        expires_in_seconds: when the new key ends; None: it lives as long as the old one was to, from now on.
+        expires_in_seconds: when the new key ends; None: after the old one's lifetime, from now on.
 
     Raises:
         NotFoundError: there is no such key (in the namespace, if one is given).

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from strandline.service.gate.problems import BUSY, TOO_MANY, ProblemError
 
-# A key that has its share waiting is refused so late: a hundred connections that ask again at once, whatever
-# they are answered, would keep the loop busy with refusals alone.
+# A key whose share is waiting is refused after this delay: a hundred connections that retry at once would
+# keep the loop busy with refusals.
 REFUSAL_SECONDS = 0.25
 
 
@@ -25,12 +25,12 @@ class ClassLimits:
     """The bounds of one class of routes.
 
     Attributes:
-        at_once: requests that are worked on.
-        waiting: requests that may wait for one of these.
+        at_once: requests in work.
+        waiting: requests that may wait for a permit.
         wait_seconds: how long one waits at most.
-        at_once_per_key, waiting_per_key: those of one key among them; None: all.
-        at_once_per_namespace, waiting_per_namespace: those of all keys of a namespace; None: all.
-        max_bytes, bytes_per_key, bytes_per_namespace: of the large bodies of those that are worked on.
+        at_once_per_key, waiting_per_key: the same for one key; None: all.
+        at_once_per_namespace, waiting_per_namespace: the same for one namespace; None: all.
+        max_bytes, bytes_per_key, bytes_per_namespace: of the large bodies in work.
     """
 
     at_once: int

@@ -72,7 +72,7 @@ class _McpResponse(Response):
 
 
 def check_asker(host: str | None, origin: str | None, *, listens_on: str, hosts: str, origins: str) -> None:
-    """Refuse a web page that was not allowed, and a name under which nobody is to ask.
+    """Refuse web pages and host names that were not allowed.
 
     A page could have its own name lead to loopback (DNS rebinding); its requests then bear that name.
 

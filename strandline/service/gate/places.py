@@ -1,7 +1,7 @@
-"""Where a request cannot be used, and why: JSON pointers made of our own names, sentences without quotations.
+"""The place and the reason of an unusable request: JSON pointers of our own names, sentences without
+quotations.
 
-What is told of a value is a bound, a form or a list of our own names; never the value, which may be what a
-user said.
+A reason names a bound, a form or a list of our own names; never the value, which may be a user's words.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TOO_MANY = re.compile(r"(?<![\d,])[\d,]+ in one put, over the limit of ([\d,]+)
 
 
 def place_of_invalid(error: InvalidMessageError, body: type[BaseModel] | None = None) -> ProblemPlace | None:
-    """Where the offending field is, as far as its path is of our own names; None: it is not of a request."""
+    """The place of the offending field, by our own names; None: it is not of a request."""
     match = _FIELD.match(error.field)
     if match is None:
         return None

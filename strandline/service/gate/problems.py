@@ -1,8 +1,7 @@
-"""Errors as RFC 9457 has them: one form for what Strandline raises, and for what the framework refuses.
+"""Errors as RFC 9457 has them: one form for Strandline's errors and the framework's refusals.
 
-A problem never quotes the request: its sentence is that of its kind, or the one that an error has for
-clients, and places are JSON pointers made of our own names.  (Other sentences of errors quote values, for
-people at a terminal.)
+A problem never quotes the request: its sentence is its kind's, or an error's sentence for clients, and places
+are JSON pointers made of our own names. (Other sentences of errors quote values, for people at a terminal.)
 """
 
 from __future__ import annotations

@@ -12,13 +12,13 @@ from strandline.service.gate.bodies import ClientGone
 
 
 class Sending:
-    """An ASGI ``send`` that a client who takes nothing cannot hold for long.
+    """An ASGI ``send`` that bounds the wait for a slow client.
 
     Args:
         send: of the server.
         seconds: how long one message may wait for the client.
         closes: have the client close its connection after this response.
-        private: it is about somebody's memory, or holds a key: nobody on its way is to store it.
+        private: it concerns a user's memory, or holds a key: no proxy may store it.
     """
 
     __slots__ = ("_private", "_seconds", "_send", "closes", "has_begun")

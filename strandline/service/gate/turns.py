@@ -1,17 +1,17 @@
-"""What reads have of a process: the steps of one at a time, and no more than some connections.
+"""The reads' share of a process: the steps of one at a time, and a few connections.
 
-A read is milliseconds of work between its statements, a put some microseconds.  A loop takes up all that is
-ready before it looks at its sockets again: on a process with many reads in hand a put would wait, at each of
-its steps, for a step of every read, and for the connections of the pool, which these hold meanwhile.
+A read is milliseconds of work between its statements, a put some microseconds.  A loop runs all that is ready
+before it looks at its sockets again: on a process with many reads in work, each step of a put would wait for
+a step of every read, and for the pool's connections that they hold.
 
 A put waits for the database a few times, and for less than a millisecond.  So while there are any, the next
 step of a read waits for their end, and the loop sleeps: the processor is the database's.  It waits the less
 the more there are: one put is soon over, and where there are many there are always some.
 
-A read that is within the pool goes on without a turn: it is in the way of all that come after it, also puts.
+A read that waits in the pool continues without a turn: it blocks all that come after it, also puts.
 
-What is large is worked on beside the loop, in a few threads: the loop then waits for the interpreter for as
-long as each takes its turn (``SWITCH_SECONDS``), or one step in C takes, and not for all of the work.
+Large work runs off the loop, in a few threads: the loop then waits for the interpreter only for their turns
+(``SWITCH_SECONDS``), or for one step in C.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Turns:
     """The turns of one event loop.
 
     Args:
-        at_once: how many are begun at the same time; the others have not asked the database for anything yet.
-        count_writes: how many there are just now of what is to pass between two steps.
+        at_once: how many run at the same time; the others have not asked the database for anything yet.
+        count_writes: the present number of writes to let pass between two steps.
         pauses: how many the next step waits for one of them.
     """
 
@@ -123,10 +123,10 @@ class Turns:
 
 
 class Aside:
-    """Threads for what is large: one for each namespace at a time, in the turns of its keys.
+    """Threads for large work: one for each namespace at a time, in the turns of its keys.
 
     A tenant's work then takes turns of ``SWITCH_SECONDS`` with another's, and does not wait for its end; more
-    threads would take as many turns with the loop.  Who waits here has a permit already.
+    threads would take as many turns with the loop.  Waiting requests have a permit already.
     """
 
     def __init__(self) -> None:
@@ -147,7 +147,7 @@ class Aside:
 
 @dataclass(slots=True)
 class RequestAside:
-    """What one request is to have done beside the loop: nothing, unless its body is large, or what it reads.
+    """One request's work off the loop: nothing, unless its body or its result is large.
 
     Attributes:
         is_large: whether its steps are taken there from now on.

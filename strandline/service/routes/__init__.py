@@ -1,4 +1,4 @@
-"""The routes, by what they are about; those that are asked most often come first."""
+"""The routes by subject; the most used ones come first."""
 
 from __future__ import annotations
 

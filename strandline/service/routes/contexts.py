@@ -144,7 +144,7 @@ async def _read(call: Call, session_id: str, body: ContextRequest) -> Response:
 async def _wait(call: Call, session_id: str, seq: int, *, begun_only: bool) -> None:
     """Wait until a session's memory covers ``seq``, or the client waits no longer; a place is for each look.
 
-    A session that has not begun may begin meanwhile.
+    A session may begin during the wait.
     """
     turns, identity = call.service.turns, call.caller.session(session_id)
     pauses = pauses_within(call.seconds_to_wait(DEFAULT_WAIT_SECONDS))
@@ -177,9 +177,9 @@ async def _open(
     token_limit: int | None = None,
     insert_method: InsertMethod = InsertMethod.SYSTEM,
 ) -> SessionMemory:
-    """The memory of a session; of one that the caller does not have, if asked for, an empty one.
+    """The memory of a session; with ``begun_only`` unset, an empty one for a missing session.
 
-    The empty one has a random name: another user's session gives the same as one that does not exist.
+    The empty one has a random name: another user's session looks the same as a missing one.
     """
     records = call.service.records
     try:

@@ -1,4 +1,4 @@
-"""What was said and known elsewhere, taken over in bulk."""
+"""Importing messages and facts from elsewhere, in bulk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys: who a request is, and the keys of a namespace."""
+"""Keys: the caller of a request, and the keys of a namespace."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ router = make_router()
 _LIST = "sessions"
 ONLY_LOWER = "The key of one user raises no limit of a session and adds no pipeline; that takes `operate`."
 
-# What a request without a body asks for.
+# Default bodies.
 _ALL_BUT_LAST_TURN, _HISTORY_ALONE, _WHOLE_FORK = FlushRequest(), ResetRequest(), ForkRequest()
 
 

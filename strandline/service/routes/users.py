@@ -1,4 +1,4 @@
-"""Users of a namespace: their figures and topics, and what is captured of them."""
+"""Users of a namespace: their figures, topics and capture."""
 
 from __future__ import annotations
 

@@ -81,8 +81,6 @@ MAX_QUESTION_CHARACTERS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """The subject of a user's next run."""
-
     questions: Questions
     user_id: str
     text: str

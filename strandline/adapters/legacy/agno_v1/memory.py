@@ -493,7 +493,6 @@ def _is_shown(
 
 
 def _member_scope(run: Run) -> str | None:
-    """The scope of a member's run: its own; the team's conversation has its answer."""
     if not getattr(run, "team_session_id", None):
         return None
     return getattr(run, "agent_id", None) or getattr(run, "team_id", None)

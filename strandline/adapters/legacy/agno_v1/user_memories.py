@@ -108,7 +108,7 @@ class UserMemories:
         return is_gone
 
     def users(self) -> list[str]:
-        """The users of the namespace who were given memories by id."""
+        """The users of the namespace with memories by id."""
         return self._ids.users()
 
     def forget_ids(self) -> None:
@@ -123,7 +123,6 @@ class UserMemories:
 
     @contextmanager
     def _claim(self, memory_id: str, user_id: str) -> Iterator[None]:
-        """Have an id for this user alone, even if others claim it concurrently."""
         owner, is_new = self._ids.claim(memory_id, user_id)
         if owner != user_id:
             raise _owner_error(memory_id)
