@@ -75,7 +75,7 @@ def claim_session(identity: SessionIdentity, kind: SessionKind = "chat") -> Oper
     Raises:
         OwnerError: the session belongs to another owner.
         ErasedError: the owner, or the session, was erased.
-        NamespaceFullError: it is new, and the namespace has reached a bound of what is stored.
+        NamespaceFullError: it is new, and the namespace has reached a bound of its storage.
         KeyUnavailableError: the namespace is encrypted, and its key cannot be used.
     """
     (row,) = yield from fetch(

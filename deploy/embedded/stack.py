@@ -120,7 +120,7 @@ class EmbeddedStack:
 def start_stack(
     home: Path, *, with_broker: bool, embedded: Literal["auto", "never"] = "auto"
 ) -> EmbeddedStack:
-    """Start the embedded servers in ``home``, or join those that run there.
+    """Start the embedded servers in ``home``, or join running ones.
 
     Args:
         home: made if missing, readable only by its owner.

@@ -386,7 +386,7 @@ def _pruning_findings(chain: _Chain, pruned: int) -> Operation[list[Finding]]:
     if fitting:
         why = "the act that says that they were pruned is not sealed yet, so it proves nothing"
     elif recorded:
-        why = "the act that says that they were pruned names another seal than the one that is there"
+        why = "the act that says that they were pruned names another seal than the present one"
     else:
         why = "no act in the trail says that they were pruned"
     return [Finding("pruned_unrecorded", f"The seals up to {pruned} are gone, and {why}.", pruned)]

@@ -70,7 +70,7 @@ def correction_reasons(seq: int, corrections: Sequence[CorrectionTrace]) -> Iter
     """What corrections did to a message that is in the log, or to others of its event."""
     own = [one for one in corrections if one.kind == "replace" and one.from_seq == seq]
     if own:
-        yield f"Correction {own[-1].number} gave it this content; of what it said before no copy is kept."
+        yield f"Correction {own[-1].number} gave it this content; no copy of the earlier content is kept."
     if others := [one for one in corrections if one not in own and one.messages]:
         numbers = ", ".join(str(one.number) for one in others)
         yield (

@@ -67,7 +67,7 @@ def load_function(name: str, *, setting: str, group: str) -> Callable[..., Any]:
     if place is None:
         raise ConfigurationError(
             f"{setting} is {quote(name)}, and no installed package has an entry point of this name in the"
-            f" group {group}; name one that has, or write package.module:function."
+            f" group {group}; name another, or write package.module:function."
         )
     function: Callable[..., Any] = import_object(place, f"{setting} function", setting)
     if not callable(function):

@@ -5,7 +5,7 @@ written. By stage:
 
 - *vectors*: the pieces of a batch are rewritten if they differ; a batch whose answer is gone is embedded
   again.
-- *summary* and custom blocks: states are folded again from the first, and those that differ are rewritten; a
+- *summary* and custom blocks: states are folded again from the first, and differing ones are rewritten; a
   summary whose answer is gone is folded again from there, by the model.
 - *extract*: candidates that differ are counted, not replaced: facts were merged from them.
 - *overflow* hands over missed events, and nothing twice.

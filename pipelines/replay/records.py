@@ -210,7 +210,7 @@ def claim_replay(database: Fetcher, replay_id: int) -> Replay:
 def ask_to_stop(database: Fetcher, replay_id: int) -> Replay:
     """Ask a replay's process to stop after its present step.
 
-    A replay whose process is gone is stopped by this; one that is not running stays as it is.
+    A replay whose process is gone is stopped by this; an idle one stays as it is.
 
     Raises:
         UnknownReplayError: there is no such replay.

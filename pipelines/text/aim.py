@@ -188,7 +188,7 @@ def _of_date(year: int | None, month: int, day: int | None, today: date) -> Iter
 def _days_before(question: str, today: date) -> Iterator[DayRange]:
     """Days counted back from today.
 
-    Today itself is no aim: "what shall I cook today" asks for older messages.
+    Today itself does not count: "what shall I cook today" asks for older messages.
     """
     units = {unit.lower() for unit in _LAST.findall(question)}
     if "week" in units:

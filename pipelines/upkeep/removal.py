@@ -295,7 +295,7 @@ class Remover:
             name = leaving.object_name if archive.has_objects else None
             if not self._name_object(step, name):
                 raise ArchiveError(
-                    "Another process took this step up meanwhile, or its session is being erased; nothing was"
+                    "Another process has taken over this step, or its session is being erased; nothing was"
                     " put into the archive."
                 )
             digest = archive.store(leaving, partial(self._messages, step))
@@ -309,7 +309,7 @@ class Remover:
             # An erasure, or giving the step up, deleted earlier objects; this one came after.
             archive.delete(leaving.object_name)
         if not marked and step.row.state != "read_back":
-            raise ArchiveError("Another process took this step up meanwhile, and goes on with it.")
+            raise ArchiveError("Another process has taken over this step.")
         return _Stored(leaving.object_name if digest is not None else None, digest, len(rows))
 
     def _is_used(self, archive: str | None) -> bool:

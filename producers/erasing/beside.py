@@ -24,7 +24,7 @@ MAX_NAMED = 20
 
 OpenArchive = Callable[[str], Archive]
 Done = tuple[list[ReaderCheck], list[str]]
-"""What was erased where, and the sentences for what could not be reached."""
+"""Erased objects by place, and the sentences for unreachable ones."""
 
 
 class Outside(Protocol):

@@ -30,7 +30,7 @@ class Subject:
     Attributes:
         scope: of the search; the blocks of the read have their own.
         embed_query: None: by words alone.
-        vectors: the generation that is searched; None: the one that serves.
+        vectors: the generation that is searched; None: the serving one.
     """
 
     resources: Resources

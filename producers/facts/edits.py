@@ -44,7 +44,7 @@ class FactChanges:
         if fact_id is not None:
             yield from lock_facts(self.owner.shard_key)
             if (yield from self._live(fact_id)) is not None:
-                raise ConflictError("A fact with this id was added meanwhile; nothing was changed.")
+                raise ConflictError("A fact with this id has been added since; nothing was changed.")
         added_id = yield from add_fact(self.owner, wording, actor, fact_id=fact_id)
         fact = yield from get_fact(self.owner, added_id)
         assert fact is not None, "it was written in this transaction"  # noqa: S101
@@ -192,6 +192,6 @@ class FactEdits(FactChanges):
         fact = yield from get_fact(self.owner, fact_id)
         if fact is not None and fact.version != version:
             raise VersionError(
-                "The fact was changed meanwhile; get it again, and repeat with its new version."
+                "The fact has been changed since; get it again, and repeat with its new version."
             )
         return (yield from change())

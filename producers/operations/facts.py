@@ -242,7 +242,7 @@ def choose(
     """Let a model choose the live facts that help with ``question``, the most helpful first.
 
     This process calls the model that ``STRANDLINE_FACTS_MODEL`` names, once, and waits for it; a read
-    never does.  The result says what it cost; the ledger and the namespace's budget count it.
+    never does.  The result has its cost; the ledger and the namespace's budget count it.
 
     Args:
         question: a question or request; of a long text, only the end is used.

@@ -31,7 +31,7 @@ def summarize_last(
 
     This process calls the model that ``STRANDLINE_SUMMARY_MODEL`` names, once, and waits for it.  Nothing
     is delivered, and nothing is stored: ``summarize`` makes the session's own summary, which covers all of
-    it.  The result says what it cost; the ledger and the namespace's budget count it.
+    it.  The result has its cost; the ledger and the namespace's budget count it.
 
     Args:
         messages: of the newest so many messages, up to 1,000, system messages aside; of a longer text

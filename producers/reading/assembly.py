@@ -56,7 +56,7 @@ def make_context(
 ) -> Operation[MemoryContext]:
     """The result of a read: the messages in order with the memory in them, and an account of that memory.
 
-    ``pipelines`` feed the blocks, also those that cannot be shown.
+    ``pipelines`` feed the blocks, hidden ones included.
     """
     memory = yield from _account_for(request, snapshot, candidates, choice)
     covered = snapshot.covered_through(pipelines)

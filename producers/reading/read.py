@@ -159,7 +159,7 @@ def _asks_others(block: BaseMemoryBlock) -> bool:
 
 
 def _forget_erased(windows: WindowCache, erasures: int) -> Operation[None]:
-    """Drop cached data of owners who were erased since the last read.
+    """Drop cached data of owners erased since the last read.
 
     A lower number than the known one comes from another database, such as a restored one, or from an
     overtaken read: then everything is dropped.

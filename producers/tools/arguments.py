@@ -35,7 +35,7 @@ def read_arguments(tool: ToolDefinition, arguments: object) -> dict[str, Any]:
         arguments: a mapping, or the JSON of an object as models send it; None and "" hold none.
 
     Raises:
-        InvalidMessageError: naming the argument, and what it must be.
+        InvalidMessageError: naming the argument and its form.
     """
     values = _as_object(arguments)
     known = {argument.name for argument in tool.arguments}

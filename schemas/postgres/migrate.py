@@ -149,7 +149,7 @@ def _connection(url: str, kind: type[OwnConnection]) -> Iterator[Connection]:
             yield connection
     except OperationalError as error:
         raise DatabaseUnavailableError(
-            f"Postgres could not go on; run `strandline migrate` again when it can. ({_first_line(error)})"
+            f"Postgres could not continue; run `strandline migrate` again when it can. ({_first_line(error)})"
         ) from error
     except DBAPIError as error:
         raise SchemaError(_refusal(error)) from error

@@ -225,7 +225,7 @@ class SealedContent:
         secret = make_secret()
         wrapped = wrap_secret(self.keyring, "", _NOBODY, kek_id, secret)
         if unwrap_secret(self.keyring, "", _NOBODY, kek_id, wrapped) != secret:
-            raise KeyUnavailableError(f"The keyring does not unwrap what it wrapped with {quote(kek_id)}.")
+            raise KeyUnavailableError(f"The keyring cannot unwrap its keys wrapped by {quote(kek_id)}.")
         return wrapped
 
     def check_key(self, namespace: str, row: FindEncryptionRow) -> None:

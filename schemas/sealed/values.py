@@ -225,7 +225,7 @@ def _open_fingerprint(keys: OwnerKeys, stored: bytes, text: str) -> bytes:
 
 
 Change = Callable[[str, str, Any], Any]
-"""From the form, the kind and a value within JSON to what it becomes."""
+"""From the form, the kind and a value within JSON to its new value."""
 
 
 def change_within(text: str, paths: str, change: Change) -> str:

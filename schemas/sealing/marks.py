@@ -30,7 +30,7 @@ Form = Literal[
 - ``text``, ``json``, ``bytes``: a token; of JSON, as a JSON string;
 - ``within``: JSON that holds such values at some paths;
 - ``name``: a token that is the same for the same name, so SQL can compare it;
-- ``word``, ``digest``, ``label``: keyed forms, which SQL compares and nobody reads;
+- ``word``, ``digest``, ``label``: keyed forms, for SQL to compare;
 - ``query``, ``tsvector``, ``array``: words to look for, with those in clear while some rows may be; words in
   the literal of a text to search, or of an array;
 - ``hex``: digests as hexadecimal digits; ``fingerprint``: that of the text it is bound to, which is found out
