@@ -65,7 +65,6 @@ def redact_stored(
 
 
 def _add_captions(redaction: Redaction, body: _Object, where: str) -> bool:
-    """Put the captions that hooks give to parts behind these, as text; tells whether there are any."""
     content: Any = body.get("content")
     places = [at for at, part in enumerate(content) if kind_of(part)] if isinstance(content, list) else []
     captions = _apply(partial(redaction.captions, [content[at] for at in places]), where) if places else []

@@ -283,7 +283,6 @@ class Fold:
             self._add_or_confirm(self._candidate.text)
 
     def _like(self) -> UUID | None:
-        """The fact made of the earlier candidate that this one repeats: the one with most shared words."""
         candidate = self._candidate
         wording, words = fingerprint(candidate.text), set(query_lexemes(candidate.text))
 

@@ -193,7 +193,6 @@ def _deliver(
     flush_size: int,
     event_bound: Size,
 ) -> FlushPlan | None:
-    """Deliver undelivered messages up to the last of these places, without moving the window."""
     begin = window.delivered(flushed_through)
     stop = max((end for end in places if end > begin), default=0)
     ends = window.fill(begin, stop, flush_size)
@@ -262,7 +261,6 @@ class _Window:
         return (at for at in range(1, min(limit, len(self.entries) + 1)) if self.allows(at, degree))
 
     def next_cut(self, start: int, step: Size) -> int | None:
-        """The first cut that takes a whole step, else the last cut; cuts that part least come first."""
         for degree in _DEGREES:
             for candidates in (self.whole_turns(start, degree), self.inside_turn(start, degree)):
                 last: int | None = None
@@ -298,7 +296,6 @@ class _Window:
 
 
 def _inside_calls(entries: Sequence[Entry]) -> list[list[bool]]:
-    """For each degree and each cut, whether it parts a call from its present or future result."""
     results: dict[str, list[int]] = {}
     for index, entry in enumerate(entries):
         for call in entry.answers:

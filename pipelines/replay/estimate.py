@@ -100,7 +100,6 @@ def _planner(database: Database, generation: Generation, settings: Settings) -> 
 
 
 def _sizes(database: Database, pipeline: str, plan: Plan) -> tuple[int, int] | None:
-    """Tokens in and out of the planned calls: as many per token of events as the latest calls had."""
     if not plan.calls.total():
         return 0, 0
     averages = database.fetch(LedgerAverages(pipeline=pipeline))

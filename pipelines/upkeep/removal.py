@@ -341,7 +341,6 @@ class Remover:
         return read_rows(rows)
 
     def _clear_shared(self, step: _Step) -> None:
-        """Remove the copies in a shared scope, but for important ones, in a transaction of their own."""
         if step.row.shared_key is None:
             return
         rows = self._database.fetch(

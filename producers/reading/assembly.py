@@ -219,7 +219,6 @@ def _messages(name: str, hits: Sequence[Hit], choice: Choice) -> Sequence[Messag
 
 
 def _counted_facts(request: ReadRequest, snapshot: Snapshot, hits: Hits, choice: Choice) -> list[FactPiece]:
-    """The facts of blocks that show a number of them, and of searches that were asked for facts."""
     blocks = [
         block.name
         for block in request.blocks

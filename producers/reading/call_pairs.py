@@ -157,7 +157,6 @@ def wants_user_first(messages: Sequence[Message]) -> bool:
 
 
 def _is_mixed(message: Message) -> bool:
-    """Whether two parts are the result of one call, or a result stands behind something else."""
     ids = [one.id if one and one.is_result else None for _, one in tool_parts(message.content)]
     results = [call_id for call_id in ids if call_id is not None]
     return len(results) > len(set(results)) or None in ids[: len(results)]

@@ -257,7 +257,6 @@ def _searched_beside(searching: Sequence[BaseMemoryBlock], request: ReadRequest)
 
 
 def _query_text(block: BaseMemoryBlock, request: ReadRequest, snapshot: Snapshot) -> str:
-    """The text to search for: the query, else the latest of the messages passed, or of the window."""
     query = request.query
     if query is not None:
         text = query if isinstance(query, str) else query.shown_text
@@ -346,7 +345,6 @@ class Shown:
 
 
 def _shown_anyway(request: ReadRequest, snapshot: Snapshot) -> Operation[Shown]:
-    """The window, the facts, and the reserved part of the tail: the read shows these in any case."""
     seqs = frozenset([snapshot.question, *(one.seq or 0 for one in snapshot.pinned)])
     if not snapshot.tail.messages:
         return Shown(request.identity, snapshot.window_from, seqs, snapshot.facts)

@@ -352,7 +352,6 @@ def _count(text: str, measure: Measure) -> int:
 
 
 def _without_repeated(summaries: Mapping[str, str], chosen: Chosen) -> dict[str, str]:
-    """The summaries without the lines or sentences that the chosen messages say in the same words."""
     lines = [piece.words for pieces in chosen.messages.values() for piece in pieces]
     return {name: _without_said(text, frozenset(lines), "\n".join(lines)) for name, text in summaries.items()}
 

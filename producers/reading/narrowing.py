@@ -45,7 +45,6 @@ def narrow(request: ReadRequest, snapshot: Snapshot) -> tuple[ReadRequest, Snaps
 def _readable_blocks(
     blocks: Sequence[BaseMemoryBlock], snapshot: Snapshot, shared_key: UUID | None
 ) -> tuple[tuple[BaseMemoryBlock, ...], list[Omission]]:
-    """The blocks whose states this process can show, and why others, or their work, are missing."""
     readable, omissions = [], []
     for block in blocks:
         if (reason := _unreadable(block, snapshot)) is not None:
@@ -101,7 +100,6 @@ def _shorter_question(snapshot: Snapshot, token_limit: int) -> tuple[Snapshot, l
 
 
 def _latest_alone(snapshot: Snapshot, tokens: int) -> Snapshot:
-    """The snapshot without its pinned head, and with the newest window messages within so many tokens."""
     kept = newest_that_fit(Tail(snapshot.window), tokens)
     window_from = kept[0].seq if kept else snapshot.last_seq + 1
     return replace(

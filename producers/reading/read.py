@@ -121,7 +121,6 @@ class Answer:
 
 
 def _keep(request: ReadRequest, known: KnownSession, snapshot: Snapshot, context: MemoryContext) -> None:
-    """Keep the snapshot for the next read, and the context if that read may return it again."""
     windows, latest = request.windows, snapshot.known
     if windows is None:
         return

@@ -369,7 +369,6 @@ def _put_difference(
     behind: Sequence[Message],
     corrections: tuple[Correction, ...],
 ) -> Operation[_Outcome]:
-    """Put the run's new messages and the later ones behind them, and lead other runs to the new numbers."""
     result = yield from _put(replace(request, messages=difference.additions), behind)
     added, again = result.seqs[: len(difference.additions)], result.seqs[len(difference.additions) :]
     moved = dict(zip([message.seq or 0 for message in behind], again, strict=True))

@@ -47,8 +47,6 @@ MAX_SESSIONS = 20
 
 @dataclass(frozen=True, slots=True)
 class _WordCounts:
-    """A message as a bag of words: how often each lexeme of the query occurs in it, for its length."""
-
     session_key: UUID | None
     message: Message
     times: Mapping[str, float]

@@ -111,7 +111,6 @@ def _day(moment: datetime | None) -> str:
 def _those_that_fit(
     pieces: Sequence[_Piece], token_limit: int, count_text: Callable[[str], int]
 ) -> list[int]:
-    """Places of the pieces that have room, the most important first; too long ones are passed over."""
     room = token_limit - _cost(_lay_out([]), count_text) - _headings_cost(count_text)
     costs = [_piece_cost(piece, len(pieces), count_text) for piece in pieces]
     order = sorted(range(len(pieces)), key=lambda place: pieces[place].rank)

@@ -295,7 +295,6 @@ def _check_tool_fields(message: Message, where: str) -> None:
 
 
 def _check_call(call: Mapping[str, Any], path: str) -> None:
-    """Check that a call names its target: a function, or the field of another type of call."""
     kind = call.get("type", "function")
     if not isinstance(kind, str):
         raise InvalidMessageError(f"{path}.type", f"must be a string, not {type(kind).__name__}")
@@ -379,7 +378,6 @@ def _checked(where: str, name: str, value: Mapping[str, Any], text: str, max_byt
 
 
 def _digest(role: str, envelope: str, metadata: str | None) -> tuple[bytes, int]:
-    """The digest of the three texts, each after its length; and the bytes of envelope and metadata."""
     who, what, beside = role.encode(), envelope.encode(), (metadata or "").encode()
     lengths = len(who).to_bytes(4, "big"), len(what).to_bytes(4, "big"), len(beside).to_bytes(4, "big")
     whole = b"".join((lengths[0], who, lengths[1], what, lengths[2], beside))

@@ -62,7 +62,6 @@ class SessionRuns:
             yield from self._read_message(message, at)
 
     def _apart(self, place: Place, index: int) -> Place:
-        """The place, or a part of it if another run or message has it: their ids need not be unique."""
         place = place if place not in self._places else place.at(f"[{index}]")
         self._places.add(place)
         return place

@@ -277,8 +277,6 @@ def _at(moment: datetime | None) -> str:
 
 
 class _Paper:
-    """Prints to one console: in colours if it is a terminal that can show them, else in plain lines."""
-
     def __init__(self, console: Console) -> None:
         self._console = console
         self._is_coloured = console.is_terminal and console.encoding.startswith("utf")

@@ -205,7 +205,6 @@ def _message(choice: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _text_of(message: Mapping[str, Any] | None) -> str:
-    """The content; without one the thoughts, where some servers put the answer, or a call's arguments."""
     if message is None:
         return ""
     content = message.get("content")

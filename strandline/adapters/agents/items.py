@@ -102,7 +102,6 @@ def _result(item: Mapping[str, Any]) -> Message | None:
 
 
 def _reasoning_message(item: Mapping[str, Any]) -> Message | None:
-    """Reasoning as a message: each text is a part that costs tokens; the rest is a part that costs none."""
     if item.get("type") != "reasoning":
         return None
     parts: list[Mapping[str, Any]] = []

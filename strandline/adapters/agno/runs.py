@@ -199,7 +199,6 @@ class RunKeeper:
             raise
 
     def _hold(self, conversation: tuple[str, str], runs: Sequence[_EndedRun]) -> None:
-        """Keep runs until the next one of their conversation, the oldest first, as room allows."""
         with self._lock:
             waiting = sorted([*self._held.pop(conversation, ()), *runs], key=lambda run: run.place)
             room = MAX_HELD_MESSAGES - sum(len(run.messages) for held in self._held.values() for run in held)

@@ -125,7 +125,6 @@ class ChatMemory(BaseMemory):
 
 
 def _places_of_memory(context: Sequence[Message]) -> list[int]:
-    """The places of memory: a separate message, the first of the head, or the latest of a user."""
     own = [place for place, message in enumerate(context) if message.seq is None]
     head = [place for place, message in enumerate(context) if message.role in HEAD_ROLES and message.seq]
     users = [place for place, message in enumerate(context) if message.role == "user"]

@@ -44,7 +44,6 @@ def _read_conversation(conversation: Mapping[str, Any], place: Place) -> Iterato
 
 
 def _current_branch(messages: dict[str, dict[str, Any]], current: object) -> list[tuple[str, dict[str, Any]]]:
-    """All messages, if they do not say which one each follows; else those of the current branch."""
     nodes = {key: (key, message) for key, message in messages.items()}
     parents = {
         key: message["parent_message_uuid"]
@@ -102,8 +101,6 @@ def _messages_of(
 
 
 class _Pieces:
-    """The messages that one message of Claude becomes: texts and calls, the tools' answers, more texts."""
-
     def __init__(self, role: str, message_id: str) -> None:
         self._role = role
         self._message_id = message_id

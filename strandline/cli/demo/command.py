@@ -275,6 +275,5 @@ class _Demo:
         return look
 
     def _patience_seconds(self) -> float:
-        """How long to wait for a next step; longer where a person is to start another worker first."""
         is_alone = self.environment.supervisor.ends and not self.environment.worker_pids()
         return ALONE_PATIENCE_SECONDS if is_alone else PATIENCE_SECONDS

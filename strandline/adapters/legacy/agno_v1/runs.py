@@ -164,7 +164,6 @@ def _status_of(run: Run, messages: Sequence[AgnoMessage]) -> Status:
 
 
 def _group(messages: Iterable[Message]) -> list[StoredRun]:
-    """The runs in the order of their beginning; messages of another origin are a run a turn."""
     runs: dict[object, StoredRun] = {}
     turn: object = None
     for message in messages:
