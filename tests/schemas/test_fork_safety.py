@@ -44,7 +44,7 @@ WORKS = {
 }
 
 # Modules that Python and tiktoken import only when a vocabulary is loaded.
-LOADED_WITH_A_VOCABULARY = ("importlib.readers", "tiktoken.load", "tiktoken_ext.openai_public")
+LOADED_WITH_A_VOCABULARY = ("tiktoken.load", "tiktoken_ext.openai_public")
 
 # The import of the module lasts until the fork is over, or two seconds where the fork waits for it.
 FORKING_DURING_AN_IMPORT = """
