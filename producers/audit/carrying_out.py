@@ -128,7 +128,7 @@ class Recorder:
     ) -> Operation[T]:
         """As ``read``; of a list, the number of its elements is recorded."""
         return self.read(
-            Act.here(kind), operation, count_results, in_callers_transaction=in_callers_transaction
+            Act.here(kind), operation, _count_results, in_callers_transaction=in_callers_transaction
         )
 
     def records_reads(self) -> Operation[bool]:
@@ -150,5 +150,5 @@ class Recorder:
         )
 
 
-def count_results(act: Act, result: object) -> Act:
+def _count_results(act: Act, result: object) -> Act:
     return replace(act, count=len(result)) if isinstance(result, Sequence) else act

@@ -22,7 +22,7 @@ from strandline.adapters.agno.memories import (
 )
 from strandline.adapters.relevant_facts import pick_facts
 from strandline.pipelines.audit.appending import Act
-from strandline.producers.audit.carrying_out import Recorder, count_results
+from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.execution import Resources
 from strandline.producers.facts.edit_operations import (
     Wording,
@@ -246,7 +246,7 @@ class MemoryOperations:
         return FactEdits(owner, self._recorder(owner), self._resources.redaction)
 
     def _read(self, owner: Owner, reading: Operation[T], kind: str = "facts.read") -> Operation[T]:
-        return self._recorder(owner).read(Act.here(kind), reading, count_results)
+        return self._recorder(owner).record_read(kind, reading)
 
     def _recorder(self, whom: Owner | str) -> Recorder:
         return Recorder(whom, self._resources.compliance, self._resources.audit_levels)

@@ -9,7 +9,7 @@ from fastapi import Query, Request
 from starlette.responses import Response
 
 from strandline.pipelines.audit.appending import Act
-from strandline.producers.audit.carrying_out import Recorder, count_results
+from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.blocks.resolve import max_facts_of, pipelines_of
 from strandline.producers.reading.history import HistoryFilter, newest_history, newest_that_fit
@@ -112,7 +112,7 @@ async def history(request: Request, session_id: SessionId, body: HistoryRequest)
     newest = newest_history(
         NewestRequest(identity, filters, body.limit, body.offset, max_bytes=HISTORY_PAGE_BYTES)
     )
-    listing = _recorder(call, identity).read(Act.here("history"), newest, count_results)
+    listing = _recorder(call, identity).record_read("history", newest)
     return await _respond(call, await call.service.runner.arun(listing))
 
 
@@ -131,7 +131,7 @@ async def context_window(
     identity = call.caller.session(session_id)
     await call.service.records.find(identity)
     newest = newest_that_fit(identity, max_tokens, HISTORY_PAGE_BYTES)
-    listing = _recorder(call, identity).read(Act.here("history"), newest, count_results)
+    listing = _recorder(call, identity).record_read("history", newest)
     return await _respond(call, await call.service.runner.arun(listing))
 
 
@@ -154,7 +154,7 @@ async def run_history(request: Request, session_id: SessionId, body: RunHistoryQ
     identity = call.caller.session(session_id)
     await call.service.records.find(identity)
     runs = messages_of_runs(RunHistory(identity, **body.model_dump(), max_bytes=HISTORY_PAGE_BYTES))
-    listing = _recorder(call, identity).read(Act.here("history"), runs, count_results)
+    listing = _recorder(call, identity).record_read("history", runs)
     return await _respond(call, await call.service.runner.arun(listing))
 
 
