@@ -47,5 +47,14 @@ GRANT CONNECT, TEMPORARY ON DATABASE :"DBNAME" TO strandline_app;
 -- Grants on everything that the owner creates from now on: this release's tables and those of later releases.
 ALTER DEFAULT PRIVILEGES FOR ROLE strandline_owner GRANT USAGE ON SCHEMAS TO strandline_app;
 ALTER DEFAULT PRIVILEGES FOR ROLE strandline_owner GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO strandline_app;
-ALTER DEFAULT PRIVILEGES FOR ROLE strandline_owner GRANT USAGE ON SEQUENCES TO strandline_app;
+-- SELECT on sequences is for pg_dump.
+ALTER DEFAULT PRIVILEGES FOR ROLE strandline_owner GRANT USAGE, SELECT ON SEQUENCES TO strandline_app;
+ALTER DEFAULT PRIVILEGES FOR ROLE strandline_owner GRANT EXECUTE ON FUNCTIONS TO strandline_app;
+
+-- Of pgvector, in any schema: a hardened server withholds them from PUBLIC.
+SELECT format('GRANT USAGE ON SCHEMA %s TO strandline_owner, strandline_app', extnamespace::regnamespace)
+FROM pg_extension WHERE extname = 'vector' \gexec
+SELECT format('GRANT EXECUTE ON ROUTINE %s TO strandline_owner, strandline_app', d.objid::regprocedure)
+FROM pg_depend d JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
+WHERE e.extname = 'vector' AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e' \gexec
 COMMIT;

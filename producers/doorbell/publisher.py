@@ -39,6 +39,13 @@ class _RedisChannel(KeptClient, redis.Channel):
     """Kombu's channel to Redis with one client."""
 
 
+class _SentinelChannel(KeptClient, redis.SentinelChannel):
+    """The same to the master that Sentinels name."""
+
+
+_CHANNELS: dict[type, type] = {redis.Transport: _RedisChannel, redis.SentinelTransport: _SentinelChannel}
+
+
 class HintPublisher:
     """Publishes for one thread, on a connection that is opened with the first hint.
 
@@ -103,8 +110,9 @@ class HintPublisher:
         with undivided:
             connection: Connection = self._app.connection_for_write(heartbeat=HEARTBEAT_SECONDS)
             self._connection = connection
-            if type(connection.transport) is redis.Transport and not self._public_apis_only:
-                connection.transport.Channel = _RedisChannel
+            channel = _CHANNELS.get(type(connection.transport))
+            if channel is not None and not self._public_apis_only:
+                connection.transport.Channel = channel
         # Each host of the URL once.
         connection.ensure_connection(max_retries=self._hosts - 1)
         if self._confirmed:

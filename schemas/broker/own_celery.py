@@ -11,6 +11,8 @@ from typing import Any
 from celery import Celery
 from celery.loaders.app import AppLoader
 
+from strandline.schemas.broker.settings import client_url
+
 
 class OwnLoader(AppLoader):  # type: ignore[misc]  # Celery carries no types
     """A loader that reads no module which ``CELERY_CONFIG_MODULE`` names."""
@@ -27,9 +29,9 @@ class OwnCelery(Celery):  # type: ignore[misc]
     backend_cls = "disabled"
 
     def __init__(self, name: str, broker_url: str) -> None:
-        self._own_url = broker_url
+        self._own_url = client_url(broker_url)
         loader = f"{OwnLoader.__module__}:{OwnLoader.__qualname__}"
-        super().__init__(name, broker=broker_url, loader=loader, set_as_current=False)
+        super().__init__(name, broker=self._own_url, loader=loader, set_as_current=False)
 
     def connection_for_read(self, url: str | None = None, **options: Any) -> Any:
         """As Celery's, to the broker that this application was made for."""

@@ -23,8 +23,8 @@ MAX_ENVELOPE_BYTES = 4 * MAX_HINT_BYTES
 _numbers = count(1)
 
 
-class WorkerChannel(KeptClient, redis.Channel):
-    """Kombu's channel to Redis with one client; it gives no hint back, since the sweep rings again."""
+class _BareEnvelopes(KeptClient):
+    """One client; no hint is given back, since the sweep rings again."""
 
     do_restore = False
 
@@ -33,6 +33,21 @@ class WorkerChannel(KeptClient, redis.Channel):
         if asynchronous:
             client.set_response_callback("BRPOP", bare_envelope)
         return client
+
+
+class _WorkerChannel(_BareEnvelopes, redis.Channel):
+    pass
+
+
+class _WorkerSentinelChannel(_BareEnvelopes, redis.SentinelChannel):
+    pass
+
+
+# By Kombu's transport.
+WORKER_CHANNELS: dict[type, type] = {
+    redis.Transport: _WorkerChannel,
+    redis.SentinelTransport: _WorkerSentinelChannel,
+}
 
 
 def bare_envelope(answer: Any, **_options: Any) -> tuple[bytes, bytes] | None:

@@ -8,7 +8,7 @@ the URL's scheme: Redis, RabbitMQ, or another transport of Celery, for which onl
 from __future__ import annotations
 
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from strandline.schemas.broker.hints import EXPIRY_SECONDS
 from strandline.schemas.values.lanes import queue_name
@@ -18,6 +18,7 @@ BrokerKind = Literal["redis", "rabbitmq", "other"]
 _KINDS: dict[str, BrokerKind] = {
     "redis": "redis",
     "rediss": "redis",
+    "sentinel": "redis",
     "amqp": "rabbitmq",
     "amqps": "rabbitmq",
     "pyamqp": "rabbitmq",
@@ -43,7 +44,7 @@ def broker_kind(broker_url: str) -> BrokerKind:
 
 def celery_settings(broker_url: str) -> dict[str, Any]:
     kind = broker_kind(broker_url)
-    of_kind = {"redis": _redis_settings(), "rabbitmq": _rabbitmq_settings(broker_url), "other": {}}
+    of_kind = {"redis": _redis_settings(broker_url), "rabbitmq": _rabbitmq_settings(broker_url), "other": {}}
     return of_kind[kind] | {
         "broker_connection_retry_on_startup": True,
         "broker_connection_timeout": CONNECT_SECONDS,
@@ -72,6 +73,35 @@ def celery_settings(broker_url: str) -> dict[str, Any]:
         "worker_send_task_events": False,
         "worker_enable_remote_control": False,
     }
+
+
+def client_url(broker_url: str) -> str:
+    """The broker's URL as Celery and Kombu take it: those of Sentinels without their query."""
+    if not _is_sentinel(broker_url):
+        return broker_url
+    return ";".join(url.partition("?")[0] for url in broker_url.split(";"))
+
+
+def sentinel_options(broker_url: str) -> dict[str, Any]:
+    """Kombu's options for Sentinels, from the query of their URLs; none for other brokers.
+
+    ``?master_name=`` names the master that they watch, ``&sentinel_password=`` their own password.
+    """
+    if not _is_sentinel(broker_url):
+        return {}
+    named = {name: texts[-1] for url in broker_url.split(";") for name, texts in _query(url).items()}
+    own: dict[str, Any] = {"socket_timeout": ANSWER_SECONDS, "socket_connect_timeout": CONNECT_SECONDS}
+    if password := named.get("sentinel_password"):
+        own["password"] = password
+    return {"master_name": named.get("master_name"), "sentinel_kwargs": own}
+
+
+def _is_sentinel(broker_url: str) -> bool:
+    return broker_url.lower().startswith("sentinel://")
+
+
+def _query(url: str) -> dict[str, list[str]]:
+    return parse_qs(url.partition("?")[2])
 
 
 def confirming_settings(broker_url: str) -> dict[str, Any]:
@@ -111,7 +141,7 @@ def tls_options(broker_url: str) -> dict[str, Any] | None:
     return {"server_hostname": urlsplit(broker_url).hostname}
 
 
-def _redis_settings() -> dict[str, Any]:
+def _redis_settings(broker_url: str) -> dict[str, Any]:
     """``worker_disable_prefetch`` would add nothing: late acknowledgement holds as many hints as threads."""
     return {
         "broker_transport_options": {
@@ -124,6 +154,7 @@ def _redis_settings() -> dict[str, Any]:
             "health_check_interval": 25,
             # Kombu's own retries would hold a thread for six seconds where a broker refuses the connection.
             "max_retries": 0,
+            **sentinel_options(broker_url),
         },
     }
 

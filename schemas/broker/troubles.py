@@ -21,6 +21,7 @@ _TROUBLES = {
     "MovedError": _CLUSTER,
     "BlockedError": "takes no hints: its alarm for memory or disk is on",
     "ConnectionRefusedError": "refuses connections: nothing listens there",
+    "MasterNotFoundError": "has no master: the Sentinels know none of this name that is up",
     "NoPermissionError": "does not give this user the right to write or to take hints",
     "NotAllowed": "does not have the virtual host, or does not let this user access it",
     "OutOfMemoryError": "takes no hints: its memory is full",

@@ -31,11 +31,11 @@ _SECRET_OF_LIBPQ = frozenset(
 LIBPQ_OPTIONS = _HARMLESS_OF_LIBPQ | _SECRET_OF_LIBPQ
 _HARMLESS = _HARMLESS_OF_LIBPQ | {
     "ssl_cert_reqs", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "virtual_host",
-    "visibility_timeout", "heartbeat", "login_method", "db", "api-version",
+    "visibility_timeout", "heartbeat", "login_method", "db", "api-version", "master_name",
 }  # fmt: skip
 _SECRET = _SECRET_OF_LIBPQ | {
     "api-key", "api_key", "apikey", "key", "token", "access_token", "code", "secret", "signature", "sig",
-    "subscription-key",
+    "subscription-key", "sentinel_password",
 }  # fmt: skip
 
 

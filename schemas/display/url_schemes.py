@@ -71,18 +71,17 @@ def check_broker_url(url: str) -> str:
                 f"the broker URL begins with {quote(scheme) if scheme else 'no scheme'}; give that of a Redis"
                 " (redis://host:6379/0) or a RabbitMQ (amqp://user@host//)"
             )
-        if scheme.partition("+")[0].lower() == "sentinel":
-            raise ValueError(
-                "the broker URL names a Sentinel, which is not supported; give the address of its Redis, or"
-                " of a proxy that follows the master: redis://host:6379/0. Until that is back, workers find"
-                " work by their sweep"
-            )
         # A library would fail to read it, and quote a piece of the password as the port.
         if not is_readable(one, leniently=True):
             raise ValueError(
                 "the broker URL cannot be read: in its user and password the characters / ? # : ; [ ] have to"
                 " be percent-encoded, as %2F for /"
             )
+    if url.lower().startswith("sentinel://") and not re.search(r"[?&]master_name=[^&;]", url):
+        raise ValueError(
+            "the broker URL names Sentinels, but not the master that they watch; end it with"
+            " ?master_name=NAME, and with &sentinel_password=PASSWORD if the Sentinels themselves ask for one"
+        )
     return url
 
 

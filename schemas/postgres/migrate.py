@@ -159,7 +159,8 @@ def _connection(url: str, kind: type[OwnConnection]) -> Iterator[Connection]:
 
 def _connect(url: str, kind: type[OwnConnection], session: Session) -> OwnConnection:
     waiting = with_defaults(options_of(url), connect_timeout=CONNECT_SECONDS)
-    options = {"options": all_options(url, ((name, 0) for name in _UNLIMITED))} | waiting
+    limits = all_options(url, ((name, 0) for name in _UNLIMITED))
+    options = {"options": limits, "client_encoding": "utf8"} | waiting
     try:
         connection = session.connect(lambda taken: kind.connect(make_conninfo(url, **taken)), options)
     except psycopg.Error as error:
@@ -196,6 +197,12 @@ def _check_server(connection: Connection) -> None:
         raise SchemaError(
             f"The server is PostgreSQL {version}, and Strandline needs PostgreSQL {OLDEST_SERVER} or newer;"
             " upgrade it, or name another in STRANDLINE_DATABASE_URL."
+        )
+    encoding = connection.scalar(text("SELECT current_setting('server_encoding')"))
+    if encoding != "UTF8":
+        raise SchemaError(
+            f"The database is in the encoding {encoding}, which does not hold every text; create one WITH"
+            " ENCODING 'UTF8' TEMPLATE template0."
         )
 
 

@@ -74,7 +74,7 @@ ORDER BY u.pipeline
 -- Version, pgvector, rights and clock of the server; needs no tables.
 -- params: schema name
 -- row: server text, vector_installed text?, vector_available text?, may_create_schema boolean, may_create_vector
---     boolean, schema_exists boolean, epoch_seconds numeric
+--     boolean, schema_exists boolean, epoch_seconds numeric, encoding text, is_standby boolean
 SELECT current_setting('server_version') AS server,
     (SELECT extversion FROM pg_extension WHERE extname = 'vector') AS vector_installed,
     (SELECT default_version FROM pg_available_extensions WHERE name = 'vector') AS vector_available,
@@ -83,7 +83,47 @@ SELECT current_setting('server_version') AS server,
         OR coalesce((SELECT bool_or(trusted) FROM pg_available_extension_versions WHERE name = 'vector'), false)
         AS may_create_vector,
     (SELECT count(*) FROM pg_namespace WHERE nspname = %(schema)s) > 0 AS schema_exists,
-    extract(epoch FROM clock_timestamp()) AS epoch_seconds
+    extract(epoch FROM clock_timestamp()) AS epoch_seconds,
+    current_setting('server_encoding') AS encoding,
+    pg_is_in_recovery() AS is_standby
+
+-- name: missing_rights
+-- Rights that this user lacks on the schema of the tables, and on pgvector's; an object of each, and their number.
+-- params: schema name
+-- row: right_name text, kind text, schema_name text, example text, objects bigint, role_name text
+WITH schemas AS (
+    SELECT n.oid, n.nspname, e.oid AS extension
+    FROM pg_namespace n LEFT JOIN pg_extension e ON e.extnamespace = n.oid AND e.extname = 'vector'
+    WHERE n.nspname = %(schema)s OR e.oid IS NOT NULL
+), wanted AS (
+    SELECT 'USAGE' AS right_name, 'SCHEMA' AS kind, s.nspname, s.nspname AS name,
+        has_schema_privilege(s.oid, 'USAGE') AS has
+    FROM schemas s
+    UNION ALL
+    SELECT r.name, 'TABLE', s.nspname, c.relname, has_table_privilege(c.oid, r.name)
+    FROM schemas s
+    JOIN pg_class c ON c.relnamespace = s.oid AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+    CROSS JOIN (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS r (name)
+    WHERE s.nspname = %(schema)s
+    UNION ALL
+    -- Postgres may ask about a table before it compares the kind.
+    SELECT 'USAGE', 'SEQUENCE', s.nspname, c.relname,
+        CASE WHEN c.relkind = 'S' THEN has_sequence_privilege(c.oid, 'USAGE') END
+    FROM schemas s JOIN pg_class c ON c.relnamespace = s.oid AND c.relkind = 'S'
+    WHERE s.nspname = %(schema)s
+    UNION ALL
+    SELECT 'EXECUTE', 'FUNCTION', s.nspname, p.proname, has_function_privilege(p.oid, 'EXECUTE')
+    FROM schemas s
+    JOIN pg_proc p ON p.pronamespace = s.oid
+    LEFT JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
+    WHERE s.nspname = %(schema)s OR d.refobjid = s.extension
+)
+SELECT w.right_name, w.kind, w.nspname::text AS schema_name, min(w.name)::text AS example, count(*) AS objects,
+    current_user::text AS role_name
+FROM wanted w
+WHERE NOT w.has
+GROUP BY w.right_name, w.kind, w.nspname
+ORDER BY w.kind, w.nspname, w.right_name
 
 -- name: schema_revision
 -- Which migration the tables are at, and whether they are ours: other applications have a table of that name.

@@ -13,10 +13,13 @@ import psycopg
 import pytest
 
 from strandline import Memory
+from strandline.cli.doctor.servers import check_database
+from strandline.cli.servers.targets import Servers
 from strandline.deploy.embedded.postgres import EmbeddedPostgres
 from strandline.deploy.embedded.wheel_binaries import postgres_programs
 from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.postgres.revision import HEAD_REVISION
+from strandline.schemas.settings import load_settings
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.support.processes import forking
 from tests.support.servers.databases import PARTITIONS
@@ -120,6 +123,102 @@ def test_no_role_of_strandlines_is_a_superuser(server_url: str, role: str) -> No
             "SELECT rolsuper OR rolcreaterole OR rolcreatedb FROM pg_roles WHERE rolname = current_user"
         ).fetchone()
     assert row == (False,)
+
+
+@pytest.fixture(scope="module")
+def hardened_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server whose superuser leaves PUBLIC no right on new functions, pgvector's and those of the owner."""
+    server = EmbeddedPostgres(tmp_path_factory.mktemp("hardened") / "postgres")
+    url = server.start()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC")
+        connection.execute("CREATE SCHEMA extensions")
+        connection.execute("CREATE EXTENSION vector SCHEMA extensions")
+    psql(url, "--file", str(ROLES), OWNER_PASSWORD="o", APP_PASSWORD="a")
+    psql(url, "--command", REVOKE_FROM_PUBLIC)
+    migrate(as_role(url, "strandline_owner"), "strandline")
+    yield url
+    server.stop()
+
+
+REVOKE_FROM_PUBLIC = (
+    "ALTER DEFAULT PRIVILEGES FOR ROLE strandline_owner REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC"
+)
+
+
+def psql(url: str, *arguments: str, **variables: str) -> None:
+    forking.run(
+        [postgres_programs() / "psql", "--no-psqlrc", "--quiet", *arguments, url],
+        env={**os.environ, **variables},
+        check=True,
+    )
+
+
+def rights_missing(url: str) -> list[tuple[str, str | None]]:
+    checks = check_database(Servers(url, None, "configured", "configured"), load_settings(database_url=url))
+    return [(check.found, check.advice) for check in checks if check.name == "rights"]
+
+
+def test_the_roles_are_enough_on_a_hardened_server(hardened_url: str) -> None:
+    url = as_role(hardened_url, "strandline_app")
+    assert rights_missing(url) == []
+    memory = Memory.from_defaults("chat", user_id="ana", database_url=url, consume="background")
+    memory.put({"role": "user", "content": "My dog is called Bolt, and it lives in Porto."})
+    memory.flush(all=True)
+    wait_until(lambda: nothing_due(url), timeout=60, what="the work to be done")
+    assert memory.get("Which dog?").to_openai()
+    memory.close()
+
+
+def test_the_applications_role_can_dump_its_schema(hardened_url: str, tmp_path: Path) -> None:
+    url = as_role(hardened_url, "strandline_app")
+    program = str(postgres_programs() / "pg_dump")
+    forking.run([program, "--schema=strandline", f"--file={tmp_path / 'dump'}", url], check=True)
+    assert "COPY strandline.message" in (tmp_path / "dump").read_text()
+
+
+@pytest.mark.parametrize(
+    ("taken", "found", "advice"),
+    [
+        (
+            "EXECUTE ON ALL FUNCTIONS IN SCHEMA strandline",
+            "EXECUTE on the function",
+            "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA strandline TO",
+        ),
+        (
+            "EXECUTE ON ALL FUNCTIONS IN SCHEMA extensions",
+            "EXECUTE on the function",
+            "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA extensions TO",
+        ),
+        (
+            "USAGE ON SCHEMA extensions",
+            "USAGE on the schema",
+            "GRANT USAGE ON SCHEMA extensions TO",
+        ),
+        ("USAGE ON SCHEMA strandline", "USAGE on the schema", "GRANT USAGE ON SCHEMA strandline TO"),
+        (
+            "DELETE ON strandline.message",
+            "DELETE on the table 'message'",
+            "GRANT DELETE ON ALL TABLES IN SCHEMA strandline TO",
+        ),
+        (
+            "USAGE ON ALL SEQUENCES IN SCHEMA strandline",
+            "USAGE on the sequence",
+            "GRANT USAGE ON ALL SEQUENCES IN SCHEMA strandline TO",
+        ),
+    ],
+)
+def test_doctor_names_each_right_that_was_taken(
+    hardened_url: str, taken: str, found: str, advice: str
+) -> None:
+    psql(hardened_url, "--command", f"REVOKE {taken} FROM strandline_app")
+    try:
+        ((said, to_do),) = rights_missing(as_role(hardened_url, "strandline_app"))
+        assert (found in said, advice in str(to_do)) == (True, True), (said, to_do)
+        assert "strandline_app" in str(to_do)
+    finally:
+        psql(hardened_url, "--command", f"GRANT {taken} TO strandline_app")
+    assert rights_missing(as_role(hardened_url, "strandline_app")) == []
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,9 @@ from uuid import uuid4
 import pytest
 import redis
 
-from strandline import ConfigurationError
 from strandline.cli.doctor.servers import check_broker, judge_verification
 from strandline.cli.servers.targets import Servers
 from strandline.schemas.broker.troubles import describe_trouble
-from strandline.schemas.settings import load_settings
 from strandline.schemas.values.lanes import Lane
 from tests.chaos.servers import RedisServer
 from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
@@ -221,11 +219,6 @@ def test_doctor_says_that_a_certificate_is_not_verified(options: str, result: st
     report = judge_verification(f"rediss://cache:6380/0{options}", "answered")
     assert (report.result, "not verified" in report.found) == (result, result == "warning")
     assert judge_verification("redis://cache:6379/0", "answered").result == "ok"
-
-
-def test_a_sentinel_is_refused_by_a_sentence() -> None:
-    with pytest.raises(ConfigurationError, match="STRANDLINE_BROKER_URL: the broker URL names a Sentinel"):
-        load_settings(broker_url="sentinel://:secret@one:26379;sentinel://two:26379")
 
 
 @pytest.mark.parametrize(

@@ -87,10 +87,29 @@ class DescribeServerRow(NamedTuple):
     may_create_vector: bool
     schema_exists: bool
     epoch_seconds: Decimal
+    encoding: str
+    is_standby: bool
 
 
 class DescribeServer(Query[DescribeServerRow], name="describe_server"):
     """Version, pgvector, rights and clock of the server; needs no tables."""
+
+    schema: str
+
+
+class MissingRightsRow(NamedTuple):
+    right_name: str
+    kind: str
+    schema_name: str
+    example: str
+    objects: int
+    role_name: str
+
+
+class MissingRights(Query[MissingRightsRow], name="missing_rights"):
+    """Rights that this user lacks on the schema of the tables, and on pgvector's; an object of each, and
+    their number.
+    """
 
     schema: str
 

@@ -20,7 +20,13 @@ from strandline.cli.terminal.output import masked_url
 from strandline.pipelines.generations.registry import serving_generations, settings_differing
 from strandline.pipelines.sealing.checking import check_keks
 from strandline.producers.doorbell.publisher import HintPublisher
-from strandline.schemas.broker.settings import HEARTBEAT_SECONDS, broker_kind, tls_options
+from strandline.schemas.broker.settings import (
+    HEARTBEAT_SECONDS,
+    broker_kind,
+    client_url,
+    sentinel_options,
+    tls_options,
+)
 from strandline.schemas.broker.troubles import describe_trouble
 from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.errors import ConfigurationError, SchemaError, StrandlineError
@@ -38,6 +44,7 @@ from strandline.schemas.queries.conversation.retention import ArchiveFolders
 from strandline.schemas.queries.inspection.status import (
     DescribeServer,
     DividedTables,
+    MissingRights,
     SchemaRevision,
     StatusWorkers,
     StatusWorkersRow,
@@ -69,6 +76,18 @@ def check_database(servers: Servers, settings: Settings) -> Iterator[CheckReport
         finding = f"PostgreSQL {row.server} at {where}"
         if major_version(row.server) < OLDEST_SERVER:
             yield problem("database", finding, f"use PostgreSQL {OLDEST_SERVER} or newer")
+        elif row.encoding != "UTF8":
+            yield problem(
+                "database",
+                f"{finding}, in the encoding {row.encoding}, which does not hold every text",
+                "create a database WITH ENCODING 'UTF8' TEMPLATE template0",
+            )
+        elif row.is_standby:
+            yield warn(
+                "database",
+                f"{finding}, a standby, which only reads",
+                "name its primary, or end the URL with target_session_attrs=read-write",
+            )
         else:
             yield ok("database", finding)
         if database.has_noticed_pooler:
@@ -79,6 +98,10 @@ def check_database(servers: Servers, settings: Settings) -> Iterator[CheckReport
             )
         yield _pgvector(row.vector_installed, row.vector_available, may_extend=row.may_create_vector)
         yield _clock(abs(float(row.epoch_seconds) - (asked_at + time.time()) / 2))
+        rights = [*_rights(database, settings)]
+        yield from rights
+        if rights:
+            return  # the other checks read tables
         yield _tables(database, settings, may_create=row.may_create_schema or row.schema_exists)
         yield from _consumption(database, settings)
 
@@ -132,9 +155,10 @@ def _try_broker(broker_url: str) -> str | None:
         ImportError, NameError: the client of that kind of broker is not installed.
     """
     options = {"socket_timeout": BROKER_SECONDS, "socket_connect_timeout": BROKER_SECONDS}
+    options |= sentinel_options(broker_url)
     others = broker_url.count(";")
     with Connection(
-        broker_url,
+        client_url(broker_url),
         ssl=tls_options(broker_url) or False,
         connect_timeout=BROKER_SECONDS,
         transport_options=options,
@@ -184,6 +208,18 @@ def _pgvector(installed: str | None, available: str | None, *, may_extend: bool)
         )
     finding = version if installed else f"{version}, created by the first `strandline migrate`"
     return ok("pgvector", finding)
+
+
+def _rights(database: Database, settings: Settings) -> Iterator[CheckReport]:
+    """Rights that a hardened server withholds from the application's role."""
+    for row in database.fetch(MissingRights(schema=settings.database_schema)):
+        others = f" and {row.objects - 1} more" if row.objects > 1 else ""
+        where = "SCHEMA" if row.kind == "SCHEMA" else f"ALL {row.kind}S IN SCHEMA"
+        yield problem(
+            "rights",
+            f"this user has no {row.right_name} on the {row.kind.lower()} {quote(row.example)}{others}",
+            f"run as their owner: GRANT {row.right_name} ON {where} {row.schema_name} TO {row.role_name}",
+        )
 
 
 def _clock(difference_seconds: float) -> CheckReport:

@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
 
 import psycopg
 import pytest
 from psycopg_pool import ConnectionPool
 
 from strandline import ConfigurationError
+from strandline.cli.doctor.servers import check_database
+from strandline.cli.servers.targets import Servers
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.errors import SchemaError
 from strandline.schemas.postgres.database import Database
@@ -216,6 +220,27 @@ def test_a_standby_is_refused_by_a_sentence(standby_url: str) -> None:
     assert current_revision(standby_url, "strandline") is None
     with pytest.raises(SchemaError, match="a standby, which only reads; run"):
         migrate(standby_url, "strandline")
+    report = next(check_database(Servers(standby_url, None, "configured", "configured"), load_settings()))
+    assert (report.result, "a standby, which only reads" in report.found) == ("warning", True)
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_an_encoding_that_does_not_hold_every_text_is_refused_by_a_sentence(
+    encoding: str, database_url: str
+) -> None:
+    name = f"encoded_{uuid4().hex}"
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(
+            f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0".encode()
+        )
+        try:
+            url = urlunsplit(urlsplit(database_url)._replace(path=f"/{name}"))
+            with pytest.raises(SchemaError, match=f"in the encoding {encoding}, which does not hold every"):
+                migrate(url, "strandline")
+            report = next(check_database(Servers(url, None, "configured", "configured"), load_settings()))
+            assert (report.result, f"in the encoding {encoding}" in report.found) == ("problem", True)
+        finally:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 
 @pytest.mark.parametrize(
