@@ -177,4 +177,6 @@ def _entry_id(value: UUID | str) -> UUID:
     try:
         return UUID(value)
     except (ValueError, AttributeError, TypeError):
-        raise InvalidMessageError("entry_id", f"{quote(value)} is not the id of an act") from None
+        raise InvalidMessageError(
+            "entry_id", f"{quote(value)} is not the id of an act", for_clients=InvalidMessageError.UNTOLD
+        ) from None

@@ -36,7 +36,9 @@ def _apply(work: Callable[[], T], where: str) -> T:
     try:
         return work()
     except RefusalError as error:
-        raise InvalidMessageError(where, f"was refused by the redaction hook: {error}") from error
+        raise InvalidMessageError(
+            where, f"was refused by the redaction hook: {error}", for_clients=InvalidMessageError.UNTOLD
+        ) from error
     except (RedactionError, ProviderDownError) as error:
         raise RedactionError(f"{where} was not stored. {error}") from error
 

@@ -59,14 +59,17 @@ class InvalidMessageError(StrandlineError, ValueError):
     Attributes:
         field: the offending field in dotted form, such as ``messages[2].content``.
         problem: the rest of the sentence after the field's name.
+        for_clients: by default the problem as a sentence; a problem that quotes a value, or advises people at
+            a terminal, has another one for clients, such as ``UNTOLD``.
     """
 
+    UNTOLD = "It cannot be stored as given."
     problem: str = ""
 
-    def __init__(self, field: str, problem: str) -> None:
+    def __init__(self, field: str, problem: str, *, for_clients: str | None = None) -> None:
         self.field = shown(field, most=MAX_QUOTED_CHARACTERS)
         self.problem = problem
-        super().__init__(f"{self.field}: {problem}")
+        super().__init__(f"{self.field}: {problem}", for_clients=for_clients or f"It {problem}.")
 
 
 class ConflictError(StrandlineError):

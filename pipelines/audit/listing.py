@@ -203,5 +203,9 @@ def _read_place(text: str) -> _Place:
     except ValueError:
         is_possible = False
     if not is_possible:
-        raise InvalidMessageError("before", "is not what a page gave as next_before")
+        raise InvalidMessageError(
+            "before",
+            "is not what a page gave as next_before",
+            for_clients="It is not a cursor that a page of this list gave; leave it out.",
+        )
     return place

@@ -183,7 +183,9 @@ def value_json(value: object, max_bytes: int) -> str:
     except (StrandlineError, MemoryError):
         raise
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidMessageError("value", f"cannot be written as JSON: {error}") from None
+        raise InvalidMessageError(
+            "value", f"cannot be written as JSON: {error}", for_clients=InvalidMessageError.UNTOLD
+        ) from None
     except Exception as error:  # the edge to foreign code: the caller's classes
         raise unreadable("value", error) from error
 

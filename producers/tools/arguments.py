@@ -43,7 +43,9 @@ def read_arguments(tool: ToolDefinition, arguments: object) -> dict[str, Any]:
     if unknown:
         named = ", ".join(unknown[:_MAX_NAMED]) + (" …" if len(unknown) > _MAX_NAMED else "")
         raise InvalidMessageError(
-            "arguments", f"{tool.name} has no argument {named}; it takes {', '.join(sorted(known))}"
+            "arguments",
+            f"{tool.name} has no argument {named}; it takes {', '.join(sorted(known))}",
+            for_clients=InvalidMessageError.UNTOLD,
         )
     return {argument.name: _checked_value(argument, values.get(argument.name)) for argument in tool.arguments}
 
@@ -114,6 +116,7 @@ def _checked_number(argument: NumberArgument, value: object) -> int:
     raise InvalidMessageError(
         argument.name,
         f"is {quote(value)}; it must be a whole number from {argument.least:,} to {argument.most:,}",
+        for_clients=InvalidMessageError.UNTOLD,
     )
 
 

@@ -302,6 +302,7 @@ class PutRequest:
                 "messages",
                 f"{len(sources):,} in one put, over the limit of {max_messages:,}; split them into several"
                 " puts, or raise STRANDLINE_MAX_MESSAGES_PER_PUT",
+                for_clients=f"There are too many: at most {max_messages:,} are stored at once.",
             )
         if len(sources) == 1:
             one = _prepare_source(sources[0], "message", limits, redaction, blocks)

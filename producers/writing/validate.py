@@ -220,7 +220,9 @@ def _prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage
 def _check_role(message: Message, where: str) -> None:
     if not isinstance(message.role, str) or message.role not in ROLES:
         raise InvalidMessageError(
-            f"{where}.role", f"{quote(message.role)} is unknown; use one of {', '.join(ROLES)}"
+            f"{where}.role",
+            f"{quote(message.role)} is unknown; use one of {', '.join(ROLES)}",
+            for_clients=InvalidMessageError.UNTOLD,
         )
 
 
@@ -346,7 +348,9 @@ def _encode(where: str, name: str, mapping: Mapping[str, Any], max_bytes: int) -
     except (StrandlineError, MemoryError):
         raise
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidMessageError(f"{where}.{name}", f"cannot be written as JSON: {error}") from None
+        raise InvalidMessageError(
+            f"{where}.{name}", f"cannot be written as JSON: {error}", for_clients=InvalidMessageError.UNTOLD
+        ) from None
     except Exception as error:  # the edge to foreign code: the caller's classes
         raise unreadable(f"{where}.{name}", error) from error
     return _checked(where, name, value, text, max_bytes)

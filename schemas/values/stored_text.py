@@ -15,10 +15,9 @@ def check_text(field: str, value: object) -> None:
     if position >= 0:
         raise InvalidMessageError(
             field,
-            (
-                f"holds a NUL character at position {position}; remove it, because Postgres cannot store"
-                " it in text"
-            ),
+            f"holds a NUL character at position {position}; remove it, because Postgres cannot store it in"
+            " text",
+            for_clients=f"It holds a NUL character at position {position}; leave it out.",
         )
     try:
         value.encode()
@@ -27,6 +26,7 @@ def check_text(field: str, value: object) -> None:
             field,
             f"holds a lone surrogate at position {error.start}; decode the text properly,"
             " or drop it with value.encode('utf-8', 'ignore').decode()",
+            for_clients=f"It holds a lone surrogate at position {error.start}; leave it out.",
         ) from None
 
 

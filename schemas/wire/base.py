@@ -29,7 +29,7 @@ def _in_words(check: Callable[[Any], str]) -> AfterValidator:
         try:
             return check(value)
         except InvalidMessageError as error:
-            raise PydanticCustomError(NAME_ERROR, "It {problem}.", {"problem": error.problem}) from None
+            raise PydanticCustomError(NAME_ERROR, "{told}", {"told": error.for_clients}) from None
 
     return AfterValidator(step)
 

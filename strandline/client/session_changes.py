@@ -66,7 +66,7 @@ def replace(
     try:
         body = {"content": plain(content), **set_fields(actor=actor)}
     except TypeError as error:
-        raise InvalidMessageError("content", str(error)) from None
+        raise InvalidMessageError("content", str(error), for_clients=InvalidMessageError.UNTOLD) from None
     reply = yield session_call(
         memory, "PUT", "messages", seq, "content", body=body, headers=once(idempotency_key)
     )

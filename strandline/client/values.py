@@ -56,7 +56,7 @@ def message_body(source: object, where: str) -> dict[str, Any]:
         content, calls = plain(message.content), plain(message.tool_calls)
         metadata, extra = plain(message.metadata), plain(message.extra)
     except TypeError as error:
-        raise InvalidMessageError(where, str(error)) from None
+        raise InvalidMessageError(where, str(error), for_clients=InvalidMessageError.UNTOLD) from None
     created_at = message.created_at
     fields: dict[str, Any] = {
         "id": message.id,

@@ -330,6 +330,23 @@ def texts_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, text_of(node)
 
 
+# How a sentence quotes a value: by ``quote``, as another error's sentence, or from a list of given names.
+QUOTING = re.compile(r"quote\((?!message\.role)|error\}|str\(error\)|unknown\)|named\}")
+
+
+def test_a_problem_that_quotes_a_value_has_another_sentence_for_clients() -> None:
+    raised = [
+        call
+        for path in ALL
+        for call in ast.walk(tree_of(path))
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "InvalidMessageError"
+    ]
+    quoting = [call for call in raised if QUOTING.search(ast.unparse(call.args[1]))]
+    assert len(raised) > 80 and len(quoting) > 8
+    for call in quoting:
+        assert "for_clients" in {keyword.arg for keyword in call.keywords}, ast.unparse(call)
+
+
 def text_of(node: ast.expr) -> str:
     """The text of an expression, with … for what only a run could tell."""
     match node:

@@ -182,7 +182,9 @@ def _with_its_bytes(block: MediaBlock) -> MediaBlock:
             read = data.read()
     except (OSError, ValueError) as error:
         raise InvalidMessageError(
-            "message.blocks", f"{type(block).__name__} cannot be read: {error}; give its bytes or a URL"
+            "message.blocks",
+            f"{type(block).__name__} cannot be read: {error}; give its bytes or a URL",
+            for_clients=InvalidMessageError.UNTOLD,
         ) from None
     fields: dict[str, Any] = block.model_dump(exclude={"block_type", "path", data_field})
     fields[data_field] = read

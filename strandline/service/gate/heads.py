@@ -99,7 +99,7 @@ def user_at(place: str, user_id: str) -> str:
     try:
         return check_user_id(user_id)
     except InvalidMessageError as error:
-        raise invalid(place, f"It {error.problem}.") from None
+        raise invalid(place, str(error.for_clients)) from None
 
 
 def address_in(client: str) -> str | None:

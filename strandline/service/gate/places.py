@@ -29,17 +29,6 @@ NAME_EXPECTED = (
 _FIELD = re.compile(r"([a-z_]+)((?:\[\d+\]|\.[a-z_]+)*)")
 _STEP = re.compile(r"\[(\d+)\]|\.([a-z_]+)")
 
-# What may be told of an InvalidMessageError: these hold our own words and numbers, and no value.
-_TOLD = re.compile(
-    r"is missing(; .*)?|is empty(; .*)?|is longer than [\d,]+ (bytes|characters)(; .*)?"
-    r"|is [\d,]+ bytes as JSON, over the limit of [\d,]+; .*|is nested more than \d+ levels deep; .*"
-    r"|has no time zone; .*|must (be|have|lie|hold|name) .*|(belong|belongs) to (assistant|tool) messages\b.*"
-    r"|is a field of every message; .*|takes either .*|excludes the other .*|applies to a whole namespace; .*"
-    r"|is not the id of a source; .*"
-)
-_TOLD_BEGINNINGS = re.compile(r"holds a (NUL character|lone surrogate) at position \d+")
-_TOO_MANY = re.compile(r"(?<![\d,])[\d,]+ in one put, over the limit of ([\d,]+);.*")
-
 
 def place_of_invalid(error: InvalidMessageError, body: type[BaseModel] | None = None) -> ProblemPlace | None:
     """The place of the offending field, by our own names; None: it is not of a request."""
@@ -56,17 +45,7 @@ def place_of_invalid(error: InvalidMessageError, body: type[BaseModel] | None = 
         steps[:1] = ["query", _OF_QUERIES[str(steps[0])]]
     elif steps[0] not in _NOT_OF_BODIES:
         steps.insert(0, "body")
-    return ProblemPlace(pointer=pointer(steps), detail=_told(error.problem))
-
-
-def _told(problem: str) -> str:
-    if many := _TOO_MANY.fullmatch(problem):
-        return f"There are too many: at most {many[1]} are stored at once."
-    if begins := _TOLD_BEGINNINGS.match(problem):
-        return f"It {begins[0]}; leave it out."
-    if problem == "is not what a page gave as next_before":  # as people at a terminal have it
-        return "It is not a cursor that a page of this list gave; leave it out."
-    return f"It {problem}." if _TOLD.fullmatch(problem) else "It cannot be stored as given."
+    return ProblemPlace(pointer=pointer(steps), detail=str(error.for_clients))
 
 
 # Fields of a request that its body does not hold.

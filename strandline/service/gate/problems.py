@@ -293,8 +293,10 @@ def refusal_of(error: Exception, body: type[BaseModel] | None = None) -> Problem
         return None
     for meaning, kind in _MEANINGS:
         if isinstance(error, meaning):
-            places = [place_of_invalid(error, body)] if isinstance(error, InvalidMessageError) else []
-            return ProblemError(kind, detail=error.for_clients, places=filter(None, places))
+            if isinstance(error, InvalidMessageError):
+                place = place_of_invalid(error, body)
+                return ProblemError(kind, places=[] if place is None else [place])
+            return ProblemError(kind, detail=error.for_clients)
     return None
 
 

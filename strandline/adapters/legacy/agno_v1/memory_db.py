@@ -149,7 +149,11 @@ def _row(user_id: str, memory: UserMemory) -> MemoryRow:
 def _user_memory(row: MemoryRow) -> UserMemory:
     fields: dict[str, Any] = row.memory
     if unknown := sorted(set(fields) - _FIELDS):
-        raise InvalidMessageError("memory", f"has fields that no memory has: {', '.join(unknown)}")
+        raise InvalidMessageError(
+            "memory",
+            f"has fields that no memory has: {', '.join(unknown)}",
+            for_clients=InvalidMessageError.UNTOLD,
+        )
     return UserMemory(
         memory=fields.get("memory", ""),
         topics=fields.get("topics"),
