@@ -123,10 +123,10 @@ class Campaign:
         fault = FAULTS[harm.planned.kind](harm)
         with turn:
             try:
-                fault.inject()
+                next(fault)
                 harm.stack.ending.wait(harm.planned.seconds)
                 if not harm.stack.ending.is_set():
-                    fault.heal()
+                    next(fault, None)
             except StoppedTooLateError as error:
                 self.violations.append(str(error))
             except Exception as error:  # noqa: BLE001

@@ -9,31 +9,26 @@ wording of a person holds a token that is like no other, so a look can tell whic
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import logging
 import multiprocessing
 import os
 import random
 import re
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import psycopg
 
 from strandline import Facts, Memory
-from strandline.deploy.embedded.stack import start_stack
 from strandline.pipelines.engine.leases import LeaseTerms
 from strandline.pipelines.generations.registry import Generation, kept_generations
 from strandline.pipelines.inspect.verify import verify
@@ -43,7 +38,6 @@ from strandline.pipelines.replay.records import Replay, Selection, claim_replay,
 from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody
 from strandline.schemas.errors import ReplayError, StrandlineError
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.derived.replay import ReplayLanes
 from strandline.schemas.sealed.opening import sealed_content
@@ -51,6 +45,7 @@ from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import FACTS, STAGES, SUMMARY, VECTORS, Lane
 from strandline.wiring.assembly import prepare_stages
+from tests.chaos.command import run, servers
 from tests.support.workers.draining import due_lanes
 from tests.support.workers.hand_worker import HandWorker
 from tests.support.workers.scripted_stages import ScriptedStages
@@ -538,29 +533,9 @@ CLEARED = "SELECT shard_key, max(created_at) FROM strandline.fact_event WHERE ki
 
 def campaign(options: Options) -> Findings:
     """Run one on a separate server, and take the server down."""
-    with (
-        tempfile.TemporaryDirectory(prefix="edits-") as folder,
-        start_stack(Path(folder), with_broker=False) as stack,
-    ):
-        migrate(stack.database_url, "strandline")
-        with psycopg.connect(stack.database_url, autocommit=True) as connection:
-            # Nothing crashes here, so no commit has to wait for the disk.
-            connection.execute("ALTER SYSTEM SET fsync = off")
-            connection.execute("ALTER SYSTEM SET synchronous_commit = off")
-            connection.execute("SELECT pg_reload_conf()")
-        return Campaign(options, stack.database_url).run()
-
-
-def main() -> int:
-    """Run from the command line; prints what was found as JSON, and ends with 1 if anything is wrong."""
-    parser = argparse.ArgumentParser(description="Edit, reset and replay at once, and look.")
-    for name, value in asdict(Options()).items():
-        parser.add_argument(f"--{name}", type=int, default=value)
-    began = time.monotonic()
-    found = campaign(Options(**vars(parser.parse_args())))
-    print(json.dumps(asdict(found) | {"seconds": round(time.monotonic() - began)}, indent=2))
-    return int(bool(found.wrong))
+    with servers() as (url, _broker_url, _folder):
+        return Campaign(options, url).run()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(Options(), campaign, __doc__))

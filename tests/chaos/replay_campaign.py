@@ -8,7 +8,6 @@ the end everything is derived once more, from scratch in a copy of the database,
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -16,18 +15,16 @@ import random
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
 
 import psycopg
 
 from strandline import Memory
-from strandline.deploy.embedded.stack import start_stack
 from strandline.pipelines.facts.edits import apply_fact_events
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
@@ -36,6 +33,7 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.conversation.read import ServingGeneration
 from strandline.schemas.settings import Settings, load_settings
 from strandline.wiring.assembly import prepare_stages
+from tests.chaos.command import run, servers
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.support.processes import forking
 from tests.support.replay_conversations import Talk, talks
@@ -375,33 +373,17 @@ def answer_to_new_prompt(request: RecordedRequest) -> str | None:
 
 
 def campaign(options: Options) -> Findings:
-    """Run one on separate servers, and take them down."""
-    with (
-        tempfile.TemporaryDirectory(prefix="replay-") as folder,
-        start_stack(Path(folder), with_broker=True) as stack,
-        ModelServer(keep=1) as server,
-    ):
-        assert stack.broker_url is not None
-        with psycopg.connect(stack.database_url, autocommit=True) as connection:
+    """Run one on separate servers, and take them down; its database is copied, so it has another name."""
+    with servers(with_broker=True) as (server_url, broker_url, folder), ModelServer(keep=1) as server:
+        with psycopg.connect(server_url, autocommit=True) as connection:
             connection.execute("CREATE DATABASE campaign")
-        url = stack.database_url.replace("/postgres?", "/campaign?")
+        url = server_url.replace("/postgres?", "/campaign?")
         migrate(url, "strandline")
-        running = Campaign(options, url, stack.broker_url, server, Path(folder) / "prompts")
+        running = Campaign(options, url, broker_url, server, folder / "prompts")
         with running._opened(url, new=False) as database:
             prepare_stages(database, running.settings(url, new=False))
         return running.run()
 
 
-def main() -> int:
-    """Run from the command line; prints what was found as JSON, and ends with 1 if anything is wrong."""
-    parser = argparse.ArgumentParser(description="Replay everything beside live traffic, and judge it.")
-    for name, value in asdict(Options()).items():
-        if not isinstance(value, bool):
-            parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
-    found = campaign(Options(**vars(parser.parse_args())))
-    print(json.dumps(asdict(found), indent=2))
-    return int(bool(found.wrong or found.violations or any(found.differing.values())))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(Options(), campaign, __doc__))

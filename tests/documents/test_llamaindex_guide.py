@@ -7,7 +7,6 @@ What is said in it, and what stands around it, is ours.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -60,7 +59,7 @@ def asking_for_the_depth(messages: Any) -> ChatMessage:
     return ChatMessage(role="assistant", blocks=[call])
 
 
-async def _example_1() -> None:
+async def test_guide_01_an_agent_is_given_a_memory(configured: str) -> None:
     llm = ScriptedModel(asking_for_the_depth)
     tools: list[Any] = [depth]
     memory = Memory.from_defaults(session_id="my_session", token_limit=40000)
@@ -76,11 +75,7 @@ async def _example_1() -> None:
     await memory.session_memory.aclose()
 
 
-def test_guide_01_an_agent_is_given_a_memory(configured: str) -> None:
-    asyncio.run(_example_1())
-
-
-async def _example_2() -> None:
+async def test_guide_02_messages_are_put_by_hand_and_a_history_overrides_memory(configured: str) -> None:
     llm = ScriptedModel(asking_for_the_depth)
     memory = Memory.from_defaults(session_id="my_session", token_limit=40000)
     memory.put_messages(
@@ -102,11 +97,7 @@ async def _example_2() -> None:
     await memory.session_memory.aclose()
 
 
-def test_guide_02_messages_are_put_by_hand_and_a_history_overrides_memory(configured: str) -> None:
-    asyncio.run(_example_2())
-
-
-async def _example_3() -> None:
+async def test_guide_03_a_context_gives_the_latest_memory(configured: str) -> None:
     agent = FunctionAgent(llm=ScriptedModel(echo), streaming=False)
     ctx = Context(agent)
     response = await agent.run(  # changed: a context has no run
@@ -120,10 +111,6 @@ async def _example_3() -> None:
     chat_history = memory.get()
     assert shown(chat_history) == ["user: Ahoy", "assistant: You said: Ahoy"]
     await memory.session_memory.aclose()
-
-
-def test_guide_03_a_context_gives_the_latest_memory(configured: str) -> None:
-    asyncio.run(_example_3())
 
 
 def test_guide_04_the_short_term_memory_has_three_limits(configured: str) -> None:
@@ -212,7 +199,8 @@ def test_guide_05_static_content_may_be_blocks(configured: str) -> None:
     memory.session_memory.close()
 
 
-async def _example_10(url: str) -> None:
+async def test_guide_10_the_memory_is_in_a_remote_database(database_url: str) -> None:
+    url = database_url.replace("postgresql://", "postgresql+asyncpg://")
     memory = Memory.from_defaults(
         session_id="my_session",
         token_limit=40000,
@@ -230,10 +218,6 @@ async def _example_10(url: str) -> None:
     await engine.dispose()
 
 
-def test_guide_10_the_memory_is_in_a_remote_database(database_url: str) -> None:
-    asyncio.run(_example_10(database_url.replace("postgresql://", "postgresql+asyncpg://")))
-
-
 def test_guide_10_what_does_not_apply_is_refused_with_what_does(database_url: str) -> None:
     with pytest.raises(ConfigurationError, match="'table_name': pass schema="):
         Memory.from_defaults("x", async_database_uri=database_url, table_name="memory_table")
@@ -243,7 +227,7 @@ def test_guide_10_what_does_not_apply_is_refused_with_what_does(database_url: st
         Memory.from_defaults("x", async_database_uri="sqlite+aiosqlite:///memory.db")
 
 
-async def _example_11_and_12() -> None:
+async def test_guide_11_and_12_a_context_is_kept_and_a_memory_is_given_to_a_run(configured: str) -> None:
     workflow = agent = FunctionAgent(llm=ScriptedModel(echo), streaming=False)
     ctx = Context(workflow)
     memory = Memory.from_defaults(session_id="my_session")
@@ -261,11 +245,7 @@ async def _example_11_and_12() -> None:
     await memory.session_memory.aclose()
 
 
-def test_guide_11_and_12_a_context_is_kept_and_a_memory_is_given_to_a_run(configured: str) -> None:
-    asyncio.run(_example_11_and_12())
-
-
-async def _example_13() -> None:
+async def test_guide_13_a_run_that_waited_for_a_person_has_context_and_memory(configured: str) -> None:
     async def approve(ctx: Context, amount: int) -> str:
         """Ask a person."""
         answer = await ctx.wait_for_event(
@@ -297,7 +277,3 @@ async def _example_13() -> None:
     assert shown(await memory.aget_all())[0] == "user: Well?"
     assert len(await memory.aget_all()) == 4
     await memory.session_memory.aclose()
-
-
-def test_guide_13_a_run_that_waited_for_a_person_has_context_and_memory(configured: str) -> None:
-    asyncio.run(_example_13())

@@ -122,14 +122,11 @@ def test_introduction_02_the_system_message_stays_and_blocks_go_into_it(
     memory.session_memory.close()
 
 
-async def _example_3(url: str) -> None:
+async def test_introduction_03_short_term_memory_is_not_lost(database_url: str) -> None:
+    url = database_url.replace("postgresql://", "postgresql+asyncpg://")
     memory = Memory.from_defaults(session_id="my_session", token_limit=40000, async_database_uri=url)
     await memory.aput(user("你好"))
     await memory.session_memory.aclose()
     again = Memory.from_defaults(session_id="my_session", token_limit=40000, async_database_uri=url)
     assert shown(await again.aget()) == ["user: 你好"], "the window outlives the process that filled it"
     await again.session_memory.aclose()
-
-
-def test_introduction_03_short_term_memory_is_not_lost(database_url: str) -> None:
-    asyncio.run(_example_3(database_url.replace("postgresql://", "postgresql+asyncpg://")))

@@ -8,7 +8,7 @@ What is said in it, and what stands around it, is ours.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -38,7 +38,9 @@ def configured(database_url: str, model_server: ModelServer, monkeypatch: pytest
     return database_url
 
 
-async def _cells_3_to_8(lines: list[str]) -> None:
+async def test_notebook_03_to_08_four_hundred_messages_leave_the_last_four(configured: str) -> None:
+    """Cells 3 to 8: a short window, a hundred times four messages, all of them, none after a reset."""
+    lines: list[str] = []
     memory = Memory.from_defaults(
         session_id="my_session",
         token_limit=50,
@@ -63,12 +65,6 @@ async def _cells_3_to_8(lines: list[str]) -> None:
     all_messages = await memory.aget_all()
     lines.append(str(len(all_messages)))  # changed: as above
     await memory.session_memory.aclose()
-
-
-def test_notebook_03_to_08_four_hundred_messages_leave_the_last_four(configured: str) -> None:
-    """Cells 3 to 8: a short window, a hundred times four messages, all of them, none after a reset."""
-    lines: list[str] = []
-    asyncio.run(_cells_3_to_8(lines))
     assert lines == [
         "user: Ahoy, harbour!",
         "assistant: Ahoy, sailor, and welcome!",
@@ -111,7 +107,14 @@ def _cells_9_and_10(llm: Any) -> Memory:
     )
 
 
-async def _cells_11_to_15(llm: ScriptedModel, memory: Memory, consume: Callable[[], None]) -> None:
+async def test_notebook_09_to_15_an_agents_memory_is_read_in_the_latest_user_message(
+    configured: str, database: Database
+) -> None:
+    """Cells 9 to 15: blocks, the memory, an agent's seven turns, what it then knows, and use by hand."""
+    llm = ScriptedModel(saying("Small sloops are quick and easily handled. " * 30))  # changed: OpenAI's there
+    settings = load_settings(database_url=configured, embedding_backend="local")
+    memory = _cells_9_and_10(llm)
+    consume = partial(drain_everything, database, configured, settings)
     agent = FunctionAgent(
         tools=[],
         llm=llm,
@@ -147,15 +150,5 @@ async def _cells_11_to_15(llm: ScriptedModel, memory: Memory, consume: Callable[
     assert "think of small sloops" in (llm.requests[-1][-1].content or "")
     assert (await memory.aget_all())[-1] == resp.message
     await memory.session_memory.aclose()
-
-
-def test_notebook_09_to_15_an_agents_memory_is_read_in_the_latest_user_message(
-    configured: str, database: Database
-) -> None:
-    """Cells 9 to 15: blocks, the memory, an agent's seven turns, what it then knows, and use by hand."""
-    llm = ScriptedModel(saying("Small sloops are quick and easily handled. " * 30))  # changed: OpenAI's there
-    settings = load_settings(database_url=configured, embedding_backend="local")
-    memory = _cells_9_and_10(llm)
-    asyncio.run(_cells_11_to_15(llm, memory, lambda: drain_everything(database, configured, settings)))
     # Only the seven turns and the last call asked the agent's model.
     assert len(llm.requests) == 8

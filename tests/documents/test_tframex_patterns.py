@@ -7,7 +7,6 @@ ends with ``# changed``.  What is said in it, and what stands around it, is ours
 
 from __future__ import annotations
 
-import asyncio
 from base64 import b64encode
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -51,7 +50,8 @@ def texts(messages: object) -> list[str]:
     return [message.text for message in messages]
 
 
-async def _example_4(memory: Memory) -> None:
+async def test_tframex_04_a_store_in_postgres(database_url: str) -> None:
+    memory = Memory.from_defaults("session", database_url=database_url, memory_blocks=[])  # changed: no class
     for number in range(4):
         await memory.aput(  # changed: add_message
             Message(
@@ -62,11 +62,6 @@ async def _example_4(memory: Memory) -> None:
     assert texts(await memory.ahistory(limit=1, offset=1, roles=["user"])) == ["0"]  # changed: get_history
     assert [dict(message.metadata) for message in await memory.ahistory(limit=1)] == [{"n": 3}]  # changed
     await memory.aclose()
-
-
-def test_tframex_04_a_store_in_postgres(database_url: str) -> None:
-    memory = Memory.from_defaults("session", database_url=database_url, memory_blocks=[])  # changed: no class
-    asyncio.run(_example_4(memory))
 
 
 def test_tframex_05_a_store_with_a_bound_in_place_of_redis(make_memory: MakeMemory) -> None:
@@ -146,17 +141,14 @@ def test_tframex_14_an_archive_in_s3(
         assert texts(kept) == [f"Message {number}" for number in range(5)]
 
 
-async def _example_8(memory: Memory) -> None:
+async def test_tframex_08_scopes_are_apart(make_memory: MakeMemory) -> None:
+    memory = make_memory(memory_blocks=[])
     await memory.get_scope("user_123").aput(said(1))  # changed: add_message(user_message, scope="user_123")
     await memory.get_scope("system").aput(Message(role="system", content="Be kind."))  # changed: as above
     assert texts(await memory.get_scope("user_123").aget_all()) == ["Message 1"]
     assert texts(await memory.get_scope("system").aget_all()) == ["Be kind."]
     assert await memory.aget_all() == []
     await memory.aclose()
-
-
-def test_tframex_08_scopes_are_apart(make_memory: MakeMemory) -> None:
-    asyncio.run(_example_8(make_memory(memory_blocks=[])))  # changed: in place of ScopedMemoryStore()
 
 
 def test_tframex_09_a_limit_by_tokens(make_memory: MakeMemory) -> None:
@@ -273,19 +265,15 @@ def check_compliance(act: AttemptedAct) -> list[str]:  # changed: it is given th
     return ["health"] if any("pills" in message.text for message in act.messages) else []
 
 
-async def _example_18(memory: Memory) -> None:
+async def test_tframex_18_every_write_is_audited(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRANDLINE_COMPLIANCE", f"{__name__}:check_compliance")
+    Audit.of_namespace(database_url=database_url).set_level("all")  # changed: no second store
+    memory = Memory.from_defaults("chat", user_id="ann", database_url=database_url, memory_blocks=[])
     # changed: in place of self.current_user_id, self.request_ip and audit metadata
     with acting(actor="support:ben", origin="192.0.2.7"):
         await memory.aput(Message(role="user", content="I take two pills a day."))  # changed: add_message
         await memory.aput(Message(role="assistant", content="Noted."))
     await memory.aclose()
-
-
-def test_tframex_18_every_write_is_audited(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STRANDLINE_COMPLIANCE", f"{__name__}:check_compliance")
-    Audit.of_namespace(database_url=database_url).set_level("all")  # changed: no second store
-    memory = Memory.from_defaults("chat", user_id="ann", database_url=database_url, memory_blocks=[])
-    asyncio.run(_example_18(memory))
     second, first = Audit.of_namespace(database_url=database_url).acts(kind="put").acts
     assert (first.kind, first.actor, first.origin, first.user_id) == (
         "put",
@@ -298,27 +286,23 @@ def test_tframex_18_every_write_is_audited(database_url: str, monkeypatch: pytes
     memory.close()
 
 
-async def _example_19(memory: Memory) -> list[Message]:
-    await memory.aput(  # changed: add_message; nothing is encrypted by hand
-        Message(role="user", content="The safe opens with xylophone", metadata={"n": 1})
-    )
-    history = await memory.ahistory()  # changed: get_history; nothing is decrypted by hand
-    await memory.aclose()
-    return history
-
-
 def _keys(fill: bytes) -> str:
     return f"first {b64encode(fill * 32).decode()}"
 
 
-def test_tframex_19_content_is_encrypted(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tframex_19_content_is_encrypted(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRANDLINE_KEYRING_KEYS", _keys(b"1"))  # changed: encryption_key
     content = sealed_content(load_settings())
     options = ConnectionOptions.from_settings(database_url, load_settings())
     with closing(Database.connect(options, content)) as database:
         assert enable(database, content, "default", "first", "clear")  # changed: for a namespace, not a store
     memory = Memory.from_defaults("safe", user_id="ann", database_url=database_url, memory_blocks=[])
-    (message,) = asyncio.run(_example_19(memory))
+    await memory.aput(  # changed: add_message; nothing is encrypted by hand
+        Message(role="user", content="The safe opens with xylophone", metadata={"n": 1})
+    )
+    history = await memory.ahistory()  # changed: get_history; nothing is decrypted by hand
+    await memory.aclose()
+    (message,) = history
     assert (message.text, dict(message.metadata)) == ("The safe opens with xylophone", {"n": 1})
     memory.close()
     ((stored,),) = rows_of(database_url, "SELECT m::text FROM strandline.message m")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from typing import Any
 
@@ -42,20 +41,17 @@ def test_the_operations_of_the_documents_are_there() -> None:
     assert named | {f"a{name}" for name in named} <= set(operations(Memory))
 
 
-def test_twins_see_what_the_others_did(make_memory: MakeMemory) -> None:
+async def test_twins_see_what_the_others_did(make_memory: MakeMemory) -> None:
     memory = make_memory("s", memory_blocks=["vectors"])
 
-    async def act() -> None:
-        assert await memory.aput({"role": "user", "content": "The anchor is on deck."}) == 1
-        assert await memory.aput_messages([{"role": "assistant", "content": "Good."}]) == [2]
-        assert [hit.message.seq for hit in await memory.asearch("anchor", limit=1)] == [1]
-        assert str(await memory.apop()) == "assistant: Good."
-        assert [message.seq async for message in memory.aiterate()] == [1]
-        assert await memory.aget_all() == memory.get_all() == list(await memory.aget())
-        assert await memory.aset([{"role": "user", "content": "Anew."}]) == [3]
-        assert len(await memory.aflush(all=True)) == 1
-        await memory.areset(derived=True)
-        await memory.aclose()
-
-    asyncio.run(act())
+    assert await memory.aput({"role": "user", "content": "The anchor is on deck."}) == 1
+    assert await memory.aput_messages([{"role": "assistant", "content": "Good."}]) == [2]
+    assert [hit.message.seq for hit in await memory.asearch("anchor", limit=1)] == [1]
+    assert str(await memory.apop()) == "assistant: Good."
+    assert [message.seq async for message in memory.aiterate()] == [1]
+    assert await memory.aget_all() == memory.get_all() == list(await memory.aget())
+    assert await memory.aset([{"role": "user", "content": "Anew."}]) == [3]
+    assert len(await memory.aflush(all=True)) == 1
+    await memory.areset(derived=True)
+    await memory.aclose()
     assert memory.get_all() == [] and memory.search("anchor") == []

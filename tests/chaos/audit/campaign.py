@@ -28,6 +28,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from tests.chaos.audit.sealer import KEYS
+from tests.chaos.command import servers
 from tests.support.processes import forking
 from tests.support.sealed_trail import seal_all
 
@@ -180,3 +181,9 @@ class Campaign:
         self.found.acts = len(self._committed)
         self.found.wrong += [f"{name} is not in the trail" for name in committed - sealed]
         self.found.wrong += [f"{name} is in the trail, and was not done" for name in sealed - committed]
+
+
+def campaign(options: Options) -> Found:
+    """Run one on a separate server, and take the server down."""
+    with servers() as (url, _broker_url, folder):
+        return Campaign(options, url, folder).run()

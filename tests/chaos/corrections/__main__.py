@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-from dataclasses import asdict
 
+from tests.chaos.command import run
 from tests.chaos.corrections.campaign import Options, campaign
 
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Correct sessions while workers and producers are killed.")
-    for name, value in asdict(Options()).items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=value)
-    found, seconds = campaign(Options(**vars(parser.parse_args())))
-    print(json.dumps(asdict(found) | {"seconds": round(seconds)}, indent=2))
-    return int(bool(found.wrong))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(Options(), campaign, "Correct sessions while workers and producers are killed."))

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
-import tempfile
 import threading
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from strandline.deploy.embedded.stack import start_stack
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.new_generation import begin_generation, derive_generation
@@ -23,6 +17,7 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
 from strandline.wiring.assembly import prepare_stages
+from tests.chaos.command import servers
 from tests.chaos.corrections import blocks
 from tests.chaos.corrections.actor import Actor, Scene, log_start
 from tests.chaos.corrections.judge import (
@@ -36,7 +31,6 @@ from tests.chaos.corrections.judge import (
 from tests.chaos.corrections.killed_workers import KilledWorkers
 from tests.chaos.corrections.readers import Reader
 from tests.conftest import nothing_due, rows_of, wait_until
-from tests.support.servers.databases import forgo_durability, make_tables
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.busy_workers import QUICK_TAKE_OVER, environment
 
@@ -266,23 +260,8 @@ class Campaign:
         found.wrong = [*scene.wrong, *self._workers.deaths]
 
 
-@contextlib.contextmanager
-def stand() -> Iterator[tuple[str, str]]:
-    """Servers for one campaign: the URLs of a database with tables, and of a broker."""
-    with (
-        tempfile.TemporaryDirectory(prefix="corrections-") as folder,
-        start_stack(Path(folder), with_broker=True) as stack,
-    ):
-        os.environ |= {"STRANDLINE_HOME": str(Path(folder) / "home"), "STRANDLINE_EMBEDDED": "never"}
-        forgo_durability(stack.database_url)
-        make_tables(stack.database_url)
-        assert stack.broker_url is not None
-        yield stack.database_url, stack.broker_url
-
-
-def campaign(options: Options) -> tuple[Findings, float]:
-    """Run one on separate servers, and take the servers down; and how many seconds it took."""
-    began = time.monotonic()
-    with stand() as (url, broker_url), ModelServer() as server:
-        found = Campaign(options, url, broker_url, server).run()
-    return found, time.monotonic() - began
+def campaign(options: Options) -> Findings:
+    """Run one on separate servers, and take the servers down."""
+    with servers(with_broker=True) as (url, broker_url, folder), ModelServer() as server:
+        os.environ |= {"STRANDLINE_HOME": str(folder / "home"), "STRANDLINE_EMBEDDED": "never"}
+        return Campaign(options, url, broker_url, server).run()

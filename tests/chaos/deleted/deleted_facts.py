@@ -12,39 +12,34 @@ through all of it in seconds.
 
 from __future__ import annotations
 
-import argparse
-import json
 import multiprocessing
 import os
 import random
 import sys
-import tempfile
 import threading
 import time
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 import psycopg
 
 from strandline import Facts, Memory
-from strandline.deploy.embedded.stack import start_stack
 from strandline.pipelines.sealing import resealing
 from strandline.pipelines.sealing.enabling import change_key, enable, prepare_owners
 from strandline.pipelines.sealing.resealing import Pace, reseal_namespace
 from strandline.pipelines.sealing.rotating import renew_data_keys, rewrap_keys
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.sealed import content as key_cache
 from strandline.schemas.sealed.content import SealedContent
 from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import Lane
 from tests.chaos import edits_campaign
+from tests.chaos.command import run, servers
 from tests.chaos.edits_campaign import (
     DUE_OF_OWNERS,
     LIMITS,
@@ -293,29 +288,11 @@ class DeletedCampaign(Campaign):
 
 def campaign(options: Options) -> edits_campaign.Findings:
     """Run one on a separate server, and take the server down."""
-    with (
-        tempfile.TemporaryDirectory(prefix="deleted-") as folder,
-        start_stack(Path(folder), with_broker=False) as stack,
-    ):
-        migrate(stack.database_url, "strandline")
-        with psycopg.connect(stack.database_url, autocommit=True) as connection:
-            connection.execute("ALTER SYSTEM SET fsync = off")
-            connection.execute("SELECT pg_reload_conf()")
-        return DeletedCampaign(options, stack.database_url).run()
-
-
-def main() -> int:
-    """Run from the command line; prints what was found as JSON, and ends with 1 if anything is wrong."""
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos.deleted.deleted_facts", description=__doc__)
-    for name, value in asdict(Options()).items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=value)
-    os.environ |= ENVIRONMENT
-    shorten_waits()
-    began = time.monotonic()
-    found = campaign(Options(**vars(parser.parse_args())))
-    print(json.dumps(asdict(found) | {"seconds": round(time.monotonic() - began)}, indent=2))
-    return int(bool(found.wrong))
+    with servers() as (url, _broker_url, _folder):
+        return DeletedCampaign(options, url).run()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    os.environ |= ENVIRONMENT
+    shorten_waits()
+    sys.exit(run(Options(), campaign, __doc__))

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import random
-import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from strandline import Memory
-from strandline.deploy.embedded.stack import start_stack
 from strandline.deploy.embedded.wheel_binaries import postgres_programs
 from strandline.erasure import ErasureReceipt, Erasures, make_receipt_key, verifier_of
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.errors import ErasedError, StrandlineError
 from strandline.schemas.postgres.database import Database
 from strandline.wiring.assembly import prepare_stages
+from tests.chaos.command import servers
 from tests.chaos.edits_campaign import TERMS, open_database, settings_of
 from tests.chaos.erasures.crowd import (
     LIMITS,
@@ -34,7 +31,6 @@ from tests.chaos.erasures.crowd import (
     begin,
 )
 from tests.chaos.erasures.judge import dump_with, readers_with, receipt_is_wrong, rows_with
-from tests.support.servers.databases import forgo_durability, make_tables
 from tests.support.workers.draining import due_lanes
 from tests.support.workers.hand_worker import HandWorker
 
@@ -295,20 +291,7 @@ class Campaign:
             self.found.wrong.append(f"rows of erased owners: {erased}")
 
 
-@contextmanager
-def _database() -> Iterator[str]:
-    with (
-        tempfile.TemporaryDirectory(prefix="strandline-erasures-") as folder,
-        start_stack(Path(folder), with_broker=False) as stack,
-    ):
-        forgo_durability(stack.database_url)
-        yield stack.database_url
-
-
-def campaign(options: Options) -> tuple[Findings, float]:
-    """A campaign on servers of its own; and how long it took."""
-    began = time.monotonic()
-    with _database() as url, tempfile.TemporaryDirectory() as folder:
-        make_tables(url)
-        found = Campaign(options, url, Path(folder)).run()
-    return found, time.monotonic() - began
+def campaign(options: Options) -> Findings:
+    """A campaign on servers of its own."""
+    with servers() as (url, _broker_url, folder):
+        return Campaign(options, url, folder).run()

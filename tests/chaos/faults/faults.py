@@ -1,18 +1,19 @@
-"""The faults: each one knows how to do harm, how to undo it, and what is to be seen afterwards."""
+"""The faults, as a table: each does harm, undoes it, and says what is to be seen afterwards."""
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
 
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, STAGES, SUMMARY_STAGE, VECTORS_STAGE
 from tests.chaos.children import Child
-from tests.chaos.faults.clock_steps import repeated_on, step_back
 from tests.chaos.faults.hostile_messages import send_hostile_messages
-from tests.chaos.judging.recoveries import HeldLanes, Recovery, consumed_since, lanes_held
-from tests.chaos.judging.timeline import Interval
+from tests.chaos.judging.recoveries import Connection, HeldLanes, Recovery, consumed_since, lanes_held
 from tests.chaos.plan import Kind, PlannedFault
 from tests.chaos.stack import Stack
 
@@ -38,6 +39,17 @@ FREEZE_WITHIN_SECONDS = 12.0
 
 Expect = Callable[[Recovery], None]
 LastAck = Callable[[int], float]
+Act = Callable[[Stack], object]
+
+TRIED_FOR_SECONDS = 60.0
+# Rows as a database leaves them whose clock has stepped back by an hour: their times lie ahead.
+CLOCK_STEPS = (
+    "UPDATE strandline.worker SET heartbeat_at = heartbeat_at + interval '1 hour' WHERE pid = %(pid)s",
+    "UPDATE strandline.lane SET leased_at = leased_at + interval '1 hour', deadline_at = deadline_at"
+    " + interval '1 hour', next_attempt_at = next_attempt_at + interval '1 hour', postponed_at = postponed_at"
+    " + interval '1 hour' WHERE holder IS NOT NULL OR next_attempt_at > clock_timestamp()",
+    "UPDATE strandline.due SET ring_at = ring_at + interval '1 hour' WHERE ring_at < 'infinity'",
+)
 
 # A model takes its time even when all is well, so that workers hold lanes when a fault hits them.
 WELL: Mapping[str, Any] = {"latency": 0.3}
@@ -66,6 +78,11 @@ class Harm:
     expect: Expect
     last_ack: LastAck
 
+    @property
+    def worker(self) -> Child:
+        """The worker that is hit."""
+        return self.stack.workers[self.planned.slot]
+
     def recovery(self, **fields: Any) -> None:
         """Have it watched how long it takes until work goes on."""
         fields.setdefault("at", time.monotonic())
@@ -87,235 +104,142 @@ class Harm:
                 self.recovery(begin=held.begin, done=held.taken_up, held=held, needs=needs)
 
 
-class Fault(Protocol):
-    """Harm that is done, lasts, and is undone."""
-
-    def inject(self) -> None: ...
-
-    def heal(self) -> None: ...
-
-
-@dataclass
-class WorkerFault:
-    """A fault that hits one worker."""
-
-    harm: Harm
-
-    @property
-    def worker(self) -> Child:
-        return self.harm.stack.workers[self.harm.planned.slot]
-
-
-class WorkerKilled(WorkerFault):
-    """kill -9, wherever the worker is."""
-
-    def inject(self) -> None:
-        if (pid := self.worker.kill()) is not None:
-            self.harm.lanes_taken_up(pid)
-
-    def heal(self) -> None:
-        self.worker.start()
-
-
-class WorkerStopped(WorkerFault):
-    """SIGTERM, as in a rolling restart."""
-
-    def inject(self) -> None:
-        if (pid := self.worker.ask_to_end()) is not None:
-            self.harm.lanes_taken_up(pid)
-
-    def heal(self) -> None:
+def repeated_on(url: str, act: Callable[[Connection], None]) -> None:
+    """Do it on a connection, again while Postgres is away."""
+    deadline = time.monotonic() + TRIED_FOR_SECONDS
+    while True:
         try:
-            self.worker.wait_for_end()
-        finally:
-            self.worker.start()
-
-
-@dataclass
-class WorkerFrozen(WorkerFault):
-    """SIGSTOP until its leases have run out, then SIGCONT: it wakes up and finds them taken."""
-
-    _away: Interval | None = field(default=None, init=False)
-
-    def inject(self) -> None:
-        """Freeze it while it holds lanes; if it holds none for a while, wherever it is."""
-        deadline = time.monotonic() + FREEZE_WITHIN_SECONDS
-        while (pid := self.worker.freeze()) is not None:
-            if lanes_held(self.harm.stack.postgres.url, pid) or time.monotonic() > deadline:
-                self._away = self.harm.stack.timeline.begin(FROZEN_WORKER)
-                self.harm.lanes_taken_up(pid)
+            with psycopg.connect(url, autocommit=True, connect_timeout=5) as connection:
+                act(connection)
                 return
-            self.worker.thaw()
-            time.sleep(0.03)
-
-    def heal(self) -> None:
-        self.worker.thaw()
-        if self._away is not None:
-            self.harm.stack.timeline.end(self._away)
+        except psycopg.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
 
 
-@dataclass
-class ProducerKilled:
+# Harm that is done before the ``yield``, lasts, and is undone after it.
+Fault = Callable[[Harm], Iterator[None]]
+
+
+def worker_killed(harm: Harm) -> Iterator[None]:
+    """kill -9, wherever the worker is."""
+    if (pid := harm.worker.kill()) is not None:
+        harm.lanes_taken_up(pid)
+    yield
+    harm.worker.start()
+
+
+def worker_stopped(harm: Harm) -> Iterator[None]:
+    """SIGTERM, as in a rolling restart."""
+    if (pid := harm.worker.ask_to_end()) is not None:
+        harm.lanes_taken_up(pid)
+    yield
+    try:
+        harm.worker.wait_for_end()
+    finally:
+        harm.worker.start()
+
+
+def worker_frozen(harm: Harm) -> Iterator[None]:
+    """SIGSTOP while it holds lanes, until its leases have run out, then SIGCONT: it finds them taken.
+
+    If it holds none for a while, it is frozen wherever it is.
+    """
+    deadline = time.monotonic() + FREEZE_WITHIN_SECONDS
+    while (pid := harm.worker.freeze()) is not None:
+        if lanes_held(harm.stack.postgres.url, pid) or time.monotonic() > deadline:
+            break
+        harm.worker.thaw()
+        time.sleep(0.03)
+    with contextlib.ExitStack() as frozen:
+        if pid is not None:
+            frozen.enter_context(harm.stack.timeline.away(FROZEN_WORKER))
+            harm.lanes_taken_up(pid)
+        yield
+        harm.worker.thaw()
+
+
+def clock_stepped_back(harm: Harm) -> Iterator[None]:
+    """A worker is killed, and all times that were written lie an hour ahead, its heartbeat too."""
+    if (pid := harm.worker.kill()) is not None:
+
+        def step_back(connection: Connection) -> None:
+            for step in CLOCK_STEPS:
+                connection.execute(step.encode(), {"pid": pid})
+
+        repeated_on(harm.stack.postgres.url, step_back)
+        harm.lanes_taken_up(pid)
+    yield
+    harm.worker.start()
+
+
+def producer_killed(harm: Harm) -> Iterator[None]:
     """kill -9 of a producer; started again, it repeats what was not acknowledged."""
-
-    harm: Harm
-
-    def inject(self) -> None:
-        slot = self.harm.planned.slot
-        self.harm.stack.producers[slot].kill()
-        killed = time.monotonic()
-        last_ack = self.harm.last_ack
-        self.harm.recovery(done=lambda _connection: last_ack(slot) > killed, needs=(POSTGRES,))
-
-    def heal(self) -> None:
-        self.harm.stack.producers[self.harm.planned.slot].start()
+    slot = harm.planned.slot
+    harm.stack.producers[slot].kill()
+    killed = time.monotonic()
+    harm.recovery(done=lambda _connection: harm.last_ack(slot) > killed, needs=(POSTGRES,))
+    yield
+    harm.stack.producers[slot].start()
 
 
-@dataclass
-class BrokerEmptied:
-    """Every hint on its way is gone."""
+def broker_disturbed(disturb: Act, undo: Act = lambda _stack: None) -> Fault:
+    """Hints are lost or refused; work goes on within that time."""
 
-    harm: Harm
+    def fault(harm: Harm) -> Iterator[None]:
+        disturb(harm.stack)
+        harm.consumed_again()
+        yield
+        undo(harm.stack)
 
-    def inject(self) -> None:
-        self.harm.stack.broker.empty()
-        self.harm.consumed_again()
-
-    def heal(self) -> None:
-        """It refills by itself."""
+    return fault
 
 
-@dataclass
-class BrokerRefusesHints:
-    """It answers, and takes no hint: a full Redis, or RabbitMQ's alarm; work goes on within that time."""
-
-    harm: Harm
-
-    def inject(self) -> None:
-        self.harm.stack.broker.refuse(hints=True)
-        self.harm.consumed_again()
-
-    def heal(self) -> None:
-        self.harm.stack.broker.refuse(hints=False)
-
-
-@dataclass
-class ServerRestarted:
+def server_away(name: str, end: Act, begin: Act) -> Fault:
     """A server ends at once, stays away, and comes back."""
 
-    harm: Harm
-    _away: Interval | None = field(default=None, init=False)
-    name: ClassVar[str]
+    def fault(harm: Harm) -> Iterator[None]:
+        with harm.stack.timeline.away(name):
+            end(harm.stack)
+            yield
+            begin(harm.stack)
+        harm.consumed_again()
 
-    def inject(self) -> None:
-        self._away = self.harm.stack.timeline.begin(self.name)
-        self.end()
-
-    def heal(self) -> None:
-        self.begin()
-        if self._away is not None:
-            self.harm.stack.timeline.end(self._away)
-        self.harm.consumed_again()
-
-    def end(self) -> None:
-        raise NotImplementedError
-
-    def begin(self) -> None:
-        raise NotImplementedError
+    return fault
 
 
-class BrokerRestarted(ServerRestarted):
-    """The broker is killed, and comes back empty on the same port."""
-
-    name = BROKER
-
-    def end(self) -> None:
-        self.harm.stack.broker.kill()
-
-    def begin(self) -> None:
-        self.harm.stack.broker.start()
-
-
-class PostgresRestarted(ServerRestarted):
-    """Postgres ends without a checkpoint, and recovers on the same data."""
-
-    name = POSTGRES
-
-    def end(self) -> None:
-        self.harm.stack.postgres.crash()
-
-    def begin(self) -> None:
-        self.harm.stack.postgres.start()
-
-
-@dataclass
-class ModelMisbehaves:
+def model_misbehaves(harm: Harm) -> Iterator[None]:
     """The model is slow, refuses, answers nonsense, or does not answer."""
-
-    harm: Harm
-    _away: Interval | None = field(default=None, init=False)
-
-    def inject(self) -> None:
-        kind = self.harm.planned.kind
-        self._away = self.harm.stack.timeline.begin(kind)
-        self.harm.stack.control_model(BEHAVIOURS[kind])
-
-    def heal(self) -> None:
-        self.harm.stack.control_model(WELL)
-        if self._away is not None:
-            self.harm.stack.timeline.end(self._away)
-        self.harm.consumed_again(stages=MODEL_STAGES, needs=(*CONSUMING, *BEHAVIOURS))
+    with harm.stack.timeline.away(harm.planned.kind):
+        harm.stack.control_model(BEHAVIOURS[harm.planned.kind])
+        yield
+        harm.stack.control_model(WELL)
+    harm.consumed_again(stages=MODEL_STAGES, needs=(*CONSUMING, *BEHAVIOURS))
 
 
-class PostgresBlackHoled(ServerRestarted):
-    """Connections stand, or are even accepted, and nothing is answered; then all of them end."""
-
-    name = POSTGRES
-
-    def end(self) -> None:
-        self.harm.stack.line.cut()
-
-    def begin(self) -> None:
-        self.harm.stack.line.mend()
-
-
-@dataclass
-class BrokerSentJunk:
-    """Messages that are not hints reach every queue."""
-
-    harm: Harm
-
-    def inject(self) -> None:
-        send_hostile_messages(self.harm.stack.broker.url)
-        self.harm.consumed_again()
-
-    def heal(self) -> None:
-        """The workers drop them."""
-
-
-class ClockSteppedBack(WorkerFault):
-    """A worker is killed, and all times that were written lie an hour ahead, its heartbeat too."""
-
-    def inject(self) -> None:
-        if (pid := self.worker.kill()) is not None:
-            repeated_on(self.harm.stack.postgres.url, lambda connection: step_back(connection, pid))
-            self.harm.lanes_taken_up(pid)
-
-    def heal(self) -> None:
-        self.worker.start()
-
-
-SERVER_FAULTS: Mapping[Kind, Callable[[Harm], Fault]] = {
-    "worker killed": WorkerKilled,
-    "worker stopped": WorkerStopped,
-    "worker frozen": WorkerFrozen,
-    "producer killed": ProducerKilled,
-    "broker emptied": BrokerEmptied,
-    "broker restarted": BrokerRestarted,
-    "broker refuses hints": BrokerRefusesHints,
-    "postgres restarted": PostgresRestarted,
-    "postgres black-holed": PostgresBlackHoled,
-    "broker sent junk": BrokerSentJunk,
-    "clock stepped back": ClockSteppedBack,
-    **dict.fromkeys(BEHAVIOURS, ModelMisbehaves),
+SERVER_FAULTS: Mapping[Kind, Fault] = {
+    "worker killed": worker_killed,
+    "worker stopped": worker_stopped,
+    "worker frozen": worker_frozen,
+    "clock stepped back": clock_stepped_back,
+    "producer killed": producer_killed,
+    "broker emptied": broker_disturbed(lambda stack: stack.broker.empty()),
+    # A full Redis, or RabbitMQ's alarm.
+    "broker refuses hints": broker_disturbed(
+        lambda stack: stack.broker.refuse(hints=True), lambda stack: stack.broker.refuse(hints=False)
+    ),
+    "broker sent junk": broker_disturbed(lambda stack: send_hostile_messages(stack.broker.url)),
+    # It comes back empty on the same port; Postgres ends without a checkpoint, and recovers on the same data.
+    "broker restarted": server_away(
+        BROKER, lambda stack: stack.broker.kill(), lambda stack: stack.broker.start()
+    ),
+    "postgres restarted": server_away(
+        POSTGRES, lambda stack: stack.postgres.crash(), lambda stack: stack.postgres.start()
+    ),
+    # Connections stand, or are even accepted, and nothing is answered; then all of them end.
+    "postgres black-holed": server_away(
+        POSTGRES, lambda stack: stack.line.cut(), lambda stack: stack.line.mend()
+    ),
+    **dict.fromkeys(BEHAVIOURS, model_misbehaves),
 }

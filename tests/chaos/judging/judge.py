@@ -16,7 +16,7 @@ import psycopg
 from strandline import Memory
 from strandline.schemas.values.lanes import STAGES
 from tests.chaos.conversation import digest_of, user_of
-from tests.chaos.faults.owner_faults import Conversation
+from tests.chaos.faults.meanwhile import Conversation
 from tests.chaos.judging.journal import Ack
 from tests.chaos.judging.owners_book import OwnersBook
 

@@ -14,30 +14,27 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
-from pathlib import Path
 
 import psycopg
 
 from strandline import Memory
-from strandline.deploy.embedded.stack import start_stack
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.sealing.enabling import change_key, enable
 from strandline.pipelines.sealing.resealing import Pace, reseal_namespace
 from strandline.pipelines.sealing.rotating import renew_data_keys, rewrap_keys
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.sealed.content import SealedContent
 from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.policy import MAX_INTEGER
+from tests.chaos.command import servers
 
 NAMESPACE = "rotated"
 KEYS = ";".join(f"{name} {b64encode(name.encode() * 8).decode()}" for name in ("from", "into"))
@@ -237,12 +234,8 @@ def main() -> int:
     given = parser.parse_args()
     os.environ.update(ENVIRONMENT)
     began = time.monotonic()
-    with (
-        tempfile.TemporaryDirectory(prefix="strandline-rotation-") as home,
-        start_stack(Path(home), with_broker=False) as stack,
-    ):
-        migrate(stack.database_url, "strandline")
-        count = run(stack.database_url, Size(given.owners, given.messages, given.kills), seed=given.seed)
+    with servers() as (url, _broker_url, _folder):
+        count = run(url, Size(given.owners, given.messages, given.kills), seed=given.seed)
     seconds = time.monotonic() - began
     print(f"{count:,} messages, {given.kills} kills, {seconds:.0f} s: no read failed, none was wrong")
     return 0

@@ -8,7 +8,6 @@ import random
 import re
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from base64 import b64encode
@@ -21,7 +20,6 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
-from strandline.deploy.embedded.stack import start_stack
 from strandline.deploy.embedded.wheel_binaries import postgres_programs
 from strandline.erasure import make_receipt_key
 from strandline.schemas.postgres.database import Database
@@ -30,6 +28,7 @@ from strandline.schemas.sealing.tokens import is_bytes_token
 from strandline.schemas.settings import load_settings
 from strandline.service.gate.keys import KeySpec, create_key
 from strandline.wiring.assembly import prepare_stages
+from tests.chaos.command import servers
 from tests.chaos.corrections.judge import stuck
 from tests.chaos.corrections.killed_workers import KilledWorkers
 from tests.chaos.erasures.judge import TABLES
@@ -43,7 +42,6 @@ from tests.chaos.tokens.meanwhile import AGED, SEALED, Cutter, Operator, Service
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.support.processes import forking
 from tests.support.proxies.cutting_proxy import CuttingProxy
-from tests.support.servers.databases import forgo_durability, make_tables
 from tests.support.workers.busy_workers import QUICK_TAKE_OVER, environment
 from tests.support.workers.worker_processes import ROOT
 
@@ -309,25 +307,19 @@ def tokens_in_dump(url: str) -> set[str]:
 
 
 @contextlib.contextmanager
-def stand() -> Iterator[tuple[str, str, str, Path]]:
-    """Servers for one campaign: the URLs of a database with tables, a broker and a model; and a folder."""
-    with (
-        tempfile.TemporaryDirectory(prefix="tokens-") as name,
-        start_stack(Path(name), with_broker=True) as stack,
-        forking.Popen(MODEL, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True) as model,
-    ):
+def model() -> Iterator[str]:
+    """The URL of a model, in a process of its own."""
+    with forking.Popen(MODEL, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True) as process:
         try:
-            assert stack.broker_url is not None and model.stdout is not None
-            forgo_durability(stack.database_url)
-            make_tables(stack.database_url)
-            yield stack.database_url, stack.broker_url, model.stdout.readline().strip(), Path(name)
+            assert process.stdout is not None
+            yield process.stdout.readline().strip()
         finally:
-            model.kill()
+            process.kill()
 
 
 def campaign(options: Options) -> Book:
     """Run one on separate servers, and take the servers down."""
-    with stand() as (url, broker_url, model_url, folder):
+    with servers(with_broker=True) as (url, broker_url, folder), model() as model_url:
         one = Campaign(options, url, broker_url, model_url, folder, say=_say)
         os.environ |= one.environment
         return one.run()

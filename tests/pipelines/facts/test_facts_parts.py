@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -333,7 +332,7 @@ def test_edits_and_replays_that_find_a_new_derivation_do_not_wait_for_each_other
     assert rows_of(database_url, deadlocks) == [(0,)]
 
 
-def test_an_edit_that_was_rolled_back_for_another_is_done_again_and_once(
+async def test_an_edit_that_was_rolled_back_for_another_is_done_again_and_once(
     tell: Tell, facts: Facts, database_url: str, model_server: ModelServer
 ) -> None:
     answer(model_server)
@@ -342,10 +341,7 @@ def test_an_edit_that_was_rolled_back_for_another_is_done_again_and_once(
     assert facts.add("Maren rows").text == "Maren rows"
     rows_of(database_url, "SELECT setval('hurdle', 1, false)")
 
-    async def add() -> None:
-        assert (await facts.aadd("Lars rows")).text == "Lars rows"
-
-    asyncio.run(add())
+    assert (await facts.aadd("Lars rows")).text == "Lars rows"
     assert rows_of(database_url, "SELECT number FROM strandline.fact_event ORDER BY number") == [(1,), (2,)]
     rows_of(database_url, "SELECT setval('hurdle', -1000, false)")
     with pytest.raises(DatabaseBusyError, match="another transaction"):

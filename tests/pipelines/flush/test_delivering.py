@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -67,16 +66,13 @@ def test_a_turn_with_tools_ends_with_the_answer_that_calls_none(
     assert events(database_url) == [(1, 4, "turn")]
 
 
-async def deliver_async(memory: Memory) -> None:
+async def test_async_puts_deliver_turns_as_well(make_memory: MakeMemory, database_url: str) -> None:
+    memory = make_memory("s", deliver="turn", memory_blocks=["facts"])
     await memory.aput(user("one"))
     await memory.aput(assistant("two"))
     await memory.aput(user("three"))
     await memory.adeliver()
     await memory.aclose()
-
-
-def test_async_puts_deliver_turns_as_well(make_memory: MakeMemory, database_url: str) -> None:
-    asyncio.run(deliver_async(make_memory("s", deliver="turn", memory_blocks=["facts"])))
     assert events(database_url) == [(1, 2, "turn"), (3, 3, "manual")]
 
 

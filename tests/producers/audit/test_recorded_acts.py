@@ -250,7 +250,7 @@ def test_the_documents_list_every_kind_with_its_level() -> None:
     assert listed == {kind: act.level for kind, act in ACTS.items()}
 
 
-def test_async_methods_are_recorded_with_the_context_of_their_task(
+async def test_async_methods_are_recorded_with_the_context_of_their_task(
     make_memory: Callable[..., Memory],
 ) -> None:
     """Also where puts of several tasks go together: each has its own actor."""
@@ -263,12 +263,9 @@ def test_async_methods_are_recorded_with_the_context_of_their_task(
             for turn in range(6):
                 await memories[number].aput(user(f"turn {turn}"))
 
-    async def talk() -> None:
-        await Audit.of_namespace("many", database_url=url.get_secret_value()).aset_level("all")
-        await asyncio.gather(*map(speak, range(8)))
-        await memories[0].aclose()
-
-    asyncio.run(talk())
+    await Audit.of_namespace("many", database_url=url.get_secret_value()).aset_level("all")
+    await asyncio.gather(*map(speak, range(8)))
+    await memories[0].aclose()
     rows = rows_of(
         url.get_secret_value(),
         "SELECT e.actor, e.origin, a.user_id, count(*), array_agg(e.seq ORDER BY e.seq)"

@@ -325,13 +325,10 @@ def test_an_erasure_that_ends_anywhere_goes_on(database_url: str, key: Path) -> 
     erasures.close()
 
 
-def test_two_at_once_share_the_work_and_the_receipt(erasures: Erasures) -> None:
-    async def both() -> list[ErasureReceipt]:
-        receipts = await asyncio.gather(erasures.aerase_user("ann"), erasures.aerase_user("ann"))
-        await erasures.aclose()
-        return list(receipts)
-
-    first, second = asyncio.run(both())
+async def test_two_at_once_share_the_work_and_the_receipt(erasures: Erasures) -> None:
+    receipts = await asyncio.gather(erasures.aerase_user("ann"), erasures.aerase_user("ann"))
+    await erasures.aclose()
+    (first, second) = list(receipts)
     assert first == second
 
 

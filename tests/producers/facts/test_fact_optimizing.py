@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -140,12 +139,9 @@ def test_facts_of_people_stay_and_nothing_is_asked_where_nothing_can_be_merged(
     other.close()
 
 
-def test_the_async_twins_do_the_same(facts: Facts, model_server: ModelServer) -> None:
+async def test_the_async_twins_do_the_same(facts: Facts, model_server: ModelServer) -> None:
     merging(model_server)
 
-    async def optimize() -> None:
-        await facts.aapply_optimization(await facts.aoptimize())
-        assert {fact.text for fact in await facts.alist()} == {BOTH, BEES}
-        await facts.aclose()
-
-    asyncio.run(optimize())
+    await facts.aapply_optimization(await facts.aoptimize())
+    assert {fact.text for fact in await facts.alist()} == {BOTH, BEES}
+    await facts.aclose()

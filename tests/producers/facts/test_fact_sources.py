@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -72,14 +71,11 @@ def test_with_wait_the_changes_are_returned(
     assert changes.is_complete and [fact.text for fact in changes.added] == ["I live in Graz."]
 
 
-def test_the_async_twin_does_the_same(facts: Facts) -> None:
-    async def create() -> None:
-        there = await facts.acreate_from([HOME], key="k")
-        assert (await facts.acreate_from([HOME], key="k")).source_id == there.source_id
-        await facts.aforget_source(there.source_id)
-        await facts.aclose()
-
-    asyncio.run(create())
+async def test_the_async_twin_does_the_same(facts: Facts) -> None:
+    there = await facts.acreate_from([HOME], key="k")
+    assert (await facts.acreate_from([HOME], key="k")).source_id == there.source_id
+    await facts.aforget_source(there.source_id)
+    await facts.aclose()
 
 
 def test_a_source_is_derived_again_and_forgotten(

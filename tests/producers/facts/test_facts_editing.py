@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from typing import Any
@@ -264,22 +263,19 @@ def test_a_search_ranks_by_words_and_by_where_a_fact_comes_from(
     assert facts.search("sister", limit=0) == [] and facts.search("  ") == []
 
 
-def test_the_async_twins_do_the_same(facts_of: MakeFacts) -> None:
-    async def main() -> None:
-        facts = facts_of()
-        fact = await facts.aadd("Maren rows", topics=["sport"])
-        assert await facts.aget(fact.fact_id) == fact
-        replaced = await facts.areplace(fact.fact_id, "Maren rows at dawn")
-        judged = await facts.afeedback(fact.fact_id, "good")
-        assert replaced is not None and judged is not None
-        assert [found.fact.fact_id for found in await facts.asearch("dawn")] == [fact.fact_id]
-        assert await facts.alist() == [judged]
-        assert await facts.adelete(fact.fact_id)
-        await facts.aadd("Maren sails")
-        assert await facts.aclear() == 1
-        await facts.aclose()
-
-    asyncio.run(main())
+async def test_the_async_twins_do_the_same(facts_of: MakeFacts) -> None:
+    facts = facts_of()
+    fact = await facts.aadd("Maren rows", topics=["sport"])
+    assert await facts.aget(fact.fact_id) == fact
+    replaced = await facts.areplace(fact.fact_id, "Maren rows at dawn")
+    judged = await facts.afeedback(fact.fact_id, "good")
+    assert replaced is not None and judged is not None
+    assert [found.fact.fact_id for found in await facts.asearch("dawn")] == [fact.fact_id]
+    assert await facts.alist() == [judged]
+    assert await facts.adelete(fact.fact_id)
+    await facts.aadd("Maren sails")
+    assert await facts.aclear() == 1
+    await facts.aclose()
 
 
 def test_what_cannot_be_kept_is_refused_and_named(facts_of: MakeFacts) -> None:

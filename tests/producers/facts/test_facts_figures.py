@@ -135,7 +135,7 @@ def test_figures_count_what_the_logs_hold(
     assert facts.figures() == figures  # neither was said in a session
 
 
-def test_users_of_a_namespace_come_page_by_page(
+async def test_users_of_a_namespace_come_page_by_page(
     make_memory: MakeMemory, facts_of: MakeFacts, database_url: str
 ) -> None:
     for name in ("ana", "bo", "cleo"):
@@ -148,7 +148,7 @@ def test_users_of_a_namespace_come_page_by_page(
     first = everyone.users(limit=2)
     assert [one.user_id for one in first] == ["ana", "bo"] and first.after == "bo"
     assert [(one.figures.sessions, one.figures.facts) for one in first] == [(2, 0), (2, 1)]
-    rest = asyncio.run(everyone.ausers(limit=2, after=first.after))
+    rest = await everyone.ausers(limit=2, after=first.after)
     assert [one.user_id for one in rest] == ["cleo"] and rest.after is None
     for wrong in (0, 201, -1):
         with pytest.raises(ConfigurationError, match="limit"):

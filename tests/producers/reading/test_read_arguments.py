@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from typing import Any
 
@@ -54,23 +53,20 @@ def test_content_that_a_put_would_refuse_is_refused_by_a_read(
         memory.get(message) if argument == "input" else memory.get(messages=[message])
 
 
-def test_four_hundred_messages_leave_the_last_four_in_a_short_window(make_memory: MakeMemory) -> None:
+async def test_four_hundred_messages_leave_the_last_four_in_a_short_window(make_memory: MakeMemory) -> None:
     """The example that LlamaIndex's documents give for limit 50, ratio 0.7 and flush size 10."""
     memory = make_memory(
         "my_session", token_limit=50, token_flush_size=10, chat_history_token_ratio=0.7, memory_blocks=[]
     )
 
-    async def converse() -> None:
-        for _ in range(100):
-            await memory.aput_messages([Message(role, text) for role, text in QUESTIONS])  # type: ignore[arg-type]
-        shown = [str(message) for message in await memory.aget()]
-        assert shown == [f"{role}: {text}" for role, text in QUESTIONS]
-        assert len(await memory.aget_all()) == 400
-        await memory.areset()
-        assert await memory.aget_all() == []
-        await memory.aclose()
-
-    asyncio.run(converse())
+    for _ in range(100):
+        await memory.aput_messages([Message(role, text) for role, text in QUESTIONS])  # type: ignore[arg-type]
+    shown = [str(message) for message in await memory.aget()]
+    assert shown == [f"{role}: {text}" for role, text in QUESTIONS]
+    assert len(await memory.aget_all()) == 400
+    await memory.areset()
+    assert await memory.aget_all() == []
+    await memory.aclose()
 
 
 def test_defaults_are_those_of_the_documents(make_memory: MakeMemory, database_url: str) -> None:

@@ -157,25 +157,22 @@ def test_only_what_is_covered_leaves_the_tail(derived: Memory, database_url: str
     assert derived.get(wait_for=from_seq - 1, timeout=300).caught_up
 
 
-def test_waiting_is_bounded_and_says_how_it_ended(make_memory: MakeMemory) -> None:
+async def test_waiting_is_bounded_and_says_how_it_ended(make_memory: MakeMemory) -> None:
     memory = make_memory(**TIGHT)
     last = talk(memory, 30)
     context = memory.get(wait_for=last, timeout=0.4)
     assert not context.caught_up
     assert seqs(context)[-1] == last
 
-    async def main() -> None:
-        assert not (await memory.aget(wait_for=last, timeout=0.4)).caught_up
-        reading = asyncio.create_task(memory.aget(wait_for=last, timeout=3600))
-        for _ in range(5):
-            await memory.aget_all()
-        assert not reading.done(), "the event loop went on while it waited"
-        reading.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await reading
-        await memory.aclose()
-
-    asyncio.run(main())
+    assert not (await memory.aget(wait_for=last, timeout=0.4)).caught_up
+    reading = asyncio.create_task(memory.aget(wait_for=last, timeout=3600))
+    for _ in range(5):
+        await memory.aget_all()
+    assert not reading.done(), "the event loop went on while it waited"
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    await memory.aclose()
 
 
 def test_waiting_for_what_was_not_flushed_waits_for_nothing(make_memory: MakeMemory) -> None:
@@ -185,7 +182,7 @@ def test_waiting_for_what_was_not_flushed_waits_for_nothing(make_memory: MakeMem
 
 
 @pytest.mark.parametrize("blocks", [["facts", "summary", "vectors"], []])
-def test_a_wait_for_a_message_that_was_never_put_ends_without_being_caught_up(
+async def test_a_wait_for_a_message_that_was_never_put_ends_without_being_caught_up(
     make_memory: MakeMemory, blocks: list[str]
 ) -> None:
     memory = make_memory(memory_blocks=blocks)
@@ -193,28 +190,22 @@ def test_a_wait_for_a_message_that_was_never_put_ends_without_being_caught_up(
     for seq in (last + 1, 10**6, 2**63 - 1):
         assert not memory.get(wait_for=seq, timeout=0.05).caught_up
 
-    async def main() -> None:
-        assert not (await memory.aget(wait_for=last + 1, timeout=0.05)).caught_up
-        await memory.aclose()
-
-    asyncio.run(main())
+    assert not (await memory.aget(wait_for=last + 1, timeout=0.05)).caught_up
+    await memory.aclose()
 
 
-def test_a_message_that_is_put_meanwhile_ends_the_wait(make_memory: MakeMemory) -> None:
+async def test_a_message_that_is_put_meanwhile_ends_the_wait(make_memory: MakeMemory) -> None:
     memory = make_memory()
     last = talk(memory, 3)
 
-    async def main() -> None:
-        reading = asyncio.create_task(memory.aget(wait_for=last + 1, timeout=3600))
-        for _ in range(5):
-            await memory.aget_all()
-        assert not reading.done(), "the message is not there yet"
-        await memory.aput(user("the next"))
-        context = await reading
-        assert context.caught_up and context[-1].text == "the next"
-        await memory.aclose()
-
-    asyncio.run(main())
+    reading = asyncio.create_task(memory.aget(wait_for=last + 1, timeout=3600))
+    for _ in range(5):
+        await memory.aget_all()
+    assert not reading.done(), "the message is not there yet"
+    await memory.aput(user("the next"))
+    context = await reading
+    assert context.caught_up and context[-1].text == "the next"
+    await memory.aclose()
 
 
 @pytest.mark.parametrize("method", ["system", "user"])
@@ -434,13 +425,9 @@ def test_a_long_history_is_given_whole_and_in_pages(make_memory: MakeMemory) -> 
     asyncio.run(main())
 
 
-def test_sync_and_async_reads_are_the_same(derived: Memory, make_memory: MakeMemory) -> None:
-    async def main() -> MemoryContext:
-        context = await derived.aget("Who repairs boats?")
-        await derived.aclose()
-        return context
-
-    context = asyncio.run(main())
+async def test_sync_and_async_reads_are_the_same(derived: Memory, make_memory: MakeMemory) -> None:
+    context = await derived.aget("Who repairs boats?")
+    await derived.aclose()
     again = make_memory("s", user_id="maren", **TIGHT).get("Who repairs boats?")
     assert again.messages == context.messages
     assert again.tokens == context.tokens

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -108,13 +107,13 @@ def test_the_way_of_writing_is_an_operators_and_each_event_keeps_that_of_its_tim
     namespace.close()
 
 
-def test_the_async_twin_and_sessions_without_a_summary(
+async def test_the_async_twin_and_sessions_without_a_summary(
     memory: Memory, make_memory: MakeMemory, derive: Derive
 ) -> None:
     say(memory, "Ana moved to Graz.")
     memory.deliver()
     derive()
-    summary = asyncio.run(memory.asummarize())
+    summary = await memory.asummarize()
     assert summary is not None and summary.is_complete
     with pytest.raises(NotFoundError):
         make_memory("never").summarize()

@@ -162,21 +162,18 @@ def test_users_in_parallel_never_see_each_other(make_memory: MakeMemory) -> None
             assert not any(other in seen for other in users if other != user)
 
 
-def test_both_ways_to_call_give_the_same(memory: Memory) -> None:
-    async def act() -> None:
-        added = await memory.acall_tool("add_memory", '{"text": "Maren rows."}')
-        again = memory.call_tool("add_memory", {"text": "Maren rows."})
-        assert added["memory"]["id"] == again["memory"]["id"]
-        for name, arguments in (
-            ("search_memories", {"query": "rows"}),
-            ("get_context", {"question": "Who rows?"}),
-            ("delete_memory", {"id": added["memory"]["id"]}),
-            ("update_memory", {}),
-        ):
-            assert await memory.acall_tool(name, arguments) == memory.call_tool(name, json.dumps(arguments))
-        await memory.aclose()
-
-    asyncio.run(act())
+async def test_both_ways_to_call_give_the_same(memory: Memory) -> None:
+    added = await memory.acall_tool("add_memory", '{"text": "Maren rows."}')
+    again = memory.call_tool("add_memory", {"text": "Maren rows."})
+    assert added["memory"]["id"] == again["memory"]["id"]
+    for name, arguments in (
+        ("search_memories", {"query": "rows"}),
+        ("get_context", {"question": "Who rows?"}),
+        ("delete_memory", {"id": added["memory"]["id"]}),
+        ("update_memory", {}),
+    ):
+        assert await memory.acall_tool(name, arguments) == memory.call_tool(name, json.dumps(arguments))
+    await memory.aclose()
 
 
 # What a search gives.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -176,17 +175,14 @@ def test_a_bad_message_refuses_its_whole_put(make_memory: MakeMemory, database_u
     assert [message.text for message in memory.get()] == ["first", "second"]
 
 
-def test_the_async_twins_refuse_the_same(make_memory: MakeMemory, database_url: str) -> None:
-    async def main() -> None:
-        memory = make_memory("s", memory_blocks=[])
-        for source, field, _ in BAD:
-            with pytest.raises(InvalidMessageError) as caught:
-                await memory.aput(source)
-            assert caught.value.field == f"message.{field}"
-        assert await memory.aput(user()) == 1
-        await memory.aclose()
-
-    asyncio.run(main())
+async def test_the_async_twins_refuse_the_same(make_memory: MakeMemory, database_url: str) -> None:
+    memory = make_memory("s", memory_blocks=[])
+    for source, field, _ in BAD:
+        with pytest.raises(InvalidMessageError) as caught:
+            await memory.aput(source)
+        assert caught.value.field == f"message.{field}"
+    assert await memory.aput(user()) == 1
+    await memory.aclose()
     assert row_counts(database_url)["strandline.message"] == 1
 
 

@@ -166,53 +166,47 @@ def test_each_put_has_its_own_result_in_the_order_of_its_session(puts: list[tupl
         assert len(set(stored)) == len(stored)
 
 
-def test_puts_that_wait_together_go_together_and_a_lone_one_goes_at_once() -> None:
+async def test_puts_that_wait_together_go_together_and_a_lone_one_goes_at_once() -> None:
     log = Log()
 
-    async def put_all() -> None:
-        grouped = GroupCommit(log)
-        await grouped.put(put_of(UUID(int=1), "alone"))
-        assert log.groups == []
-        await asyncio.gather(*(grouped.put(put_of(UUID(int=n), "x")) for n in range(1, 301)))
-
-    asyncio.run(put_all())
+    grouped = GroupCommit(log)
+    await grouped.put(put_of(UUID(int=1), "alone"))
+    assert log.groups == []
+    await asyncio.gather(*(grouped.put(put_of(UUID(int=n), "x")) for n in range(1, 301)))
     assert sum(log.groups) == 299, "the first found nobody about"
     assert max(log.groups) == MAX_PUTS_PER_GROUP
     assert log.most_at_once == STATEMENTS_AT_ONCE
 
 
-def test_small_groups_that_take_turns_become_large_ones() -> None:
+async def test_small_groups_that_take_turns_become_large_ones() -> None:
     """Three small groups that take turns, one of which always waits, become two large ones."""
 
-    async def converse() -> list[int]:
-        gates: list[asyncio.Future[None]] = []
+    gates: list[asyncio.Future[None]] = []
 
-        class Gated(Log):
-            async def fetch(self, query: Query[R]) -> list[R]:
-                gates.append(asyncio.get_running_loop().create_future())
-                await gates[-1]
-                return await super().fetch(query)
+    class Gated(Log):
+        async def fetch(self, query: Query[R]) -> list[R]:
+            gates.append(asyncio.get_running_loop().create_future())
+            await gates[-1]
+            return await super().fetch(query)
 
-        log = Gated()
-        grouped, keys = GroupCommit(log), [UUID(int=number) for number in range(1, 13)]
+    log = Gated()
+    grouped, keys = GroupCommit(log), [UUID(int=number) for number in range(1, 13)]
 
-        async def caller(key: UUID) -> None:
-            for turn in range(9):
-                await grouped.put(put_of(key, f"{key} {turn}"))
+    async def caller(key: UUID) -> None:
+        for turn in range(9):
+            await grouped.put(put_of(key, f"{key} {turn}"))
 
-        callers = [asyncio.ensure_future(caller(key)) for key in keys[:8]]
-        opened = 0
-        while not all(task.done() for task in callers):
-            if opened == 6:  # while two groups of four are on their way
-                callers += [asyncio.ensure_future(caller(key)) for key in keys[len(callers) :]]
-            if opened < len(gates):  # the oldest, when everybody has had a turn
-                gates[opened].set_result(None)
-                opened += 1
-            for _turn in range(10):
-                await asyncio.sleep(0)
-        return log.groups
-
-    groups = asyncio.run(converse())
+    callers = [asyncio.ensure_future(caller(key)) for key in keys[:8]]
+    opened = 0
+    while not all(task.done() for task in callers):
+        if opened == 6:  # while two groups of four are on their way
+            callers += [asyncio.ensure_future(caller(key)) for key in keys[len(callers) :]]
+        if opened < len(gates):  # the oldest, when everybody has had a turn
+            gates[opened].set_result(None)
+            opened += 1
+        for _turn in range(10):
+            await asyncio.sleep(0)
+    groups = log.groups
     assert groups[:6] == [4] * 6
     assert groups[8:16] == [6] * 8
 

@@ -143,55 +143,49 @@ def test_a_sqlalchemy_session(make_memory: MakeMemory, database_url: str, engine
     assert texts(database_url) == ["kept"]
 
 
-def test_an_async_connection(make_memory: MakeMemory, database_url: str) -> None:
-    async def main() -> None:
-        memory = make_memory("s", memory_blocks=[], token_limit=60, token_flush_size=20)
-        connection = await psycopg.AsyncConnection.connect(database_url, row_factory=dict_row)
-        async with connection:
-            for number in range(12):
-                await memory.aput(user(f"m{number} one two three four"), connection=connection)
-            assert (await memory.aget(connection=connection))[-1].text == "m11 one two three four"
-            assert len(await memory.aget_all(connection=connection)) == 12
-            await memory.aflush(connection=connection)
-            assert texts(database_url) == []
-            await connection.commit()
-            assert await memory.aset([user("dropped")], connection=connection) == [13]
-            await memory.areset(connection=connection)
-            await connection.rollback()
-        assert len(await memory.aget_all()) == 12
-        await memory.aclose()
-
-    asyncio.run(main())
+async def test_an_async_connection(make_memory: MakeMemory, database_url: str) -> None:
+    memory = make_memory("s", memory_blocks=[], token_limit=60, token_flush_size=20)
+    connection = await psycopg.AsyncConnection.connect(database_url, row_factory=dict_row)
+    async with connection:
+        for number in range(12):
+            await memory.aput(user(f"m{number} one two three four"), connection=connection)
+        assert (await memory.aget(connection=connection))[-1].text == "m11 one two three four"
+        assert len(await memory.aget_all(connection=connection)) == 12
+        await memory.aflush(connection=connection)
+        assert texts(database_url) == []
+        await connection.commit()
+        assert await memory.aset([user("dropped")], connection=connection) == [13]
+        await memory.areset(connection=connection)
+        await connection.rollback()
+    assert len(await memory.aget_all()) == 12
+    await memory.aclose()
 
 
-def test_an_async_sqlalchemy_connection(make_memory: MakeMemory, database_url: str) -> None:
+async def test_an_async_sqlalchemy_connection(make_memory: MakeMemory, database_url: str) -> None:
     sqlalchemy_asyncio = pytest.importorskip(
         "sqlalchemy.ext.asyncio", reason="needs greenlet", exc_type=ImportError
     )
 
-    async def main() -> None:
-        memory = make_memory("s", memory_blocks=[])
-        engine = sqlalchemy_asyncio.create_async_engine(
-            database_url.replace("postgresql:", "postgresql+psycopg:", 1)
-        )
-        async with engine.connect() as connection:
-            await memory.aput(user("kept"), connection=connection)
-            await connection.commit()
-            await memory.aput(user("dropped"), connection=connection)
-            await connection.rollback()
-        async with sqlalchemy_asyncio.AsyncSession(engine) as session:
-            await memory.aput(user("kept too"), connection=await session.connection())
-            await session.commit()
-            with pytest.raises(ConfigurationError, match=r"await session\.connection\(\)"):
-                await memory.aput(user("x"), connection=session)
-        await engine.dispose()
-        await memory.aclose()
-
-    asyncio.run(main())
+    memory = make_memory("s", memory_blocks=[])
+    engine = sqlalchemy_asyncio.create_async_engine(
+        database_url.replace("postgresql:", "postgresql+psycopg:", 1)
+    )
+    async with engine.connect() as connection:
+        await memory.aput(user("kept"), connection=connection)
+        await connection.commit()
+        await memory.aput(user("dropped"), connection=connection)
+        await connection.rollback()
+    async with sqlalchemy_asyncio.AsyncSession(engine) as session:
+        await memory.aput(user("kept too"), connection=await session.connection())
+        await session.commit()
+        with pytest.raises(ConfigurationError, match=r"await session\.connection\(\)"):
+            await memory.aput(user("x"), connection=session)
+    await engine.dispose()
+    await memory.aclose()
     assert texts(database_url) == ["kept", "kept too"]
 
 
-def test_a_connection_of_another_kind_is_refused_by_its_type(
+async def test_a_connection_of_another_kind_is_refused_by_its_type(
     make_memory: MakeMemory, database_url: str, engine: sa.Engine
 ) -> None:
     memory = make_memory("s", memory_blocks=[])
@@ -202,18 +196,15 @@ def test_a_connection_of_another_kind_is_refused_by_its_type(
         assert type(wrong).__name__ in str(caught.value)
     other.close()
 
-    async def main() -> None:
-        with (
-            psycopg.connect(database_url) as connection,
-            pytest.raises(ConfigurationError, match=r"psycopg\.AsyncConnection"),
-        ):
-            await memory.aput(user("x"), connection=connection)
-        async with await psycopg.AsyncConnection.connect(database_url) as connection:
-            with pytest.raises(ConfigurationError, match=r"without a psycopg\.Connection"):
-                memory.get(connection=connection)
-        await memory.aclose()
-
-    asyncio.run(main())
+    with (
+        psycopg.connect(database_url) as connection,
+        pytest.raises(ConfigurationError, match=r"psycopg\.AsyncConnection"),
+    ):
+        await memory.aput(user("x"), connection=connection)
+    async with await psycopg.AsyncConnection.connect(database_url) as connection:
+        with pytest.raises(ConfigurationError, match=r"without a psycopg\.Connection"):
+            memory.get(connection=connection)
+    await memory.aclose()
     assert texts(database_url) == []
 
 
@@ -238,30 +229,26 @@ def test_a_pool_of_the_callers_own(make_memory: MakeMemory, database_url: str) -
     assert texts(database_url) == ["one", "two"]
 
 
-def test_an_async_pool_of_the_callers_own(make_memory: MakeMemory, database_url: str) -> None:
-    async def main() -> None:
-        async with AsyncConnectionPool(database_url, min_size=1, max_size=2, open=False) as pool:
-            memory = make_memory("s", database_url=None, pool=pool, memory_blocks=[])
-            assert await memory.aput(user("one")) == 1
-            assert len(await memory.aget()) == 1
-            with pytest.raises(ConfigurationError, match="ConnectionPool"):
-                memory.put(user("x"))
-            await memory.aclose()
-            async with pool.connection() as connection:
-                await connection.execute(b"SELECT 1")
-
-    asyncio.run(main())
+async def test_an_async_pool_of_the_callers_own(make_memory: MakeMemory, database_url: str) -> None:
+    async with AsyncConnectionPool(database_url, min_size=1, max_size=2, open=False) as pool:
+        memory = make_memory("s", database_url=None, pool=pool, memory_blocks=[])
+        assert await memory.aput(user("one")) == 1
+        assert len(await memory.aget()) == 1
+        with pytest.raises(ConfigurationError, match="ConnectionPool"):
+            memory.put(user("x"))
+        await memory.aclose()
+        async with pool.connection() as connection:
+            await connection.execute(b"SELECT 1")
     assert texts(database_url) == ["one"]
 
 
-def test_background_consumption_wants_a_pool_for_threads(make_memory: MakeMemory, database_url: str) -> None:
-    async def main() -> None:
-        async with AsyncConnectionPool(database_url, min_size=0, max_size=1, open=False) as pool:
-            memory = make_memory("s", database_url=None, pool=pool, consume="background")
-            with pytest.raises(ConfigurationError, match="consume='background'"):
-                await memory.aput(user("x"))
-
-    asyncio.run(main())
+async def test_background_consumption_wants_a_pool_for_threads(
+    make_memory: MakeMemory, database_url: str
+) -> None:
+    async with AsyncConnectionPool(database_url, min_size=0, max_size=1, open=False) as pool:
+        memory = make_memory("s", database_url=None, pool=pool, consume="background")
+        with pytest.raises(ConfigurationError, match="consume='background'"):
+            await memory.aput(user("x"))
 
 
 def test_an_engine_of_the_callers_own_in_the_place_of_a_pool(
@@ -286,28 +273,25 @@ def test_an_engine_of_the_callers_own_in_the_place_of_a_pool(
     assert engine.pool.checkedout() == 0  # type: ignore[attr-defined]  # QueuePool
 
 
-def test_an_async_engine_of_the_callers_own(make_memory: MakeMemory, database_url: str) -> None:
+async def test_an_async_engine_of_the_callers_own(make_memory: MakeMemory, database_url: str) -> None:
     sqlalchemy_asyncio = pytest.importorskip(
         "sqlalchemy.ext.asyncio", reason="needs greenlet", exc_type=ImportError
     )
 
-    async def main() -> None:
-        engine = sqlalchemy_asyncio.create_async_engine(
-            database_url.replace("postgresql:", "postgresql+psycopg:", 1)
-        )
-        memory = make_memory("s", database_url=None, pool=engine, memory_blocks=[])
-        await asyncio.gather(*(memory.aput(user(f"m{number}")) for number in range(8)))
-        assert await memory.aset([user("one")]) == [9]
-        assert len(await memory.aget()) == 1
-        with pytest.raises(ConfigurationError, match="AsyncEngine"):
-            await make_memory("s", database_url=None, pool=sa.create_engine("postgresql+psycopg://")).aget()
-        with pytest.raises(ConfigurationError, match="SQLAlchemy Engine"):
-            memory.get()
-        await memory.aclose()
-        assert engine.pool.checkedout() == 0
-        await engine.dispose()
-
-    asyncio.run(main())
+    engine = sqlalchemy_asyncio.create_async_engine(
+        database_url.replace("postgresql:", "postgresql+psycopg:", 1)
+    )
+    memory = make_memory("s", database_url=None, pool=engine, memory_blocks=[])
+    await asyncio.gather(*(memory.aput(user(f"m{number}")) for number in range(8)))
+    assert await memory.aset([user("one")]) == [9]
+    assert len(await memory.aget()) == 1
+    with pytest.raises(ConfigurationError, match="AsyncEngine"):
+        await make_memory("s", database_url=None, pool=sa.create_engine("postgresql+psycopg://")).aget()
+    with pytest.raises(ConfigurationError, match="SQLAlchemy Engine"):
+        memory.get()
+    await memory.aclose()
+    assert engine.pool.checkedout() == 0
+    await engine.dispose()
     assert texts(database_url)[-1] == "one"
 
 
@@ -319,17 +303,14 @@ def test_an_engine_on_another_driver_is_refused(make_memory: MakeMemory) -> None
     engine.dispose()
 
 
-def test_an_engine_on_asyncpg_is_refused(make_memory: MakeMemory) -> None:
+async def test_an_engine_on_asyncpg_is_refused(make_memory: MakeMemory) -> None:
     pytest.importorskip("asyncpg")
     sqlalchemy_asyncio = pytest.importorskip(
         "sqlalchemy.ext.asyncio", reason="needs greenlet", exc_type=ImportError
     )
 
-    async def main() -> None:
-        engine = sqlalchemy_asyncio.create_async_engine("postgresql+asyncpg://postgres@127.0.0.1/postgres")
-        memory = make_memory("s", database_url=None, pool=engine, memory_blocks=[])
-        with pytest.raises(ConfigurationError, match=r"engine on 'asyncpg'.*psycopg 3"):
-            await memory.aget()
-        await engine.dispose()
-
-    asyncio.run(main())
+    engine = sqlalchemy_asyncio.create_async_engine("postgresql+asyncpg://postgres@127.0.0.1/postgres")
+    memory = make_memory("s", database_url=None, pool=engine, memory_blocks=[])
+    with pytest.raises(ConfigurationError, match=r"engine on 'asyncpg'.*psycopg 3"):
+        await memory.aget()
+    await engine.dispose()

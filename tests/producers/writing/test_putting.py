@@ -377,18 +377,17 @@ def test_lost_connections_are_replaced_between_puts(make_memory: MakeMemory, dat
     assert len(check_session(database_url, memory)) == 43
 
 
-def test_lost_connections_are_replaced_between_async_puts(make_memory: MakeMemory, database_url: str) -> None:
-    async def main() -> None:
-        memory = make_memory("s", memory_blocks=[])
-        await asyncio.gather(*(memory.aput(user(f"m{number}")) for number in range(20)))
-        pool = (await memory._runner._resources.async_database())._pool
-        assert await asyncio.to_thread(end_settled_backends, database_url, pool) >= 1
-        assert await memory.aput(user("after")) == 21
-        await asyncio.to_thread(end_settled_backends, database_url, pool)
-        assert len(await memory.aget()) == 21
-        await memory.aclose()
-
-    asyncio.run(main())
+async def test_lost_connections_are_replaced_between_async_puts(
+    make_memory: MakeMemory, database_url: str
+) -> None:
+    memory = make_memory("s", memory_blocks=[])
+    await asyncio.gather(*(memory.aput(user(f"m{number}")) for number in range(20)))
+    pool = (await memory._runner._resources.async_database())._pool
+    assert await asyncio.to_thread(end_settled_backends, database_url, pool) >= 1
+    assert await memory.aput(user("after")) == 21
+    await asyncio.to_thread(end_settled_backends, database_url, pool)
+    assert len(await memory.aget()) == 21
+    await memory.aclose()
 
 
 def test_a_put_whose_connection_dies_in_the_middle_is_sent_again_once(
@@ -410,7 +409,7 @@ def test_a_put_whose_connection_dies_in_the_middle_is_sent_again_once(
     assert [message.text for message in check_session(database_url, memory)] == ["first", "second"]
 
 
-def test_a_database_that_is_away_is_said_in_bounded_time(
+async def test_a_database_that_is_away_is_said_in_bounded_time(
     make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_POOL_TIMEOUT_SECONDS", "0.5")
@@ -424,7 +423,7 @@ def test_a_database_that_is_away_is_said_in_bounded_time(
             await memory.aput(user("hello"))
         await memory.aclose()
 
-    asyncio.run(asyncio.wait_for(main(), timeout=100))
+    await asyncio.wait_for(main(), timeout=100)
 
 
 def test_a_put_behind_a_lock_ends_in_bounded_time(

@@ -109,17 +109,14 @@ def test_a_put_that_crosses_the_mark_by_bytes_flushes_the_oldest(
     assert verify(database).violations == ()
 
 
-def test_puts_that_share_a_statement_keep_to_each_session_s_marks(
+async def test_puts_that_share_a_statement_keep_to_each_session_s_marks(
     make_memory: MakeMemory, database: Database, database_url: str
 ) -> None:
     memories = [make_memory(f"s{n}", max_window_messages=4, memory_blocks=[]) for n in range(8)]
 
-    async def put_all() -> None:
-        for number in range(20):
-            message = {"role": "user", "content": f"{number}"}
-            await asyncio.gather(*(memory.aput(message) for memory in memories))
-
-    asyncio.run(put_all())
+    for number in range(20):
+        message = {"role": "user", "content": f"{number}"}
+        await asyncio.gather(*(memory.aput(message) for memory in memories))
     counts = rows_of(database_url, "SELECT window_messages, next_seq FROM strandline.session")
     assert counts == [(4, 21)] * 8
     assert verify(database).violations == ()

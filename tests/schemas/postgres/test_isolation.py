@@ -77,7 +77,7 @@ def test_a_pool_of_the_callers_that_begins_otherwise_is_refused(
     asyncio.run(main())
 
 
-def test_behind_a_pooler_a_connection_that_begins_otherwise_is_refused(
+async def test_behind_a_pooler_a_connection_that_begins_otherwise_is_refused(
     make_memory: MakeMemory, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At once: nothing is asked for at the start of a session there, so the role has to be set."""
@@ -89,12 +89,9 @@ def test_behind_a_pooler_a_connection_that_begins_otherwise_is_refused(
     with pytest.raises(ConfigurationError, match="serializable"):
         memory.put(user("hello"))
 
-    async def main() -> None:
-        with pytest.raises(ConfigurationError, match="serializable"):
-            await memory.aput(user("hello"))
-        await memory.aclose()
-
-    asyncio.run(main())
+    with pytest.raises(ConfigurationError, match="serializable"):
+        await memory.aput(user("hello"))
+    await memory.aclose()
 
 
 HURDLE = """
@@ -116,7 +113,7 @@ def put_up(url: str, code: str, *, times: int, moment: str = "INSERT ON strandli
 
 
 @pytest.mark.parametrize("code", ["40001", "40P01", "25006"])
-def test_a_put_that_postgres_refuses_for_the_moment_is_repeated_and_stored_once(
+async def test_a_put_that_postgres_refuses_for_the_moment_is_repeated_and_stored_once(
     code: str, make_memory: MakeMemory, database_url: str
 ) -> None:
     """Serialization failures, deadlocks, and a standby; a sequence keeps count beyond each rollback."""
@@ -125,11 +122,8 @@ def test_a_put_that_postgres_refuses_for_the_moment_is_repeated_and_stored_once(
     assert memory.put(user("first")) == 1
     rows_of(database_url, "SELECT setval('hurdle', 1, false)")
 
-    async def main() -> None:
-        assert await memory.aput(user("second")) == 2
-        await memory.aclose()
-
-    asyncio.run(main())
+    assert await memory.aput(user("second")) == 2
+    await memory.aclose()
     assert [message.text for message in memory.get_all()] == ["first", "second"]
 
 
@@ -155,7 +149,7 @@ def test_a_forgetting_reset_that_was_rolled_back_for_another_is_done_again(
         ("25006", "reads only"),
     ],
 )
-def test_each_lasting_refusal_of_postgres_has_a_sentence_of_its_own(
+async def test_each_lasting_refusal_of_postgres_has_a_sentence_of_its_own(
     code: str, sentence: str, make_memory: MakeMemory, database_url: str
 ) -> None:
     memory = make_memory("s", memory_blocks=[])
@@ -164,12 +158,9 @@ def test_each_lasting_refusal_of_postgres_has_a_sentence_of_its_own(
         memory.put(user("hello"))
     assert isinstance(told.value, DatabaseUnavailableError)
 
-    async def main() -> None:
-        with pytest.raises(DatabaseBusyError, match=sentence):
-            await memory.aput(user("hello"))
-        await memory.aclose()
-
-    asyncio.run(main())
+    with pytest.raises(DatabaseBusyError, match=sentence):
+        await memory.aput(user("hello"))
+    await memory.aclose()
     assert memory.get_all() == []
 
 

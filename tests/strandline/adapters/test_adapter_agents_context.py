@@ -172,38 +172,34 @@ def test_nothing_after_the_newest_compaction_is_left_out(items: list[dict[str, A
 
 
 @pytest.mark.parametrize("limit", [None, 9])
-def test_the_model_gets_what_came_since_and_the_log_keeps_all(database_url: str, limit: int | None) -> None:
-    async def use() -> None:
-        session = StrandlineSession(
-            "compacted",
-            database_url=database_url,
-            memory_blocks=[StaticMemoryBlock(name="about", static_content="The user is a sailor.")],
-        )
-        items: Any = [USER, ANSWER, COMPACTION, {**USER, "content": "And now?"}]
-        await session.add_items(items)
-        shown = await session.get_items(limit)
-        assert shown[-2:] == items[-2:]
-        assert len(shown) == (2 if limit else 3)
-        assert len(await session.memory.aget_all()) == 4
-        await session.memory.aclose()
+async def test_the_model_gets_what_came_since_and_the_log_keeps_all(
+    database_url: str, limit: int | None
+) -> None:
+    session = StrandlineSession(
+        "compacted",
+        database_url=database_url,
+        memory_blocks=[StaticMemoryBlock(name="about", static_content="The user is a sailor.")],
+    )
+    items: Any = [USER, ANSWER, COMPACTION, {**USER, "content": "And now?"}]
+    await session.add_items(items)
+    shown = await session.get_items(limit)
+    assert shown[-2:] == items[-2:]
+    assert len(shown) == (2 if limit else 3)
+    assert len(await session.memory.aget_all()) == 4
+    await session.memory.aclose()
 
-    asyncio.run(use())
 
-
-def test_to_compact_is_to_deliver_all_but_the_last_turn(database_url: str) -> None:
-    async def use() -> None:
-        session = StrandlineSession("flushed", database_url=database_url, memory_blocks=[])
-        assert is_openai_responses_compaction_aware_session(session)
-        await session.add_items([USER, ANSWER, USER, ANSWER])  # type: ignore[list-item]
-        await session.run_compaction()
-        await session.run_compaction({"response_id": "resp_1", "store": True, "force": False})
-        assert len(await session.get_items()) == 4
-        await session.run_compaction({"force": True})
-        assert await session.get_items() == [USER, ANSWER]
-        assert len(await session.memory.aget_all()) == 4
-        await session.memory.aclose()
-
-    asyncio.run(use())
+async def test_to_compact_is_to_deliver_all_but_the_last_turn(database_url: str) -> None:
+    session = StrandlineSession("flushed", database_url=database_url, memory_blocks=[])
+    assert is_openai_responses_compaction_aware_session(session)
+    await session.add_items([USER, ANSWER, USER, ANSWER])  # type: ignore[list-item]
+    await session.run_compaction()
+    await session.run_compaction({"response_id": "resp_1", "store": True, "force": False})
+    assert len(await session.get_items()) == 4
+    await session.run_compaction({"force": True})
+    assert await session.get_items() == [USER, ANSWER]
+    assert len(await session.memory.aget_all()) == 4
+    await session.memory.aclose()
     assert rows_of(database_url, "SELECT cause, from_seq, through_seq FROM strandline.flush_event") == [
         ("manual", 1, 2)
     ]
@@ -245,7 +241,7 @@ def count_boats(wrapper: RunContextWrapper[Any], pier: str) -> str:
     return f"{wrapper.context['user_id']} sees three boats at {pier[:10]}"
 
 
-def test_two_users_know_what_has_left_their_windows(
+async def test_two_users_know_what_has_left_their_windows(
     database_url: str, broker_url: str, start_worker: StartWorker, model_server: ModelServer
 ) -> None:
     conversations = Conversations(database_url, broker_url, start_worker, model_server)
@@ -257,29 +253,26 @@ def test_two_users_know_what_has_left_their_windows(
             return [function_call("count_boats", {"pier": text}, call_id=f"call {text}")]
         return [assistant_message(f"Done: {latest['output']}")]
 
-    async def whole() -> None:
-        options: Any = conversations.options
-        session = StrandlineContextSession(**options)
-        models = {user: ScriptedModel([ModelStep.respond(answer)] * (2 * TURNS)) for user in FIRST}
-        last_texts: dict[str, list[str]] = {}
+    options: Any = conversations.options
+    session = StrandlineContextSession(**options)
+    models = {user: ScriptedModel([ModelStep.respond(answer)] * (2 * TURNS)) for user in FIRST}
+    last_texts: dict[str, list[str]] = {}
 
-        async def take(user: str, text: str) -> None:
-            agent = Agent[Any](name="Sailor", model=models[user], tools=[count_boats])
-            await Runner.run(
-                agent,
-                text,
-                session=session,
-                context={"user_id": user, "session_id": f"{user}-talks"},
-                run_config=UNTRACED,
-            )
-            last_texts[user] = texts_of(models[user].calls[-2].input)
+    async def take(user: str, text: str) -> None:
+        agent = Agent[Any](name="Sailor", model=models[user], tools=[count_boats])
+        await Runner.run(
+            agent,
+            text,
+            session=session,
+            context={"user_id": user, "session_id": f"{user}-talks"},
+            run_config=UNTRACED,
+        )
+        last_texts[user] = texts_of(models[user].calls[-2].input)
 
-        await conversations.talk(take)
-        conversations.check(last_texts)
-        for user in FIRST:
-            stored = await session.of({"user_id": user, "session_id": f"{user}-talks"}).memory.aget_all()
-            assert [message.text for message in stored if message.role == "user"] == sayings(user)
-            assert [message.role for message in stored] == ["user", "assistant", "tool", "assistant"] * TURNS
-        await session.of({"user_id": "ana", "session_id": "ana-talks"}).memory.aclose()
-
-    asyncio.run(whole())
+    await conversations.talk(take)
+    conversations.check(last_texts)
+    for user in FIRST:
+        stored = await session.of({"user_id": user, "session_id": f"{user}-talks"}).memory.aget_all()
+        assert [message.text for message in stored if message.role == "user"] == sayings(user)
+        assert [message.role for message in stored] == ["user", "assistant", "tool", "assistant"] * TURNS
+    await session.of({"user_id": "ana", "session_id": "ana-talks"}).memory.aclose()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -405,55 +404,50 @@ async def async_overlay(database_url: str) -> AsyncIterator[tuple[AsyncPostgresD
         await manager.aclose()
 
 
-def test_the_methods_of_an_async_database_do_the_same(database_url: str) -> None:
-    async def whole() -> None:
-        async with async_overlay(database_url) as (db, manager):
-            assert isinstance(db, AsyncBaseDb)
-            await manager.acreate_user_memories("I sail.", user_id="ana")
-            stored = await db.upsert_user_memory(
-                UserMemory("Ana sails.", memory_id="m1", user_id="ana", topics=["sea"])
-            )
-            assert isinstance(stored, UserMemory) and stored.memory_id == "m1"
-            assert await db.get_user_memory("m1", user_id="ana") == stored
-            assert await db.get_user_memory("m1", user_id="rui") is None
-            row = await db.get_user_memory("m1", user_id="ana", deserialize=False)
-            assert isinstance(row, dict) and row["memory"] == "Ana sails."
-            many: Any = db
-            more = await many.upsert_memories([UserMemory("Ana swims.", memory_id="m2", user_id="ana")])
-            assert texts(more) == ["Ana swims."]
-            assert texts(await db.get_user_memories(user_id="ana", search_content="swim")) == ["Ana swims."]
-            assert (await db.get_user_memories(limit=1, deserialize=False))[1] == 2
-            assert (
-                await db.get_all_memory_topics() == ["sea"] == await db.get_all_memory_topics(user_id="ana")
-            )
-            assert await db.get_all_memory_topics(user_id="nobody") == []
-            pages: Any = [await db.get_user_memories(limit=1, page=n, deserialize=False) for n in (1, 2, 3)]
-            assert [(len(rows), total) for rows, total in pages] == [(1, 2), (1, 2), (0, 2)]
-            by_words = await db.get_user_memories(user_id="ana", sort_by="memory", sort_order="asc")
-            assert texts(by_words) == ["Ana sails.", "Ana swims."]
-            assert texts(await db.get_user_memories(user_id="ana", topics=["sea"])) == ["Ana sails."]
-            unnamed = await db.upsert_user_memory(UserMemory("Rui rows.", user_id="rui", agent_id="sailor"))
-            assert isinstance(unnamed, UserMemory) and unnamed.memory_id
-            assert texts(await db.get_user_memories(user_id="rui", agent_id="sailor")) == ["Rui rows."]
-            stats, total = await db.get_user_memory_stats()
-            assert ({row["user_id"]: row["total_memories"] for row in stats}, total) == (
-                {"ana": 2, "rui": 1},
-                2,
-            )
-            await db.delete_user_memory("m1", user_id="rui")
-            await db.delete_user_memories(["m2"], user_id="ana")
-            assert texts(await db.get_user_memories(user_id="ana")) == ["Ana sails."]
-            await db.clear_memories()
-            assert await db.get_user_memories(user_id="ana") == []
-            agent = Agent(
-                model=ScriptedModel(),
-                db=db,
-                memory_manager=manager,
-                pre_hooks=[manager.arecall],
-                post_hooks=[manager.akeep],
-                **UNSEEN,
-            )
-            await agent.arun("Hello?", user_id="ana", session_id="s")
-            assert await agent.aget_user_memories("ana") == []
-
-    asyncio.run(whole())
+async def test_the_methods_of_an_async_database_do_the_same(database_url: str) -> None:
+    async with async_overlay(database_url) as (db, manager):
+        assert isinstance(db, AsyncBaseDb)
+        await manager.acreate_user_memories("I sail.", user_id="ana")
+        stored = await db.upsert_user_memory(
+            UserMemory("Ana sails.", memory_id="m1", user_id="ana", topics=["sea"])
+        )
+        assert isinstance(stored, UserMemory) and stored.memory_id == "m1"
+        assert await db.get_user_memory("m1", user_id="ana") == stored
+        assert await db.get_user_memory("m1", user_id="rui") is None
+        row = await db.get_user_memory("m1", user_id="ana", deserialize=False)
+        assert isinstance(row, dict) and row["memory"] == "Ana sails."
+        many: Any = db
+        more = await many.upsert_memories([UserMemory("Ana swims.", memory_id="m2", user_id="ana")])
+        assert texts(more) == ["Ana swims."]
+        assert texts(await db.get_user_memories(user_id="ana", search_content="swim")) == ["Ana swims."]
+        assert (await db.get_user_memories(limit=1, deserialize=False))[1] == 2
+        assert await db.get_all_memory_topics() == ["sea"] == await db.get_all_memory_topics(user_id="ana")
+        assert await db.get_all_memory_topics(user_id="nobody") == []
+        pages: Any = [await db.get_user_memories(limit=1, page=n, deserialize=False) for n in (1, 2, 3)]
+        assert [(len(rows), total) for rows, total in pages] == [(1, 2), (1, 2), (0, 2)]
+        by_words = await db.get_user_memories(user_id="ana", sort_by="memory", sort_order="asc")
+        assert texts(by_words) == ["Ana sails.", "Ana swims."]
+        assert texts(await db.get_user_memories(user_id="ana", topics=["sea"])) == ["Ana sails."]
+        unnamed = await db.upsert_user_memory(UserMemory("Rui rows.", user_id="rui", agent_id="sailor"))
+        assert isinstance(unnamed, UserMemory) and unnamed.memory_id
+        assert texts(await db.get_user_memories(user_id="rui", agent_id="sailor")) == ["Rui rows."]
+        stats, total = await db.get_user_memory_stats()
+        assert ({row["user_id"]: row["total_memories"] for row in stats}, total) == (
+            {"ana": 2, "rui": 1},
+            2,
+        )
+        await db.delete_user_memory("m1", user_id="rui")
+        await db.delete_user_memories(["m2"], user_id="ana")
+        assert texts(await db.get_user_memories(user_id="ana")) == ["Ana sails."]
+        await db.clear_memories()
+        assert await db.get_user_memories(user_id="ana") == []
+        agent = Agent(
+            model=ScriptedModel(),
+            db=db,
+            memory_manager=manager,
+            pre_hooks=[manager.arecall],
+            post_hooks=[manager.akeep],
+            **UNSEEN,
+        )
+        await agent.arun("Hello?", user_id="ana", session_id="s")
+        assert await agent.aget_user_memories("ana") == []

@@ -121,7 +121,7 @@ def make_team(manager: StrandlineMemoryManager, last_texts: dict[str, list[str]]
 
 
 @pytest.mark.parametrize("make", [make_agent, make_team])
-def test_two_users_know_what_has_left_their_windows(
+async def test_two_users_know_what_has_left_their_windows(
     make: Callable[..., Agent | Team],
     database_url: str,
     broker_url: str,
@@ -138,18 +138,15 @@ def test_two_users_know_what_has_left_their_windows(
         run = await runner.arun(said, user_id=user, session_id=f"{user}-talks")
         assert "three boats" in str(run.content)
 
-    async def whole() -> None:
-        await conversations.talk(take)
-        conversations.check(last_texts, form="\n- {}")
-        for user in FIRST:
-            assert len([one for one in last_texts[user] if "counts pier" in one and "\n- " not in one]) == 3
-            memory = Memory.from_defaults(f"{user}-talks", user_id=user, **options)
-            stored = await memory.aget_all()
-            assert [message.text for message in stored if message.role == "user"] == sayings(user)
-            assert [message.role for message in stored] == ["user", "assistant", "tool", "assistant"] * TURNS
-        await manager.aclose()
-
-    asyncio.run(whole())
+    await conversations.talk(take)
+    conversations.check(last_texts, form="\n- {}")
+    for user in FIRST:
+        assert len([one for one in last_texts[user] if "counts pier" in one and "\n- " not in one]) == 3
+        memory = Memory.from_defaults(f"{user}-talks", user_id=user, **options)
+        stored = await memory.aget_all()
+        assert [message.text for message in stored if message.role == "user"] == sayings(user)
+        assert [message.role for message in stored] == ["user", "assistant", "tool", "assistant"] * TURNS
+    await manager.aclose()
     doubled = "SELECT text FROM strandline.fact_candidate GROUP BY shard_key, text HAVING count(*) > 1"
     assert rows_of(database_url, doubled) == [], "each fact is found once"
     kinds = "SELECT DISTINCT kind FROM strandline.session_owner"
@@ -194,7 +191,7 @@ def test_a_run_is_shown_the_memories_that_fit_it_and_the_newest(make_manager: Ma
     assert not [line for line in seen[1][0].splitlines() if line.startswith("- ")]
 
 
-def test_an_async_run_never_waits_for_a_read_on_its_loop(
+async def test_an_async_run_never_waits_for_a_read_on_its_loop(
     make_manager: MakeManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Agno's ``arun`` calls the sync method of the manager if the agent's database is sync."""
@@ -205,13 +202,10 @@ def test_an_async_run_never_waits_for_a_read_on_its_loop(
     def refuse(*_: object) -> None:
         raise AssertionError("the loop would wait")
 
-    async def whole() -> None:
-        agent = Agent(model=model, db=InMemoryDb(), **async_hooks_of(manager))
-        monkeypatch.setattr(OperationRunner, "run", refuse)
-        await asyncio.gather(*(agent.arun("Who?", user_id=user, session_id=user) for user in ("ana", "rui")))
-        await manager.aclose()
-
-    asyncio.run(whole())
+    agent = Agent(model=model, db=InMemoryDb(), **async_hooks_of(manager))
+    monkeypatch.setattr(OperationRunner, "run", refuse)
+    await asyncio.gather(*(agent.arun("Who?", user_id=user, session_id=user) for user in ("ana", "rui")))
+    await manager.aclose()
     assert sorted("- Ana keeps bees." in request[0] for request in seen) == [False, True]
 
 
@@ -315,19 +309,16 @@ def test_a_run_that_is_continued_has_what_it_said_before_once(
     assert stored(make_memory, "s", "ana") == [*lines, "user: And again.", "assistant: Twice?"]
 
 
-def test_a_run_that_comes_again_async_and_streamed_is_replaced_as_well(
+async def test_a_run_that_comes_again_async_and_streamed_is_replaced_as_well(
     make_manager: MakeManager, make_memory: MakeMemory
 ) -> None:
     manager = make_manager()
 
-    async def whole() -> None:
-        agent = counting_agent(manager, **async_hooks_of(manager))
-        for _again in range(2):
-            async for _event in agent.arun("One?", run_id="r", user_id="ana", session_id="s", stream=True):
-                pass
-        await manager.aclose()
-
-    asyncio.run(whole())
+    agent = counting_agent(manager, **async_hooks_of(manager))
+    for _again in range(2):
+        async for _event in agent.arun("One?", run_id="r", user_id="ana", session_id="s", stream=True):
+            pass
+    await manager.aclose()
     assert stored(make_memory, "s", "ana") == ["user: One?", "assistant: Answer 2."]
 
 
@@ -569,7 +560,9 @@ def test_copies_of_an_agent_share_its_manager(make_manager: MakeManager) -> None
 # Summaries.
 
 
-def test_a_session_has_the_summary_that_workers_made(make_manager: MakeManager, database_url: str) -> None:
+async def test_a_session_has_the_summary_that_workers_made(
+    make_manager: MakeManager, database_url: str
+) -> None:
     """After a run it is as it is just then; on call it can be waited for."""
     options: Any = {"database_url": database_url, "consume": "background"}
     manager = make_manager(consume="background")
@@ -594,13 +587,10 @@ def test_a_session_has_the_summary_that_workers_made(make_manager: MakeManager, 
     agent.run("Who am I?", user_id="ana", session_id="s")
     assert "<summary_of_previous_interactions>" in seen[2][0] and "Petrel" in seen[2][0]
 
-    async def on_call() -> None:
-        again = AgentSession("s", user_id="ana")
-        assert await summaries.acreate_session_summary(again) is not None
-        assert again.summary is not None and "Petrel" in again.summary.summary
-        await manager.aclose()
-
-    asyncio.run(on_call())
+    again = AgentSession("s", user_id="ana")
+    assert await summaries.acreate_session_summary(again) is not None
+    assert again.summary is not None and "Petrel" in again.summary.summary
+    await manager.aclose()
 
 
 # Messages.

@@ -153,15 +153,12 @@ def test_the_interface_sync(history: StrandlineHistory) -> None:
     assert history.messages == []
 
 
-def test_the_interface_async(history: StrandlineHistory) -> None:
-    async def use() -> None:
-        await history.aadd_messages([HumanMessage("Ahoy"), AIMessage("Ahoy to you")])
-        assert await history.aget_messages() == [HumanMessage("Ahoy"), AIMessage("Ahoy to you")]
-        await history.aclear()
-        assert await history.aget_messages() == []
-        await history.memory.aclose()
-
-    asyncio.run(use())
+async def test_the_interface_async(history: StrandlineHistory) -> None:
+    await history.aadd_messages([HumanMessage("Ahoy"), AIMessage("Ahoy to you")])
+    assert await history.aget_messages() == [HumanMessage("Ahoy"), AIMessage("Ahoy to you")]
+    await history.aclear()
+    assert await history.aget_messages() == []
+    await history.memory.aclose()
 
 
 def test_each_read_is_of_the_session_as_it_is(history: StrandlineHistory, database_url: str) -> None:
@@ -345,7 +342,7 @@ def test_where_langchain_ends_a_turn_is_known() -> None:
     assert len(TURN_ENDS) == 2
 
 
-def test_a_graphs_state_is_stored_once(history: StrandlineHistory) -> None:
+async def test_a_graphs_state_is_stored_once(history: StrandlineHistory) -> None:
     """Whatever has left the window, was flushed, or was changed in the state since."""
     state: list[BaseMessage] = []
     for number in range(30):
@@ -358,10 +355,7 @@ def test_a_graphs_state_is_stored_once(history: StrandlineHistory) -> None:
     ]
     long = [HumanMessage(f"m{number}", id=f"m{number}") for number in range(1_200)]
 
-    async def add_long() -> None:
-        await history.aadd_state([*state[1:], *long])
-        await history.aadd_state([*state[1:], *long])
-        await history.memory.aclose()
-
-    asyncio.run(add_long())
+    await history.aadd_state([*state[1:], *long])
+    await history.aadd_state([*state[1:], *long])
+    await history.memory.aclose()
     assert len(history.memory.get_all()) == 60 + 1_200

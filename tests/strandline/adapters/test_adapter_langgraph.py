@@ -754,17 +754,14 @@ def test_a_text_that_the_embedder_refuses_is_stored_without_its_vector(
         store.search(("t",), query="refused")
 
 
-def test_an_async_embedder_serves_the_async_half(database_url: str) -> None:
+async def test_an_async_embedder_serves_the_async_half(database_url: str) -> None:
     async def embed(texts: Sequence[str]) -> list[list[float]]:
         return letter_vectors(texts)
 
-    async def use() -> None:
-        store = StrandlineStore(database_url=database_url, index={"embed": embed})
-        await store.aput(("t",), "doc", {"text": "a"})
-        assert [item.key for item in await store.asearch(("t",), query="a")] == ["doc"]
-        await store.aclose()
-
-    asyncio.run(use())
+    store = StrandlineStore(database_url=database_url, index={"embed": embed})
+    await store.aput(("t",), "doc", {"text": "a"})
+    assert [item.key for item in await store.asearch(("t",), query="a")] == ["doc"]
+    await store.aclose()
 
 
 def test_the_embedder_of_the_settings(make_store: MakeStore) -> None:
@@ -980,47 +977,40 @@ def test_a_batch_holds_nothing_while_it_waits_for_what_comes_first(
     store.close()
 
 
-def test_more_calls_at_once_than_connections(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_calls_at_once_than_connections(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They wait for a turn, and not for a connection against its time limit."""
     monkeypatch.setenv("STRANDLINE_POOL_MAX_SIZE", "2")
     monkeypatch.setenv("STRANDLINE_POOL_TIMEOUT_SECONDS", "0.5")
 
-    async def use() -> None:
-        store = StrandlineStore(database_url=database_url)
-        done = await asyncio.gather(
-            *(store.abatch([op]) for number in range(500) for op in six_operations(number))
-        )
-        assert len(done) == 3_000
-        await store.aclose()
-
-    asyncio.run(use())
+    store = StrandlineStore(database_url=database_url)
+    done = await asyncio.gather(
+        *(store.abatch([op]) for number in range(500) for op in six_operations(number))
+    )
+    assert len(done) == 3_000
+    await store.aclose()
 
 
-def test_a_batch_takes_one_connection(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_batch_takes_one_connection(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRANDLINE_POOL_MAX_SIZE", "1")
 
-    async def use() -> None:
-        store = StrandlineStore(database_url=database_url)
-        await store.aput(("t",), "one", {}, ttl=10)
-        assert len(await store.abatch(six_operations(1))) == 6
-        assert len(store.batch(six_operations(2))) == 6
-        await store.aclose()
-
-    asyncio.run(use())
+    store = StrandlineStore(database_url=database_url)
+    await store.aput(("t",), "one", {}, ttl=10)
+    assert len(await store.abatch(six_operations(1))) == 6
+    assert len(store.batch(six_operations(2))) == 6
+    await store.aclose()
 
 
-def test_the_sync_half_works_where_a_loop_runs(database_url: str) -> None:
+async def test_the_sync_half_works_where_a_loop_runs(database_url: str) -> None:
     """LangGraph's async store refuses that; here both halves are one store."""
 
-    async def use() -> None:
-        store = StrandlineStore(database_url=database_url)
-        store.put(("foo",), "baz", {"val": "baz"})
-        item = await store.aget(("foo",), "baz")
-        assert item is not None and item.value == {"val": "baz"}
-        assert await asyncio.to_thread(store.list_namespaces, prefix=("foo",)) == [("foo",)]
-        await store.aclose()
-
-    asyncio.run(use())
+    store = StrandlineStore(database_url=database_url)
+    store.put(("foo",), "baz", {"val": "baz"})
+    item = await store.aget(("foo",), "baz")
+    assert item is not None and item.value == {"val": "baz"}
+    assert await asyncio.to_thread(store.list_namespaces, prefix=("foo",)) == [("foo",)]
+    await store.aclose()
 
 
 def test_one_store_serves_several_loops(database_url: str) -> None:

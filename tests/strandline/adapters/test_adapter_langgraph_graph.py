@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -90,32 +89,29 @@ def build_graph(model: ScriptedChat, histories: dict[str, StrandlineHistory], st
     return graph.compile(store=store)
 
 
-def test_a_graph_of_two_users_knows_what_has_left_its_window(
+async def test_a_graph_of_two_users_knows_what_has_left_its_window(
     database_url: str, broker_url: str, start_worker: StartWorker, model_server: ModelServer
 ) -> None:
     conversations = Conversations(database_url, broker_url, start_worker, model_server)
 
-    async def whole() -> None:
-        store = StrandlineStore(database_url=database_url)
-        histories = {
-            user: StrandlineHistory(f"{user}-talks", user_id=user, **conversations.options) for user in FIRST
-        }
-        model = ScriptedChat()
-        graph = build_graph(model, histories, store)
+    store = StrandlineStore(database_url=database_url)
+    histories = {
+        user: StrandlineHistory(f"{user}-talks", user_id=user, **conversations.options) for user in FIRST
+    }
+    model = ScriptedChat()
+    graph = build_graph(model, histories, store)
 
-        async def take(user: str, text: str) -> None:
-            await graph.ainvoke({"messages": [HumanMessage(text)]}, {"configurable": {"user": user}})
+    async def take(user: str, text: str) -> None:
+        await graph.ainvoke({"messages": [HumanMessage(text)]}, {"configurable": {"user": user}})
 
-        await conversations.talk(take)
-        conversations.check(model.last_texts)
-        for user, history in histories.items():
-            stored = await history.memory.aget_all()
-            assert [message.text for message in stored if message.role == "user"] == sayings(user)
-            assert [message.role for message in stored] == ["user", "assistant", "tool", "assistant"] * TURNS
-            notes = await store.asearch(("notes", user), limit=100)
-            assert [item.value["text"] for item in reversed(notes)] == sayings(user)
-        for history in histories.values():
-            await history.memory.aclose()
-        await store.aclose()
-
-    asyncio.run(whole())
+    await conversations.talk(take)
+    conversations.check(model.last_texts)
+    for user, history in histories.items():
+        stored = await history.memory.aget_all()
+        assert [message.text for message in stored if message.role == "user"] == sayings(user)
+        assert [message.role for message in stored] == ["user", "assistant", "tool", "assistant"] * TURNS
+        notes = await store.asearch(("notes", user), limit=100)
+        assert [item.value["text"] for item in reversed(notes)] == sayings(user)
+    for history in histories.values():
+        await history.memory.aclose()
+    await store.aclose()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -92,7 +92,7 @@ def test_every_method_sync(configured: str) -> None:
     memory.session_memory.close()
 
 
-async def _every_method_async() -> None:
+async def test_every_method_async(configured: str) -> None:
     memory = StrandlineMemory.from_defaults("plain-async")
     await memory.aput(user("one"))
     await memory.aput_messages([user("two")])
@@ -103,10 +103,6 @@ async def _every_method_async() -> None:
     await memory.areset()
     assert await memory.aget_all() == []
     await ended(memory)
-
-
-def test_every_method_async(configured: str) -> None:
-    asyncio.run(_every_method_async())
 
 
 def test_tokens_that_are_taken_already_leave_the_newest_messages(configured: str) -> None:
@@ -130,7 +126,7 @@ async def _beside(memory: StrandlineMemory, taken: int) -> list[ChatMessage]:
         await ended(memory)
 
 
-async def _four_messages_a_hundred_times() -> None:
+async def test_the_documented_example_of_short_term_memory(configured: str) -> None:
     memory = StrandlineMemory.from_defaults(
         session_id="my_session", token_limit=50, token_flush_size=10, chat_history_token_ratio=0.7
     )
@@ -147,10 +143,6 @@ async def _four_messages_a_hundred_times() -> None:
     await memory.areset()
     assert await memory.aget_all() == []
     await ended(memory)
-
-
-def test_the_documented_example_of_short_term_memory(configured: str) -> None:
-    asyncio.run(_four_messages_a_hundred_times())
 
 
 @pytest.mark.parametrize("method", ["system", TheirInsertMethod.USER])
@@ -202,7 +194,8 @@ def test_static_content_may_hold_images_and_tokens_are_counted_as_asked(configur
     memory.session_memory.close()
 
 
-async def _on_an_engine_of_ones_own(url: str) -> None:
+async def test_an_async_engine_of_ones_own(database_url: str) -> None:
+    url = database_url
     engine = sqlalchemy_asyncio.create_async_engine(url.replace("postgresql:", "postgresql+psycopg:", 1))
     memory = StrandlineMemory.from_defaults("engine", async_engine=engine)
     await memory.aput(user("Hello"))
@@ -210,10 +203,6 @@ async def _on_an_engine_of_ones_own(url: str) -> None:
     assert memory.not_carried == ["pool"]
     await ended(memory)
     await engine.dispose()
-
-
-def test_an_async_engine_of_ones_own(database_url: str) -> None:
-    asyncio.run(_on_an_engine_of_ones_own(database_url))
 
 
 def test_a_vector_block_keeps_its_figures_and_loses_its_store() -> None:
@@ -272,7 +261,7 @@ def test_their_postprocessors_choose_among_the_hits(
 
 
 @pytest.mark.parametrize("method", ["system", "user"])
-def test_what_was_read_can_be_set_again_without_its_memory(configured: str, method: str) -> None:
+async def test_what_was_read_can_be_set_again_without_its_memory(configured: str, method: str) -> None:
     """``chat_history=memory.get()`` is what LlamaIndex's own example does."""
     blocks = [StaticMemoryBlock(name="about", static_content="The user is a sailor.")]
     memory = StrandlineMemory.from_defaults("again", memory_blocks=blocks, insert_method=method)
@@ -282,10 +271,6 @@ def test_what_was_read_can_be_set_again_without_its_memory(configured: str, meth
         assert "sailor" in str(read)
         memory.set(read)
         assert memory.get_all() == said
-    asyncio.run(_set_again(memory))
-
-
-async def _set_again(memory: StrandlineMemory) -> None:
     before = await memory.aget_all()
     await memory.aset(await memory.aget())
     assert await memory.aget_all() == before
@@ -295,7 +280,7 @@ async def _set_again(memory: StrandlineMemory) -> None:
 # Agents, workflows and engines.
 
 
-async def _function_agent_with_a_tool() -> None:
+async def test_a_function_agent_keeps_calls_with_results(configured: str) -> None:
     memory = StrandlineMemory.from_defaults("tools")
     model = ScriptedModel(looking_up)
     agent = FunctionAgent(llm=model, tools=[tide], streaming=False)
@@ -309,11 +294,7 @@ async def _function_agent_with_a_tool() -> None:
     await ended(memory)
 
 
-def test_a_function_agent_keeps_calls_with_results(configured: str) -> None:
-    asyncio.run(_function_agent_with_a_tool())
-
-
-async def _react_agent() -> None:
+async def test_a_react_agent_remembers_its_reasoning(configured: str) -> None:
     memory = StrandlineMemory.from_defaults("react")
     answers = iter(
         [
@@ -331,11 +312,7 @@ async def _react_agent() -> None:
     await ended(memory)
 
 
-def test_a_react_agent_remembers_its_reasoning(configured: str) -> None:
-    asyncio.run(_react_agent())
-
-
-async def _workflow_with_handoff() -> None:
+async def test_a_workflow_of_agents_shares_one_memory(configured: str) -> None:
     def first_answer(messages: Sequence[ChatMessage]) -> ChatMessage:
         call = ToolCallBlock(
             tool_call_id="h1", tool_name="handoff", tool_kwargs={"to_agent": "sailor", "reason": "tides"}
@@ -364,11 +341,7 @@ async def _workflow_with_handoff() -> None:
     await ended(memory)
 
 
-def test_a_workflow_of_agents_shares_one_memory(configured: str) -> None:
-    asyncio.run(_workflow_with_handoff())
-
-
-async def _chat_history_overrides() -> None:
+async def test_chat_history_overrides_memory(configured: str) -> None:
     memory = StrandlineMemory.from_defaults("overridden")
     await memory.aput(user("This will be replaced."))
     model = ScriptedModel(echo)
@@ -380,11 +353,7 @@ async def _chat_history_overrides() -> None:
     await ended(memory)
 
 
-def test_chat_history_overrides_memory(configured: str) -> None:
-    asyncio.run(_chat_history_overrides())
-
-
-async def _context_and_memory() -> None:
+async def test_a_context_holds_the_memory_of_its_runs(configured: str) -> None:
     memory = StrandlineMemory.from_defaults("with-context", user_id="ana")
     agent = FunctionAgent(llm=ScriptedModel(echo), streaming=False)
     ctx = Context(agent)
@@ -398,14 +367,10 @@ async def _context_and_memory() -> None:
     await ended(memory)
 
 
-def test_a_context_holds_the_memory_of_its_runs(configured: str) -> None:
-    asyncio.run(_context_and_memory())
-
-
 BLOCKS = [FactExtractionMemoryBlock(max_facts=9), SummaryMemoryBlock(), VectorMemoryBlock(scope="owner")]
 
 
-async def _kept_context() -> None:
+async def test_a_context_is_kept_as_a_reference_and_goes_on(configured: str) -> None:
     memory = StrandlineMemory.from_defaults(
         "kept",
         user_id="ana",
@@ -435,10 +400,6 @@ async def _kept_context() -> None:
     await ended(memory)
 
 
-def test_a_context_is_kept_as_a_reference_and_goes_on(configured: str) -> None:
-    asyncio.run(_kept_context())
-
-
 def test_a_reference_holds_names_and_limits_only() -> None:
     memory = StrandlineMemory.from_defaults(
         "private",
@@ -457,7 +418,7 @@ def test_a_reference_holds_names_and_limits_only() -> None:
         restored.get()
 
 
-async def _human_in_the_loop() -> None:
+async def test_a_run_that_waits_for_a_person_is_kept_and_resumed(configured: str) -> None:
     async def pay(ctx: Context, amount: int) -> str:
         """Pay an amount."""
         answer = await ctx.wait_for_event(
@@ -492,10 +453,6 @@ async def _human_in_the_loop() -> None:
     await ended(memory)
 
 
-def test_a_run_that_waits_for_a_person_is_kept_and_resumed(configured: str) -> None:
-    asyncio.run(_human_in_the_loop())
-
-
 def test_a_chat_engine_chats_on_it(configured: str) -> None:
     model = ScriptedModel(echo)
     engine = SimpleChatEngine.from_defaults(
@@ -516,38 +473,7 @@ def test_a_chat_engine_makes_one_of_its_own(configured: str) -> None:
     assert shown(engine.chat_history) == ["user: Earlier", "user: Now", "assistant: You said: Now"]
 
 
-async def _questions_about_dogs(memory: StrandlineMemory, consume: Callable[[], None]) -> None:
-    """Seven questions with long answers; what leaves the window is derived between the turns."""
-    model = ScriptedModel(saying("Miniature Schnauzers are wonderful dogs. " * 30))
-    agent = FunctionAgent(tools=[], llm=model, streaming=False)
-    for asked in (
-        "Hi! My name is Logan",
-        "What is your opinion on miniature schnauzers?",
-        "Do they shed a lot?",
-        "What breeds are comparable in size?",
-        "What is your favorite breed?",
-        "Would you recommend owning a dog?",
-        "What should I buy to prepare for owning a dog?",
-    ):
-        await agent.run(user_msg=asked, memory=memory)
-        await asyncio.to_thread(consume)
-    history = await memory.aget()
-    assert len(history) == 2, "a ratio of 0.02 leaves the last turn"
-    text = "\n".join(block.text for block in history[-2].blocks if isinstance(block, TextBlock))
-    section, _, question = text.partition("</memory>")
-    assert section.startswith("<memory>\n<core_info>\nMy name is Logan, and I live in Saskatoon.")
-    assert question.strip() == "What should I buy to prepare for owning a dog?"
-    assert "<extracted_info>\n<fact>" in section and "<fact>Hi! My name is Logan</fact>" in section
-    assert "<vector_memory>\n<message role='user'>" in section
-    await memory.aput(user("What kind of dog was I asking about?"))
-    answer = await model.achat(await memory.aget())
-    await memory.aput(answer.message)
-    assert "opinion on miniature schnauzers" in (model.requests[-1][-1].content or "")
-    assert len(await memory.aget_all()) == 7 * 2 + 2
-    await ended(memory)
-
-
-def test_the_documented_example_of_long_term_memory(
+async def test_the_documented_example_of_long_term_memory(
     configured: str, database: Database, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
@@ -575,7 +501,33 @@ def test_the_documented_example_of_long_term_memory(
         ],
         insert_method="user",
     )
-    asyncio.run(_questions_about_dogs(memory, lambda: drain_everything(database, configured, settings)))
+    model = ScriptedModel(saying("Miniature Schnauzers are wonderful dogs. " * 30))
+    agent = FunctionAgent(tools=[], llm=model, streaming=False)
+    for asked in (
+        "Hi! My name is Logan",
+        "What is your opinion on miniature schnauzers?",
+        "Do they shed a lot?",
+        "What breeds are comparable in size?",
+        "What is your favorite breed?",
+        "Would you recommend owning a dog?",
+        "What should I buy to prepare for owning a dog?",
+    ):
+        await agent.run(user_msg=asked, memory=memory)
+        await asyncio.to_thread(drain_everything, database, configured, settings)
+    history = await memory.aget()
+    assert len(history) == 2, "a ratio of 0.02 leaves the last turn"
+    text = "\n".join(block.text for block in history[-2].blocks if isinstance(block, TextBlock))
+    section, _, question = text.partition("</memory>")
+    assert section.startswith("<memory>\n<core_info>\nMy name is Logan, and I live in Saskatoon.")
+    assert question.strip() == "What should I buy to prepare for owning a dog?"
+    assert "<extracted_info>\n<fact>" in section and "<fact>Hi! My name is Logan</fact>" in section
+    assert "<vector_memory>\n<message role='user'>" in section
+    await memory.aput(user("What kind of dog was I asking about?"))
+    answer = await model.achat(await memory.aget())
+    await memory.aput(answer.message)
+    assert "opinion on miniature schnauzers" in (model.requests[-1][-1].content or "")
+    assert len(await memory.aget_all()) == 7 * 2 + 2
+    await ended(memory)
 
 
 def test_the_documented_example_in_chinese(configured: str) -> None:
@@ -605,8 +557,30 @@ def test_the_documented_example_in_chinese(configured: str) -> None:
 # The whole of it, with a worker.
 
 
-async def _fifty_turns(memory: StrandlineMemory, database_url: str) -> list[str]:
-    """Fifty turns with a tool call each; the last one waits until workers have seen what left the window."""
+def _assert_calls_meet_results(requests: Sequence[Sequence[ChatMessage]]) -> None:
+    """No request to the model held a result without its call: providers refuse such requests."""
+    for request in requests:
+        open_calls: set[str | None] = set()
+        for message in request:
+            open_calls |= {one.tool_call_id for one in message.blocks if isinstance(one, ToolCallBlock)}
+            if message.role == "tool":
+                assert message.additional_kwargs["tool_call_id"] in open_calls
+
+
+async def test_an_agent_of_fifty_turns_knows_what_has_left_its_window(
+    configured: str, broker_url: str, start_worker: StartWorker, model_server: ModelServer
+) -> None:
+    start_worker(OPENAI_BASE_URL=model_server.base_url, OPENAI_API_KEY="none")
+    memory = StrandlineMemory.from_defaults(
+        "fifty",
+        user_id="ana",
+        token_limit=3_000,
+        chat_history_token_ratio=0.2,
+        token_flush_size=150,
+        memory_blocks=[FactExtractionMemoryBlock(max_facts=200)],
+        broker_url=broker_url,
+    )
+    database_url = configured
     model = ScriptedModel(looking_up)
     agent = FunctionAgent(llm=model, tools=[tide], streaming=False)
     await agent.run("My boat is the Petrel and she lies in Horta.", memory=memory)
@@ -628,33 +602,7 @@ async def _fifty_turns(memory: StrandlineMemory, database_url: str) -> list[str]
     assert len(everything) == 50 * 4
     _assert_calls_meet_results(model.requests)
     await ended(memory)
-    return shown(model.requests[-2])
-
-
-def _assert_calls_meet_results(requests: Sequence[Sequence[ChatMessage]]) -> None:
-    """No request to the model held a result without its call: providers refuse such requests."""
-    for request in requests:
-        open_calls: set[str | None] = set()
-        for message in request:
-            open_calls |= {one.tool_call_id for one in message.blocks if isinstance(one, ToolCallBlock)}
-            if message.role == "tool":
-                assert message.additional_kwargs["tool_call_id"] in open_calls
-
-
-def test_an_agent_of_fifty_turns_knows_what_has_left_its_window(
-    configured: str, broker_url: str, start_worker: StartWorker, model_server: ModelServer
-) -> None:
-    start_worker(OPENAI_BASE_URL=model_server.base_url, OPENAI_API_KEY="none")
-    memory = StrandlineMemory.from_defaults(
-        "fifty",
-        user_id="ana",
-        token_limit=3_000,
-        chat_history_token_ratio=0.2,
-        token_flush_size=150,
-        memory_blocks=[FactExtractionMemoryBlock(max_facts=200)],
-        broker_url=broker_url,
-    )
-    sent = asyncio.run(_fifty_turns(memory, configured))
+    sent = shown(model.requests[-2])
     flushes = rows_of(configured, "SELECT count(*), min(from_seq) FROM strandline.flush_event")
     assert flushes[0][0] >= 5
     first, *conversation = sent

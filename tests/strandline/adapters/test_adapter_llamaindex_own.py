@@ -134,7 +134,7 @@ class Listener(MockFunctionCallingLLM):
 heard: list[list[str]] = []
 
 
-async def _own_memory() -> None:
+async def test_a_memory_of_ones_own_works_in_an_agent_and_survives_its_context(configured: Settings) -> None:
     memory = Polite.from_defaults("own", user_id="ana", token_limit=900)
     assert isinstance(memory, Polite)
     agent = FunctionAgent(llm=Listener(), streaming=False)
@@ -152,7 +152,3 @@ async def _own_memory() -> None:
     assert not any("whispers" in text for text in map(str, await memory.aget_all()))
     await restored.session_memory.aclose()
     await memory.session_memory.aclose()
-
-
-def test_a_memory_of_ones_own_works_in_an_agent_and_survives_its_context(configured: Settings) -> None:
-    asyncio.run(_own_memory())

@@ -125,12 +125,12 @@ def test_users_of_one_agent_do_not_reach_each_other(make_memory: MakeMemory) -> 
     assert len(memories["ana"].facts.list()) == 1, refused
 
 
-def test_tools_and_history_go_together(make_memory: MakeMemory) -> None:
+async def test_tools_and_history_go_together(make_memory: MakeMemory) -> None:
     memory: Any = make_memory("talk", user_id="ana", memory_blocks=[])
     agent = Agent(
         scripted(("add_memory", {"text": "Ana's boat is the Petrel."})),
         toolsets=[StrandlineToolset(memory)],
         capabilities=[StrandlineHistory(memory)],
     )
-    asyncio.run(agent.run("Remember my boat, the Petrel."))
+    await agent.run("Remember my boat, the Petrel.")
     assert [message.role for message in memory.get_all()] == ["user", "assistant", "tool", "assistant"]

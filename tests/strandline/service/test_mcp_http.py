@@ -246,41 +246,38 @@ def test_what_is_sent_is_bounded(client: httpx2.Client) -> None:
     assert batch.status_code == 400
 
 
-def test_the_agents_sdk_uses_the_tools_over_http(running: RunningService, user: str) -> None:
+async def test_the_agents_sdk_uses_the_tools_over_http(running: RunningService, user: str) -> None:
     agents = pytest.importorskip("agents", reason="needs the extra agents")
     testing = pytest.importorskip("agents.testing")
     key = running.make_key(user_id=user)
 
-    async def run() -> None:
-        model = testing.ScriptedModel(
-            [
-                [testing.function_call("add_memory", {"text": "Maren rows on Tuesdays."}, call_id="c1")],
-                [testing.function_call("search_memories", {"query": "rows"}, call_id="c2")],
-                [testing.assistant_message("I will remember.")],
-            ]
-        )
-        server = agents.mcp.MCPServerStreamableHttp(
-            params={
-                "url": f"{running.url}/mcp",
-                "headers": {"Authorization": f"Bearer {key.key}"},
-                "timeout": 60,
-            },
-            client_session_timeout_seconds=None,
-        )
-        async with server:
-            assert [tool.name for tool in await server.list_tools()] == list(TOOLS)
-            for name in ("update_memory", "delete_memory", "get_context"):
-                arguments = {"get_context": {"question": "rows"}}.get(name, {"id": "none", "text": "x"})
-                assert (await server.call_tool(name, arguments)).content
-            agent = agents.Agent(name="Coach", model=model, mcp_servers=[server])
-            untraced = agents.RunConfig(tracing_disabled=True)
-            done = await agents.Runner.run(agent, "I row on Tuesdays.", run_config=untraced)
-        assert done.final_output == "I will remember."
-        outputs = [one for one in model.last_call.input if one.get("type") == "function_call_output"]
-        assert len(outputs) == 2
-        assert all("Maren rows on Tuesdays." in json.dumps(one["output"]) for one in outputs)
-
-    asyncio.run(run())
+    model = testing.ScriptedModel(
+        [
+            [testing.function_call("add_memory", {"text": "Maren rows on Tuesdays."}, call_id="c1")],
+            [testing.function_call("search_memories", {"query": "rows"}, call_id="c2")],
+            [testing.assistant_message("I will remember.")],
+        ]
+    )
+    server = agents.mcp.MCPServerStreamableHttp(
+        params={
+            "url": f"{running.url}/mcp",
+            "headers": {"Authorization": f"Bearer {key.key}"},
+            "timeout": 60,
+        },
+        client_session_timeout_seconds=None,
+    )
+    async with server:
+        assert [tool.name for tool in await server.list_tools()] == list(TOOLS)
+        for name in ("update_memory", "delete_memory", "get_context"):
+            arguments = {"get_context": {"question": "rows"}}.get(name, {"id": "none", "text": "x"})
+            assert (await server.call_tool(name, arguments)).content
+        agent = agents.Agent(name="Coach", model=model, mcp_servers=[server])
+        untraced = agents.RunConfig(tracing_disabled=True)
+        done = await agents.Runner.run(agent, "I row on Tuesdays.", run_config=untraced)
+    assert done.final_output == "I will remember."
+    outputs = [one for one in model.last_call.input if one.get("type") == "function_call_output"]
+    assert len(outputs) == 2
+    assert all("Maren rows on Tuesdays." in json.dumps(one["output"]) for one in outputs)
 
 
 @pytest.mark.parametrize(

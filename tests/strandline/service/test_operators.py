@@ -222,7 +222,7 @@ def test_replays_are_read_page_by_page(root: httpx2.Client, endless: dict[str, A
     assert listed == whole
 
 
-def test_a_task_that_ends_leaves_the_next_one_to_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_task_that_ends_leaves_the_next_one_to_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A replay is stopped and resumed before the thread that carried it on has ended."""
     release = threading.Event()
 
@@ -237,22 +237,19 @@ def test_a_task_that_ends_leaves_the_next_one_to_be_stopped(monkeypatch: pytest.
 
     monkeypatch.setattr("strandline.service.upkeep.carried_work.run_replay", Winding().run)
 
-    async def resume() -> None:
-        operations = CarriedReplays(cast(Settings, None))
-        operations.carry_on(cast(Database, None), 1)
-        (first,) = operations._running[1]
-        operations.stop(1)
-        operations.carry_on(cast(Database, None), 1)
-        release.set()
-        await first
-        await asyncio.sleep(0)  # so that its callbacks run
-        assert operations.is_running(1)
-        operations.stop(1)
-        await operations.wait(1, 30)
-        assert not operations.is_running(1)
-        await operations.close()
-
-    asyncio.run(resume())
+    operations = CarriedReplays(cast(Settings, None))
+    operations.carry_on(cast(Database, None), 1)
+    (first,) = operations._running[1]
+    operations.stop(1)
+    operations.carry_on(cast(Database, None), 1)
+    release.set()
+    await first
+    await asyncio.sleep(0)  # so that its callbacks run
+    assert operations.is_running(1)
+    operations.stop(1)
+    await operations.wait(1, 30)
+    assert not operations.is_running(1)
+    await operations.close()
 
 
 def test_dead_letters_are_those_of_the_namespace(

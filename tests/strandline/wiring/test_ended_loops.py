@@ -112,16 +112,13 @@ def test_loops_of_two_threads_leave_those_of_the_last(memory: Memory, database_u
     wait_for_connections(database_url, at_most=2)  # one is that of the synchronous read
 
 
-def test_a_live_loop_keeps_its_connections(memory: Memory, database_url: str) -> None:
-    async def main() -> None:
-        await memory.aput({"role": "user", "content": "Before"})
-        own = await asyncio.to_thread(connections, database_url)
-        assert len(own) == 1
-        await asyncio.to_thread(put_in_loops, memory, 3)
-        await memory.aput({"role": "user", "content": "After"})
-        assert own <= await asyncio.to_thread(connections, database_url)
-
-    asyncio.run(main())
+async def test_a_live_loop_keeps_its_connections(memory: Memory, database_url: str) -> None:
+    await memory.aput({"role": "user", "content": "Before"})
+    own = await asyncio.to_thread(connections, database_url)
+    assert len(own) == 1
+    await asyncio.to_thread(put_in_loops, memory, 3)
+    await memory.aput({"role": "user", "content": "After"})
+    assert own <= await asyncio.to_thread(connections, database_url)
 
 
 def test_ended_loops_are_forgotten(memory: Memory) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
@@ -286,17 +285,14 @@ def test_two_corrections_at_once_are_both_made(make_memory: MakeMemory, database
     assert_sound(database)
 
 
-def test_twins_correct_alike(make_memory: MakeMemory, database: Database) -> None:
+async def test_twins_correct_alike(make_memory: MakeMemory, database: Database) -> None:
     memory = make_memory(memory_blocks=[])
 
-    async def act() -> None:
-        await memory.aput_messages([user("one"), user("two")])
-        assert (await memory.areplace(1, "uno", idempotency_key="r")).seqs == (1,)
-        assert (await memory.arewind(2, actor="ana")).seqs == (2,)
-        assert [message.text for message in await memory.aget()] == ["uno"]
-        await memory.aclose()
-
-    asyncio.run(act())
+    await memory.aput_messages([user("one"), user("two")])
+    assert (await memory.areplace(1, "uno", idempotency_key="r")).seqs == (1,)
+    assert (await memory.arewind(2, actor="ana")).seqs == (2,)
+    assert [message.text for message in await memory.aget()] == ["uno"]
+    await memory.aclose()
     assert_sound(database)
 
 

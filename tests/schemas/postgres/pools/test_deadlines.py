@@ -328,26 +328,23 @@ def test_a_long_wait_for_a_connection_leaves_time_for_another(
     assert registered_workers(database_url) == 1
 
 
-def test_on_an_event_loop_there_is_time_for_another_connection_as_well(
+async def test_on_an_event_loop_there_is_time_for_another_connection_as_well(
     database_url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        through = AsyncDatabase.connect(patiently(database_url, settings))
-        await through.fetch(LOOK_ONCE)
-        async with through._pool.connection() as connection:
-            pid = connection.info.backend_pid
-        await asyncio.to_thread(cut_off, pid, database_url)
-        lends = Clock(monkeypatch, 3600.0).lends(through._pool.connection)
-        monkeypatch.setattr(through._pool, "connection", lends)
-        with psycopg.connect(database_url) as blocker:
-            blocker.execute("LOCK TABLE strandline.worker")
-            beat = asyncio.create_task(through.fetch(beat_of()))
-            await asyncio.to_thread(await_waiting, database_url)
-            blocker.rollback()
-            await asyncio.wait_for(beat, 300)
-        await through.close()
-
-    asyncio.run(main())
+    through = AsyncDatabase.connect(patiently(database_url, settings))
+    await through.fetch(LOOK_ONCE)
+    async with through._pool.connection() as connection:
+        pid = connection.info.backend_pid
+    await asyncio.to_thread(cut_off, pid, database_url)
+    lends = Clock(monkeypatch, 3600.0).lends(through._pool.connection)
+    monkeypatch.setattr(through._pool, "connection", lends)
+    with psycopg.connect(database_url) as blocker:
+        blocker.execute("LOCK TABLE strandline.worker")
+        beat = asyncio.create_task(through.fetch(beat_of()))
+        await asyncio.to_thread(await_waiting, database_url)
+        blocker.rollback()
+        await asyncio.wait_for(beat, 300)
+    await through.close()
     assert registered_workers(database_url) == 1
 
 
@@ -421,29 +418,26 @@ def test_a_repetition_without_a_free_connection_does_not_say_that_nothing_was_do
     assert registered_workers(database_url) == 1
 
 
-def test_nor_does_one_of_an_event_loop(
+async def test_nor_does_one_of_an_event_loop(
     proxy: StallingProxy, single: ConnectionOptions, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        through = AsyncDatabase.connect(single)
-        pool, lent = through._pool, count()
-        async with AsyncExitStack() as elsewhere:
+    through = AsyncDatabase.connect(single)
+    pool, lent = through._pool, count()
+    async with AsyncExitStack() as elsewhere:
 
-            @asynccontextmanager
-            async def lend_elsewhere_first() -> AsyncIterator[Any]:
-                if next(lent) == 1:
-                    await elsewhere.enter_async_context(lend())
-                async with lend() as connection:
-                    yield connection
+        @asynccontextmanager
+        async def lend_elsewhere_first() -> AsyncIterator[Any]:
+            if next(lent) == 1:
+                await elsewhere.enter_async_context(lend())
+            async with lend() as connection:
+                yield connection
 
-            await through.fetch(LOOK)
-            proxy.stall("answered")
-            lend = pool.connection
-            monkeypatch.setattr(pool, "connection", lend_elsewhere_first)
-            with pytest.raises(OutcomeUnknownError) as told:
-                await through.fetch(beat_of())
-        await through.close()
-        assert "nothing was" not in str(told.value)
-
-    asyncio.run(main())
+        await through.fetch(LOOK)
+        proxy.stall("answered")
+        lend = pool.connection
+        monkeypatch.setattr(pool, "connection", lend_elsewhere_first)
+        with pytest.raises(OutcomeUnknownError) as told:
+            await through.fetch(beat_of())
+    await through.close()
+    assert "nothing was" not in str(told.value)
     assert registered_workers(database_url) == 1

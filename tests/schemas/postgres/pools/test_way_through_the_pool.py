@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from strandline.schemas.postgres.async_database import AsyncDatabase
@@ -13,7 +11,7 @@ from strandline.schemas.postgres.pools.thin_pool import IS_IN_POOL
 from strandline.schemas.settings import load_settings
 
 
-def test_a_task_is_in_the_pool_while_it_borrows_and_gives_back(
+async def test_a_task_is_in_the_pool_while_it_borrows_and_gives_back(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[str, bool]] = []
@@ -27,14 +25,11 @@ def test_a_task_is_in_the_pool_while_it_borrows_and_gives_back(
 
         monkeypatch.setattr(LoopPool, name, noted)
 
-    async def run() -> None:
-        database = AsyncDatabase.connect(ConnectionOptions.from_settings(database_url, load_settings()))
-        async with database.transaction():
-            assert not IS_IN_POOL.get()
-        assert not IS_IN_POOL.get()
-        await database.close()
-
     note("getconn")
     note("putconn")
-    asyncio.run(run())
+    database = AsyncDatabase.connect(ConnectionOptions.from_settings(database_url, load_settings()))
+    async with database.transaction():
+        assert not IS_IN_POOL.get()
+    assert not IS_IN_POOL.get()
+    await database.close()
     assert seen == [("getconn", True), ("putconn", True)]

@@ -78,54 +78,45 @@ in_each_adapter = pytest.mark.parametrize("adapter", ADAPTERS)
 
 @in_each_adapter
 @pytest.mark.parametrize("happen", [raise_error, cancel])
-def test_a_turn_that_fails_at_any_step(adapter: str, database_url: str, happen: Happen) -> None:
+async def test_a_turn_that_fails_at_any_step(adapter: str, database_url: str, happen: Happen) -> None:
     """The tool or the model raises, or the task is cancelled: every second turn, at each step in turn."""
 
-    async def whole() -> None:
-        talk = Talk(adapter, database_url)
-        for number in range(0, TURNS, 2):
-            await talk.failing_turn(f"turn {number}", STEPS[number // 2 % len(STEPS)], happen)
-            await talk.turn(f"turn {number + 1}")
-        await talk.end()
-
-    asyncio.run(whole())
+    talk = Talk(adapter, database_url)
+    for number in range(0, TURNS, 2):
+        await talk.failing_turn(f"turn {number}", STEPS[number // 2 % len(STEPS)], happen)
+        await talk.turn(f"turn {number + 1}")
+    await talk.end()
 
 
 @in_each_adapter
-def test_a_process_that_is_killed_at_any_step(adapter: str, database_url: str) -> None:
-    async def whole() -> None:
-        talk = Talk(adapter, database_url)
-        numbers = iter(range(TURNS))
-        for step in STEPS:
-            for _turn in range(8):
-                await talk.turn(f"turn {next(numbers)}")
-            number = next(numbers)
-            module = "tests.support.agents.faulty.child"
-            command = [sys.executable, "-m", module, adapter, database_url, str(number), step]
-            killed = await asyncio.to_thread(forking.run, command, capture_output=True)
-            assert (killed.returncode, killed.stdout) == (-signal.SIGKILL, "acknowledged\n"), killed.stderr
-            talk.acknowledged.append(f"turn {number}")
-            next(numbers)
-        await talk.turn("and now?")
-        await talk.end()
-
-    asyncio.run(whole())
+async def test_a_process_that_is_killed_at_any_step(adapter: str, database_url: str) -> None:
+    talk = Talk(adapter, database_url)
+    numbers = iter(range(TURNS))
+    for step in STEPS:
+        for _turn in range(8):
+            await talk.turn(f"turn {next(numbers)}")
+        number = next(numbers)
+        module = "tests.support.agents.faulty.child"
+        command = [sys.executable, "-m", module, adapter, database_url, str(number), step]
+        killed = await asyncio.to_thread(forking.run, command, capture_output=True)
+        assert (killed.returncode, killed.stdout) == (-signal.SIGKILL, "acknowledged\n"), killed.stderr
+        talk.acknowledged.append(f"turn {number}")
+        next(numbers)
+    await talk.turn("and now?")
+    await talk.end()
 
 
 @in_each_adapter
-def test_an_approval_that_comes_three_turns_later(adapter: str, database_url: str) -> None:
-    async def whole() -> None:
-        talk = Talk(adapter, database_url)
-        for number in range(0, TURNS, 5):
-            waiting = await talk.driver.ask_approval(f"turn {number}")
-            for later in range(1, 4):
-                await talk.turn(f"turn {number + later}")
-            await talk.driver.approve(waiting)
-            talk.acknowledged.append(f"turn {number}")
-            await talk.turn(f"turn {number + 4}")
-        await talk.end()
-
-    asyncio.run(whole())
+async def test_an_approval_that_comes_three_turns_later(adapter: str, database_url: str) -> None:
+    talk = Talk(adapter, database_url)
+    for number in range(0, TURNS, 5):
+        waiting = await talk.driver.ask_approval(f"turn {number}")
+        for later in range(1, 4):
+            await talk.turn(f"turn {number + later}")
+        await talk.driver.approve(waiting)
+        talk.acknowledged.append(f"turn {number}")
+        await talk.turn(f"turn {number + 4}")
+    await talk.end()
 
 
 @in_each_adapter

@@ -207,37 +207,34 @@ def test_a_session_shows_its_latest_messages_as_well(connect: Connect, make_memo
     connect(use, "--user", "maren", "--session", "s")
 
 
-def test_the_agents_sdk_uses_the_tools(forked: None, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_agents_sdk_uses_the_tools(forked: None, monkeypatch: pytest.MonkeyPatch) -> None:
     agents = pytest.importorskip("agents", reason="needs the extra agents")
     testing = pytest.importorskip("agents.testing")
     # Of the moment when the client was imported, which may be that of an earlier test and closed by now.
     monkeypatch.setattr(inspect.unwrap(stdio_client), "__defaults__", (sys.__stderr__,))
 
-    async def run() -> None:
-        model = testing.ScriptedModel(
-            [
-                [testing.function_call("add_memory", {"text": "Maren rows on Tuesdays."}, call_id="c1")],
-                [testing.function_call("search_memories", {"query": "rows"}, call_id="c2")],
-                [testing.assistant_message("I will remember.")],
-            ]
-        )
-        # The SDK's own time limit would be one on how busy this machine may be.
-        server = agents.mcp.MCPServerStdio(
-            params=parameters("--user", "maren"),
-            client_session_timeout_seconds=None,
-        )
-        async with server:
-            assert [tool.name for tool in await server.list_tools()] == list(TOOLS)
-            agent = agents.Agent(name="Coach", model=model, mcp_servers=[server])
-            untraced = agents.RunConfig(tracing_disabled=True)
-            done = await agents.Runner.run(agent, "I row on Tuesdays.", run_config=untraced)
-        assert done.final_output == "I will remember."
-        assert model.last_call is not None
-        outputs = [one for one in model.last_call.input if one.get("type") == "function_call_output"]
-        assert all("Maren rows on Tuesdays." in json.dumps(one["output"]) for one in outputs)
-        assert len(outputs) == 2
-
-    asyncio.run(run())
+    model = testing.ScriptedModel(
+        [
+            [testing.function_call("add_memory", {"text": "Maren rows on Tuesdays."}, call_id="c1")],
+            [testing.function_call("search_memories", {"query": "rows"}, call_id="c2")],
+            [testing.assistant_message("I will remember.")],
+        ]
+    )
+    # The SDK's own time limit would be one on how busy this machine may be.
+    server = agents.mcp.MCPServerStdio(
+        params=parameters("--user", "maren"),
+        client_session_timeout_seconds=None,
+    )
+    async with server:
+        assert [tool.name for tool in await server.list_tools()] == list(TOOLS)
+        agent = agents.Agent(name="Coach", model=model, mcp_servers=[server])
+        untraced = agents.RunConfig(tracing_disabled=True)
+        done = await agents.Runner.run(agent, "I row on Tuesdays.", run_config=untraced)
+    assert done.final_output == "I will remember."
+    assert model.last_call is not None
+    outputs = [one for one in model.last_call.input if one.get("type") == "function_call_output"]
+    assert all("Maren rows on Tuesdays." in json.dumps(one["output"]) for one in outputs)
+    assert len(outputs) == 2
 
 
 # How it starts and ends.

@@ -282,63 +282,54 @@ class Table:
         return [self.rows[key_id] for key_id in key_ids if key_id in self.rows]
 
 
-def test_invented_ids_take_nothing_from_keys_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_invented_ids_take_nothing_from_keys_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(authentication, "MAX_LOOKUPS_WAITING", 3)
     monkeypatch.setattr(authentication, "MAX_REMEMBERED", 3)
     text = make_text(KNOWN)
 
-    async def scenario() -> None:
-        table = Table(KNOWN)
-        ring = KeyRing(table.look_up)
-        assert await ring.find(text) is table.rows[KNOWN]
-        for trusted in (4.0, -1.0):  # then as if it were looked up again each time
-            monkeypatch.setattr(authentication, "TRUSTED_SECONDS", trusted)
-            invented = [asyncio.create_task(ring.find(make_text(f"{n:016x}"))) for n in range(1, 20)]
-            await asyncio.sleep(0)
-            assert await ring.find(text) is table.rows[KNOWN]
-            refusals = await asyncio.gather(*invented, return_exceptions=True)
-            kinds = {one.kind.name for one in refusals if isinstance(one, ProblemError)}
-            assert kinds == {"busy", "unauthenticated"}
-            assert len(ring._unknown) == 3
-            assert await ring.find(text) is table.rows[KNOWN]
-
-    asyncio.run(scenario())
-
-
-def test_a_key_that_is_not_known_yet_waits_for_two_statements_in_a_flood() -> None:
-    async def scenario() -> None:
-        table = Table(KNOWN)
-        ring = KeyRing(table.look_up)
-        table.gate.clear()
-        flood = [asyncio.create_task(ring.find(make_text(f"{n:016x}"))) for n in range(1, 900)]
-        await asyncio.sleep(0)  # they ask
-        await asyncio.sleep(0)  # and the first statement is in hand
-        valid = [asyncio.create_task(ring.find(make_text(KNOWN))) for _ in range(5)]
+    table = Table(KNOWN)
+    ring = KeyRing(table.look_up)
+    assert await ring.find(text) is table.rows[KNOWN]
+    for trusted in (4.0, -1.0):  # then as if it were looked up again each time
+        monkeypatch.setattr(authentication, "TRUSTED_SECONDS", trusted)
+        invented = [asyncio.create_task(ring.find(make_text(f"{n:016x}"))) for n in range(1, 20)]
         await asyncio.sleep(0)
-        table.gate.set()
-        assert await asyncio.gather(*valid) == [table.rows[KNOWN]] * 5
-        assert ([KNOWN] in table.statements, len(table.statements)) == (True, 2)
-        await asyncio.gather(*flood, return_exceptions=True)
+        assert await ring.find(text) is table.rows[KNOWN]
+        refusals = await asyncio.gather(*invented, return_exceptions=True)
+        kinds = {one.kind.name for one in refusals if isinstance(one, ProblemError)}
+        assert kinds == {"busy", "unauthenticated"}
+        assert len(ring._unknown) == 3
+        assert await ring.find(text) is table.rows[KNOWN]
 
-    asyncio.run(scenario())
+
+async def test_a_key_that_is_not_known_yet_waits_for_two_statements_in_a_flood() -> None:
+    table = Table(KNOWN)
+    ring = KeyRing(table.look_up)
+    table.gate.clear()
+    flood = [asyncio.create_task(ring.find(make_text(f"{n:016x}"))) for n in range(1, 900)]
+    await asyncio.sleep(0)  # they ask
+    await asyncio.sleep(0)  # and the first statement is in hand
+    valid = [asyncio.create_task(ring.find(make_text(KNOWN))) for _ in range(5)]
+    await asyncio.sleep(0)
+    table.gate.set()
+    assert await asyncio.gather(*valid) == [table.rows[KNOWN]] * 5
+    assert ([KNOWN] in table.statements, len(table.statements)) == (True, 2)
+    await asyncio.gather(*flood, return_exceptions=True)
 
 
-def test_a_renewal_that_failed_is_tried_by_the_next_request(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_renewal_that_failed_is_tried_by_the_next_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(authentication, "RENEWED_AFTER_SECONDS", 0.0)
 
-    async def scenario() -> None:
-        table = Table(KNOWN)
-        ring = KeyRing(table.look_up)
-        await ring.find(make_text(KNOWN))
-        table.fails = True
-        for _ in range(3):  # no request waits for it, or fails with it
-            assert await ring.find(make_text(KNOWN)) is table.rows[KNOWN]
-            await asyncio.sleep(0.001)
-        assert len(table.statements) == 4
-        table.fails = False
-        await ring.find(make_text(KNOWN))
-
-    asyncio.run(scenario())
+    table = Table(KNOWN)
+    ring = KeyRing(table.look_up)
+    await ring.find(make_text(KNOWN))
+    table.fails = True
+    for _ in range(3):  # no request waits for it, or fails with it
+        assert await ring.find(make_text(KNOWN)) is table.rows[KNOWN]
+        await asyncio.sleep(0.001)
+    assert len(table.statements) == 4
+    table.fails = False
+    await ring.find(make_text(KNOWN))
 
 
 def make_text(key_id: str) -> str:

@@ -65,61 +65,55 @@ async def settle() -> None:
 BYTES = ClassLimits(8, 8, 60, max_bytes=100, bytes_per_key=50, bytes_per_namespace=80)
 
 
-def test_a_permit_weighs_the_bytes_of_its_body() -> None:
+async def test_a_permit_weighs_the_bytes_of_its_body() -> None:
     order: list[str] = []
 
-    async def scenario() -> None:
-        admission, gates = Admission(BYTES), {}
+    admission, gates = Admission(BYTES), {}
 
-        async def hold(name: str, size: int) -> None:
-            gates[name] = asyncio.Event()
-            async with admission.permit(Asker(name[0], name[:2]), size):
-                order.append(name)
-                await gates[name].wait()
+    async def hold(name: str, size: int) -> None:
+        gates[name] = asyncio.Event()
+        async with admission.permit(Asker(name[0], name[:2]), size):
+            order.append(name)
+            await gates[name].wait()
 
-        tasks = []
-        for name, size in [
-            ("Aa1", 30),
-            ("Aa2", 30),
-            ("Ab1", 40),
-            ("Ac1", 20),
-            ("Bd1", 30),
-            ("Bd2", 0),
-            ("Be1", 0),
-        ]:
-            tasks.append(asyncio.create_task(hold(name, size)))
-            await settle()
-        # Of key a 60, of namespace A 90, of all 100 would be exceeded; what is small needs no bytes.
-        assert order == ["Aa1", "Ab1", "Bd1", "Bd2", "Be1"]
-        gates["Aa1"].set()
+    tasks = []
+    for name, size in [
+        ("Aa1", 30),
+        ("Aa2", 30),
+        ("Ab1", 40),
+        ("Ac1", 20),
+        ("Bd1", 30),
+        ("Bd2", 0),
+        ("Be1", 0),
+    ]:
+        tasks.append(asyncio.create_task(hold(name, size)))
         await settle()
-        assert order[5:] == ["Aa2"]
-        gates["Ab1"].set()
+    # Of key a 60, of namespace A 90, of all 100 would be exceeded; what is small needs no bytes.
+    assert order == ["Aa1", "Ab1", "Bd1", "Bd2", "Be1"]
+    gates["Aa1"].set()
+    await settle()
+    assert order[5:] == ["Aa2"]
+    gates["Ab1"].set()
+    await settle()
+    assert order[6:] == ["Ac1"]
+    for gate in gates.values():
+        gate.set()
+    await asyncio.gather(*tasks)
+    for _ in range(2):  # nothing was lost
+        await admission.take(Asker("A", "Aa"), 50)
+        admission.give_back(Asker("A", "Aa"), 50)
+
+
+async def test_a_body_larger_than_a_share_is_alone_and_not_refused() -> None:
+    admission, asker = Admission(BYTES), Asker("A", "Aa")
+    async with admission.permit(asker, 10_000):
+        waiting = asyncio.create_task(admission.take(asker, 1))
         await settle()
-        assert order[6:] == ["Ac1"]
-        for gate in gates.values():
-            gate.set()
-        await asyncio.gather(*tasks)
-        for _ in range(2):  # nothing was lost
-            await admission.take(Asker("A", "Aa"), 50)
-            admission.give_back(Asker("A", "Aa"), 50)
-
-    asyncio.run(scenario())
+        assert not waiting.done()
+    await waiting
 
 
-def test_a_body_larger_than_a_share_is_alone_and_not_refused() -> None:
-    async def scenario() -> None:
-        admission, asker = Admission(BYTES), Asker("A", "Aa")
-        async with admission.permit(asker, 10_000):
-            waiting = asyncio.create_task(admission.take(asker, 1))
-            await settle()
-            assert not waiting.done()
-        await waiting
-
-    asyncio.run(scenario())
-
-
-def test_what_is_large_is_done_one_at_a_time_for_a_namespace_in_turns_of_keys() -> None:
+async def test_what_is_large_is_done_one_at_a_time_for_a_namespace_in_turns_of_keys() -> None:
     aside, order = Aside(), []
     lock, other_is_done = threading.Lock(), threading.Event()
 
@@ -135,13 +129,10 @@ def test_what_is_large_is_done_one_at_a_time_for_a_namespace_in_turns_of_keys() 
         other_is_done.set()
         return threading.current_thread().name
 
-    async def scenario() -> None:
-        names = ["Aa1", "Aa2", "Aa3", "Ab1"]
-        works = [aside.run(Asker("A", name[:2]), partial(work, name)) for name in names]
-        threads = await asyncio.gather(*works, aside.run(Asker("B", "Bc"), other_work))
-        assert all(thread.startswith(ASIDE) for thread in threads)
-
-    asyncio.run(scenario())
+    names = ["Aa1", "Aa2", "Aa3", "Ab1"]
+    works = [aside.run(Asker("A", name[:2]), partial(work, name)) for name in names]
+    threads = await asyncio.gather(*works, aside.run(Asker("B", "Bc"), other_work))
+    assert all(thread.startswith(ASIDE) for thread in threads)
     aside.close()
     assert order[0] == "Aa1" and order.index("Ab1") < order.index("Aa3")
 

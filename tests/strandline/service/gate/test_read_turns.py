@@ -46,15 +46,12 @@ def test_the_loop_comes_round_between_two_steps() -> None:
     assert ("step", "step") not in pairwise(seen)
 
 
-def test_one_that_is_alone_waits_for_nobody() -> None:
+async def test_one_that_is_alone_waits_for_nobody() -> None:
     seen: list[str] = []
 
-    async def run() -> None:
-        looking = asyncio.create_task(steps(100, lambda: seen.append("round")))
-        await Turns(at_once=8).take(next(ASKERS), steps(20, lambda: seen.append("step")))
-        looking.cancel()
-
-    asyncio.run(run())
+    looking = asyncio.create_task(steps(100, lambda: seen.append("round")))
+    await Turns(at_once=8).take(next(ASKERS), steps(20, lambda: seen.append("step")))
+    looking.cancel()
     assert seen.count("round") <= 20
 
 
@@ -81,53 +78,47 @@ def test_so_many_are_begun_at_once_in_the_order_in_which_they_came() -> None:
     assert begun == list(range(10))
 
 
-def test_a_place_is_left_for_another_key_however_many_reads_of_one_wait() -> None:
+async def test_a_place_is_left_for_another_key_however_many_reads_of_one_wait() -> None:
     begun: list[str] = []
 
-    async def run() -> None:
-        turns, go_on = Turns(at_once=8), asyncio.Event()
+    turns, go_on = Turns(at_once=8), asyncio.Event()
 
-        async def work(whose: str) -> None:
-            begun.append(whose)
-            await go_on.wait()
+    async def work(whose: str) -> None:
+        begun.append(whose)
+        await go_on.wait()
 
-        def reads(asker: Asker, times: int) -> list[asyncio.Task[None]]:
-            return [asyncio.create_task(turns.take(asker, work(asker.key_id))) for _ in range(times)]
+    def reads(asker: Asker, times: int) -> list[asyncio.Task[None]]:
+        return [asyncio.create_task(turns.take(asker, work(asker.key_id))) for _ in range(times)]
 
-        tasks = reads(Asker("loud", "loud"), 16) + reads(Asker("loud", "another"), 16)
-        await steps(20, lambda: None)
-        assert begun.count("loud") == 4 and begun.count("another") == 3
-        tasks += reads(Asker("calm", "calm"), 1)
-        await steps(20, lambda: None)
-        assert begun[-1] == "calm"
-        go_on.set()
-        await asyncio.gather(*tasks)
-
-    asyncio.run(run())
+    tasks = reads(Asker("loud", "loud"), 16) + reads(Asker("loud", "another"), 16)
+    await steps(20, lambda: None)
+    assert begun.count("loud") == 4 and begun.count("another") == 3
+    tasks += reads(Asker("calm", "calm"), 1)
+    await steps(20, lambda: None)
+    assert begun[-1] == "calm"
+    go_on.set()
+    await asyncio.gather(*tasks)
     assert len(begun) == 33
 
 
-def test_an_error_is_the_readers_own_and_stops_nobody() -> None:
+async def test_an_error_is_the_readers_own_and_stops_nobody() -> None:
     async def fail() -> None:
         await asyncio.sleep(0)
         raise LookupError("nothing there")
 
-    async def run() -> list[object]:
-        turns = Turns(at_once=2)
-        works = [
-            turns.take(next(ASKERS), fail()),
-            turns.take(next(ASKERS), steps(3, lambda: None)),
-            turns.take(next(ASKERS), fail()),
-        ]
-        return list(await asyncio.gather(*works, return_exceptions=True))
-
-    failed, done, other = asyncio.run(run())
+    turns = Turns(at_once=2)
+    works = [
+        turns.take(next(ASKERS), fail()),
+        turns.take(next(ASKERS), steps(3, lambda: None)),
+        turns.take(next(ASKERS), fail()),
+    ]
+    (failed, done, other) = list(await asyncio.gather(*works, return_exceptions=True))
     assert isinstance(failed, LookupError) and isinstance(other, LookupError)
     assert done == 3
 
 
 @pytest.mark.parametrize("rounds", range(1, 9))
-def test_one_that_is_cancelled_leaves_its_place_and_its_turn(rounds: int) -> None:
+async def test_one_that_is_cancelled_leaves_its_place_and_its_turn(rounds: int) -> None:
     """Wherever it waits just then: for its place, for its turn, or for what it asked for."""
     cleaned: list[str] = []
 
@@ -137,51 +128,44 @@ def test_one_that_is_cancelled_leaves_its_place_and_its_turn(rounds: int) -> Non
         finally:
             cleaned.append("up")
 
-    async def run() -> None:
-        turns = Turns(at_once=2)
-        tasks = [asyncio.create_task(turns.take(next(ASKERS), work())) for _ in range(4)]
-        for _ in range(rounds):
-            await asyncio.sleep(0)
-        for task in tasks:
-            task.cancel()
-        ended = await asyncio.gather(*tasks, return_exceptions=True)
-        assert all(isinstance(one, asyncio.CancelledError) for one in ended)
-        async with asyncio.timeout(60):
-            assert (
-                await asyncio.gather(*(turns.take(next(ASKERS), steps(3, lambda: None)) for _ in range(3)))
-                == [3] * 3
-            )
-
-    asyncio.run(run())
+    turns = Turns(at_once=2)
+    tasks = [asyncio.create_task(turns.take(next(ASKERS), work())) for _ in range(4)]
+    for _ in range(rounds):
+        await asyncio.sleep(0)
+    for task in tasks:
+        task.cancel()
+    ended = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(isinstance(one, asyncio.CancelledError) for one in ended)
+    async with asyncio.timeout(60):
+        assert (
+            await asyncio.gather(*(turns.take(next(ASKERS), steps(3, lambda: None)) for _ in range(3)))
+            == [3] * 3
+        )
     assert len(cleaned) <= 2
 
 
 ENDLESS = 10**9
 
 
-def test_reads_wait_for_the_end_of_a_write() -> None:
+async def test_reads_wait_for_the_end_of_a_write() -> None:
     seen: list[str] = []
 
-    async def run() -> None:
-        turns = Turns(at_once=8, count_writes=lambda: seen.count("written") == 0, pauses=ENDLESS)
-        reading = [
-            asyncio.create_task(turns.take(next(ASKERS), steps(5, lambda: seen.append("read"))))
-            for _ in range(4)
-        ]
-        await steps(100, lambda: None)
-        began = len(seen)  # the first has taken a step, since it was alone
-        await steps(1_000, lambda: None)
-        assert len(seen) == began < 20
-        seen.append("written")
-        async with asyncio.timeout(60):
-            await asyncio.gather(*reading)
-
-    asyncio.run(run())
+    turns = Turns(at_once=8, count_writes=lambda: seen.count("written") == 0, pauses=ENDLESS)
+    reading = [
+        asyncio.create_task(turns.take(next(ASKERS), steps(5, lambda: seen.append("read")))) for _ in range(4)
+    ]
+    await steps(100, lambda: None)
+    began = len(seen)  # the first has taken a step, since it was alone
+    await steps(1_000, lambda: None)
+    assert len(seen) == began < 20
+    seen.append("written")
+    async with asyncio.timeout(60):
+        await asyncio.gather(*reading)
     assert seen.count("read") == 20
 
 
 @pytest.mark.parametrize(("writes", "pauses"), [(1, PAUSES), (2, PAUSES // 2), (PAUSES, 1), (100, 1)])
-def test_reads_go_on_where_writes_never_end(writes: int, pauses: int) -> None:
+async def test_reads_go_on_where_writes_never_end(writes: int, pauses: int) -> None:
     """And wait the less between two steps, the more writes there are."""
     seen: list[str] = []
 
@@ -189,20 +173,17 @@ def test_reads_go_on_where_writes_never_end(writes: int, pauses: int) -> None:
         seen.append("look")
         return writes
 
-    async def run() -> None:
-        turns = Turns(at_once=8, count_writes=count_writes)
-        async with asyncio.timeout(60):
-            await asyncio.gather(
-                *(turns.take(next(ASKERS), steps(3, lambda: seen.append("read"))) for _ in range(4))
-            )
-
-    asyncio.run(run())
+    turns = Turns(at_once=8, count_writes=count_writes)
+    async with asyncio.timeout(60):
+        await asyncio.gather(
+            *(turns.take(next(ASKERS), steps(3, lambda: seen.append("read"))) for _ in range(4))
+        )
     assert seen.count("read") == 12
     between = "".join(one[0] for one in seen).split("r")[2:-1]
     assert {len(looks) for looks in between} == {pauses + 1}
 
 
-def test_a_read_inside_the_pool_waits_for_no_turn() -> None:
+async def test_a_read_inside_the_pool_waits_for_no_turn() -> None:
     """Else a write, for whose end reads wait, would wait for one of them."""
     way = asyncio.Lock()
 
@@ -212,15 +193,12 @@ def test_a_read_inside_the_pool_waits_for_no_turn() -> None:
             await asyncio.sleep(0)
         IS_IN_POOL.set(False)
 
-    async def run() -> None:
-        is_written = False
-        turns = Turns(at_once=8, count_writes=lambda: not is_written, pauses=ENDLESS)
-        reading = [asyncio.create_task(turns.take(next(ASKERS), pass_through())) for _ in range(4)]
-        # The first read starts without a turn, since it is alone; the others wait for theirs.
-        async with asyncio.timeout(60):
-            await steps(50, lambda: None)
-            await pass_through()
-            is_written = True
-            await asyncio.gather(*reading)
-
-    asyncio.run(run())
+    is_written = False
+    turns = Turns(at_once=8, count_writes=lambda: not is_written, pauses=ENDLESS)
+    reading = [asyncio.create_task(turns.take(next(ASKERS), pass_through())) for _ in range(4)]
+    # The first read starts without a turn, since it is alone; the others wait for theirs.
+    async with asyncio.timeout(60):
+        await steps(50, lambda: None)
+        await pass_through()
+        is_written = True
+        await asyncio.gather(*reading)

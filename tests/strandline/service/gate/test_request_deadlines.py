@@ -105,7 +105,7 @@ def at_work(running: RunningService) -> int:
     return sum(running.service.admissions[queue].at_work for queue in ("reads", "others"))
 
 
-def test_what_goes_on_says_so_and_keeps_its_permit(
+async def test_what_goes_on_says_so_and_keeps_its_permit(
     hurried: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is in no statement; its next one is refused."""
@@ -119,19 +119,16 @@ def test_what_goes_on_says_so_and_keeps_its_permit(
         except DatabaseTimeoutError:
             refused.set()
 
-    async def scenario() -> None:
-        threads, admission = Threads(1), Admission(ClassLimits(2, 0, 1.0))
-        with pytest.raises(ProblemError) as ended:
-            async with admission.permit(Asker("default", "k")), Deadline(0.05, READ_ENDED):
-                await threads.run(hurried.database, work)
-        assert (ended.value.kind.name, ended.value.detail) == ("timed-out", STILL_AT_WORK)
-        assert admission.at_work == 1
-        let_go.set()
-        async with asyncio.timeout(30):
-            await threads.close()
-        assert (admission.at_work, refused.is_set()) == (0, True)
-
-    asyncio.run(scenario())
+    threads, admission = Threads(1), Admission(ClassLimits(2, 0, 1.0))
+    with pytest.raises(ProblemError) as ended:
+        async with admission.permit(Asker("default", "k")), Deadline(0.05, READ_ENDED):
+            await threads.run(hurried.database, work)
+    assert (ended.value.kind.name, ended.value.detail) == ("timed-out", STILL_AT_WORK)
+    assert admission.at_work == 1
+    let_go.set()
+    async with asyncio.timeout(30):
+        await threads.close()
+    assert (admission.at_work, refused.is_set()) == (0, True)
 
 
 @pytest.mark.parametrize("end", ["a result", NotFoundError("There is none.")])
@@ -283,7 +280,7 @@ def test_a_body_that_comes_after_its_key_was_revoked_stores_nothing(
     assert client.get("/v1/sessions/revoked/messages").status_code == 404
 
 
-def test_however_many_ask_whether_it_is_ready_the_database_is_asked_once(
+async def test_however_many_ask_whether_it_is_ready_the_database_is_asked_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looks: list[None] = []
@@ -293,14 +290,11 @@ def test_however_many_ask_whether_it_is_ready_the_database_is_asked_once(
         await asyncio.sleep(0)
         return "a reason"
 
-    async def scenario() -> None:
-        readiness = Readiness()
-        ask: Callable[[], Any] = lambda: asyncio.gather(*(readiness.tell(look) for _ in range(50)))  # noqa: E731
-        assert await ask() == ["a reason"] * 50
-        assert await ask() == ["a reason"] * 50
-        assert len(looks) == 1
-        readiness._ends_at = 0.0  # half a second later
-        assert await ask() == ["a reason"] * 50
-        assert len(looks) == 2
-
-    asyncio.run(scenario())
+    readiness = Readiness()
+    ask: Callable[[], Any] = lambda: asyncio.gather(*(readiness.tell(look) for _ in range(50)))  # noqa: E731
+    assert await ask() == ["a reason"] * 50
+    assert await ask() == ["a reason"] * 50
+    assert len(looks) == 1
+    readiness._ends_at = 0.0  # half a second later
+    assert await ask() == ["a reason"] * 50
+    assert len(looks) == 2
