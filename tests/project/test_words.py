@@ -9,7 +9,7 @@ import pytest
 from tools.words import IDIOMS, RELATIVES, ROOT, Count, count, documents, modules, strings, total
 
 # Lower a number when the count falls.
-MOST_IN_DOCUMENTS = Count(relatives=98, idioms=12)
+MOST_IN_DOCUMENTS = Count(relatives=97, idioms=10)
 MOST_IN_CODE = Count(relatives=176, idioms=24)
 
 

@@ -26,7 +26,6 @@ from strandline.schemas.settings import load_settings
 from tests.chaos.servers import PostgresServer
 from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
 from tests.support.servers import pgbouncer
-from tests.support.workers.worker_processes import ROOT
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -194,12 +193,6 @@ def test_tables_are_made_where_pgvector_is_elsewhere(empty_database_url: str) ->
         connection.execute("CREATE SCHEMA extensions")
         connection.execute("CREATE EXTENSION vector SCHEMA extensions")
     migrate(empty_database_url, "strandline")
-
-
-def test_the_docs_list_each_environment() -> None:
-    listed = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
-    for environment in (*DIRECT, *POOLED):
-        assert f"| {environment.says} | yes |" in listed
 
 
 @pytest.fixture
