@@ -41,7 +41,7 @@ class Row:
     @property
     def reason(self) -> str | None:
         """Why there is no proof: that it does not apply, or what it waits for."""
-        return next((cell for cell in self.cells[1:] if _REASON.match(cell)), None)
+        return next((cell for cell in self.cells if _REASON.match(cell)), None)
 
 
 @cache

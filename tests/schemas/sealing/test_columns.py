@@ -11,7 +11,7 @@ from strandline.schemas.tables.base import KEEPS_NO_STATISTICS, SEALED
 from tools.queries.headers import read_all
 
 PAGE = Path(__file__).parent.parent.parent.parent / "docs" / "architecture" / "encryption.md"
-ROW = re.compile(r"^\| `(\w+\.\w+)` \| ([^|]+) \|", re.MULTILINE)
+ROW = re.compile(r"^\| `(\w+\.\w+)` \| ([^|:]+)(?:: [^|]*)? \|", re.MULTILINE)
 # What a reseal changes: the sealed and keyed columns of a table.
 CHANGED = re.compile(r"UPDATE strandline\.(\w+) \w+\s+SET (.*?)\n(?:FROM|WHERE)", re.DOTALL)
 
