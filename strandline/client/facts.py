@@ -2,15 +2,85 @@
 
 from __future__ import annotations
 
-from strandline.client import fact_operations as operations
-from strandline.client.operations import async_method, sync_method
+import builtins
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+from uuid import UUID
+
+from strandline.client.operations import (
+    LOST,
+    NOT_FOUND,
+    Awaited,
+    Awaiting,
+    Call,
+    Method,
+    Operation,
+    Waiting,
+    following,
+    path,
+    set_fields,
+)
+from strandline.client.remote import as_in_library, remote
+from strandline.client.retrying import Repeat
 from strandline.client.service import RemoteService
-from strandline.schemas.errors import ConfigurationError
+from strandline.client.values import fact_from, namespace_of
+from strandline.producers.arguments import check_count
+from strandline.producers.facts.edit_operations import Wording, checked_feedback
+from strandline.producers.facts.figures import TopicCount
+from strandline.producers.facts.importing import FactsImported
+from strandline.producers.facts.listing import Fact, FactPage, PageRequest, Sort, as_fact_id, checked_limit
+from strandline.producers.operations import capturing, fact_sources
+from strandline.producers.operations import facts as library
+from strandline.producers.search.choice import ChosenFacts
+from strandline.producers.search.facts import FoundFact
+from strandline.schemas.errors import ConfigurationError, InvalidMessageError, OutcomeUnknownError
+from strandline.schemas.values.acts.capture import Capture
 from strandline.schemas.values.identity import NO_USER, check_user_id
+from strandline.schemas.wire import acts
+from strandline.schemas.wire.base import MAX_PAGE
+from strandline.schemas.wire.explanations import AnyFactExplanation, FactExplanation, RemovedFactExplanation
+from strandline.schemas.wire.facts import (
+    CaptureOut,
+    CaptureSet,
+    ChosenFactsOut,
+    Cleared,
+    FactChangesOut,
+    FactHistoryOut,
+    FactOut,
+    FactsOut,
+    FiguresOut,
+    FoundFacts,
+    OptimizationOut,
+    TopicsOut,
+)
+from strandline.schemas.wire.operations import ImportedFactIn, ImportFactsOut
 
 
-class FactsOfUser:
-    """Shared by the two faces of a user's facts."""
+def _worded(given: dict[str, Any]) -> dict[str, Any]:
+    names = {one.name for one in fields(Wording)}
+    wording = Wording.check(**{"text": None} | {name: given[name] for name in given if name in names})
+    others = {name: value for name, value in given.items() if name not in names}
+    return others | set_fields(**{name: getattr(wording, name) for name in names})
+
+
+def _judged(given: dict[str, Any]) -> dict[str, Any]:
+    return given | {"feedback": checked_feedback(given["feedback"])}
+
+
+def _limited(given: dict[str, Any]) -> dict[str, Any]:
+    return given if "limit" not in given else given | {"limit": checked_limit(given["limit"])}
+
+
+def _capture_fields(given: dict[str, Any]) -> dict[str, Any]:
+    capture = given.pop("capture")
+    if not isinstance(capture, Capture):
+        raise InvalidMessageError("capture", f"must be a Capture, not {type(capture).__name__}")
+    return given | set_fields(**{one.name: getattr(capture, one.name) for one in fields(Capture)})
+
+
+class FactMethods:
+    """The methods of the two faces; those with ``a`` are awaited on both."""
 
     def __init__(self, service: RemoteService, user_id: str | None) -> None:
         if user_id in (None, NO_USER):
@@ -31,36 +101,194 @@ class FactsOfUser:
     def __repr__(self) -> str:
         return f"{type(self).__name__}(user_id={self._user_id!r}, {self._service!r})"
 
+    @Method
+    def get(self, fact_id: UUID | str) -> Operation[Fact | None]:
+        """One fact of this user with its revisions, even if it ended; None if no fact has this id."""
+        place = self._place(fact_id)
+        if place is None:
+            return None
+        reply = yield Call("GET", f"{place}/history", accepts=NOT_FOUND)
+        if reply.is_missing:
+            return None
+        out = reply.read(FactHistoryOut)
+        return fact_from(out.fact, (yield from namespace_of(self.service)), out.revisions)
 
-class AsyncFactMethods(FactsOfUser):
-    """The methods that asyncio awaits, by the names that ``OwnerFacts`` has for them."""
+    @remote(acts.SEARCH_FACTS, FoundFacts, check=_limited)
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        topics: Sequence[str] | None = None,
+        agent_id: str | None = None,
+        team_id: str | None = None,
+    ) -> Sequence[FoundFact]:
+        """The live facts that match ``query`` best, best first, by their words and their sources."""
 
-    aget = async_method(operations.get)
-    alist = async_method(operations.list)
-    asearch = async_method(operations.search)
-    aadd = async_method(operations.add)
-    areplace = async_method(operations.replace)
-    adelete = async_method(operations.delete)
-    aclear = async_method(operations.clear)
-    afeedback = async_method(operations.feedback)
-    aimport_facts = async_method(operations.import_facts)
-    acreate_from = async_method(operations.create_from)
-    ainstruct = async_method(operations.instruct)
-    aforget_source = async_method(operations.forget_source)
-    achoose = async_method(operations.choose)
-    aexplain = async_method(operations.explain)
-    atopics = async_method(operations.topics)
-    afigures = async_method(operations.figures)
-    aoptimize = async_method(operations.optimize)
-    aget_capture = async_method(operations.get_capture)
-    aset_capture = async_method(operations.set_capture)
+    add = as_in_library(acts.ADD_FACT, library.add, FactOut, check=_worded)
+    replace = as_in_library(
+        acts.REPLACE_FACT, library.replace, FactOut, check=_worded, missing=None, repeat="always"
+    )
+    feedback = as_in_library(acts.JUDGE_FACT, library.feedback, FactOut, check=_judged, missing=None)
+
+    @Method
+    def delete(self, fact_id: UUID | str, *, if_version: str | None = None) -> Operation[bool]:
+        """Delete a fact and its history for good; False if this user has no such fact."""
+        place = self._place(fact_id)
+        if place is None:
+            return False
+        headers = {} if if_version is None else {"If-Match": f'"{if_version}"'}
+        # A repeated deletion of a version finds another version.
+        repeat: Repeat = "always" if if_version is None else "if_not_done"
+        reply = yield Call("DELETE", place, headers=headers, repeat=repeat, accepts=NOT_FOUND)
+        if reply.is_missing and reply.was_lost:
+            # The lost attempt deleted it, or came to nothing: what people did to the fact says which.
+            explained = yield Call(
+                "GET",
+                path("explain", "facts", str(as_fact_id(fact_id))),
+                user_id=self.user_id,
+                accepts=NOT_FOUND | {"forbidden"},
+            )
+            if explained.status == 403:
+                raise OutcomeUnknownError(LOST)
+            events = () if explained.is_missing else explained.read(AnyFactExplanation).root.events
+            return any(event.kind == "delete" for event in events)
+        return not reply.is_missing
+
+    @remote(acts.CLEAR_FACTS, Cleared)
+    def clear(self) -> int:
+        """Delete all facts of this user for good; return how many were live."""
+
+    @remote(acts.IMPORT_FACTS, ImportFactsOut)
+    def import_facts(self, facts: Sequence[ImportedFactIn]) -> FactsImported:
+        """Add up to 200 facts of another system, each once, by the ids that they have there."""
+
+    create_from = as_in_library(acts.FACTS_FROM_MESSAGES, fact_sources.create_from, FactChangesOut)
+    instruct = as_in_library(acts.INSTRUCT_FACTS, fact_sources.instruct, FactChangesOut)
+    forget_source = as_in_library(acts.FORGET_SOURCE, fact_sources.forget_source, missing=None)
+
+    @Method
+    def choose(
+        self,
+        question: str,
+        *,
+        limit: int = 10,
+        among: int = 200,
+        topics: Sequence[str] | None = None,
+    ) -> Operation[ChosenFacts]:
+        """Let a model choose the live facts that help with ``question``, the most helpful first."""
+        body = {"question": question, "limit": limit, "among": among}
+        if topics is not None:
+            body["topics"] = [*topics]
+        where = path("users", self.user_id, "facts", "choose")
+        out = (yield Call("POST", where, body=body, repeat="if_not_done", is_read=True)).read(ChosenFactsOut)
+        namespace = yield from namespace_of(self.service)
+        costs = out.model_dump(exclude={"items"})
+        return ChosenFacts([fact_from(one, namespace) for one in out.items], **costs)
+
+    @remote(acts.EXPLAIN_FACT, AnyFactExplanation)
+    def explain(self, fact_id: UUID | str) -> FactExplanation | RemovedFactExplanation:
+        """Where a fact comes from: its revisions with their messages, and what people did to it.
+
+        Raises:
+            NotFoundError: this user has no such fact, and never had one.
+        """
+
+    @Method
+    def topics(self, *, limit: int = 100) -> Operation[Sequence[TopicCount]]:
+        """The topics of the live facts, the most frequent first, each with its number of facts."""
+        number = check_count("limit", limit, most=MAX_PAGE)
+        reply = yield Call("GET", path("users", self.user_id, "topics"), query={"limit": max(number, 1)})
+        return [TopicCount(one.topic, one.facts) for one in reply.read(TopicsOut).items[:number]]
+
+    figures = as_in_library(acts.USER_FIGURES, library.figures, FiguresOut)
+
+    @remote(acts.OPTIMIZE_FACTS)
+    def optimize(self, *, apply: bool = False) -> OptimizationOut:
+        """Propose to say the facts in fewer sentences; with ``apply`` carry it out in the same request."""
+
+    get_capture = as_in_library(acts.GET_CAPTURE, capturing.get_capture, CaptureOut)
+    set_capture = as_in_library(acts.SET_CAPTURE, capturing.set_capture, CaptureSet, check=_capture_fields)
+
+    @Method
+    def list(
+        self,
+        *,
+        limit: int = 100,
+        offset: int = 0,
+        sort: Sort = "newest",
+        contains: str | None = None,
+        topics: Sequence[str] | None = None,
+        agent_id: str | None = None,
+        team_id: str | None = None,
+        with_invalidated: bool = False,
+        first_n: int | None = None,
+        last_n: int | None = None,
+    ) -> Operation[FactPage]:
+        """A page of the live facts, without their revisions; ``.total`` is the number of all of them.
+
+        Arguments are those of ``OwnerFacts.list``; a large ``offset`` takes a request for each 1,000 facts.
+        """
+        page = PageRequest.check(limit, offset, sort, contains, first_n, last_n)
+        filters = set_fields(
+            sort=page.sort,
+            contains=page.contains,
+            topic=None if topics is None else [*topics],
+            agent_id=agent_id,
+            team_id=team_id,
+            with_invalidated="true" if with_invalidated else None,
+        )
+        facts = yield from self._listed(page, filters)
+        return FactPage(facts[::-1], facts.total) if page.is_turned else facts
+
+    def _listed(self, page: PageRequest, filters: Mapping[str, Any]) -> Operation[FactPage]:
+        namespace = yield from namespace_of(self.service)
+        facts: builtins.list[Fact] = []
+        skip, left, cursor = page.offset, page.limit, None
+        while True:
+            query = {**filters, "limit": min(MAX_PAGE, skip or max(left, 1)), "cursor": cursor}
+            reply = yield Call("GET", path("users", self.user_id, "facts"), query=query)
+            out = reply.read(FactsOut)
+            if skip:
+                skip -= min(skip, len(out.items)) if out.items else skip
+            else:
+                facts += [fact_from(one, namespace) for one in out.items[:left]]
+                left -= len(out.items)
+            cursor = following(out.next_cursor, cursor)
+            if left <= 0 or cursor is None:
+                return FactPage(facts, out.total)
+
+    def _place(self, fact_id: UUID | str) -> str | None:
+        """The path of a fact; None for an impossible id."""
+        id_ = as_fact_id(fact_id)
+        return None if id_ is None else path("users", self.user_id, "facts", str(id_))
+
+    aget = Awaited(get)
+    alist = Awaited(list)
+    asearch = Awaited(search)
+    aadd = Awaited(add)
+    areplace = Awaited(replace)
+    adelete = Awaited(delete)
+    aclear = Awaited(clear)
+    afeedback = Awaited(feedback)
+    aimport_facts = Awaited(import_facts)
+    acreate_from = Awaited(create_from)
+    ainstruct = Awaited(instruct)
+    aforget_source = Awaited(forget_source)
+    achoose = Awaited(choose)
+    aexplain = Awaited(explain)
+    atopics = Awaited(topics)
+    afigures = Awaited(figures)
+    aoptimize = Awaited(optimize)
+    aget_capture = Awaited(get_capture)
+    aset_capture = Awaited(set_capture)
 
     async def aclose(self) -> None:
         """Close the service's connections of the running event loop; the next call makes new ones."""
         await self._service.aclose()
 
 
-class RemoteFacts(AsyncFactMethods):
+class RemoteFacts(FactMethods, Waiting):
     """The facts of one user; see ``memory.facts`` for the methods, and docs/client.md for what differs."""
 
     @classmethod
@@ -68,32 +296,12 @@ class RemoteFacts(AsyncFactMethods):
         """The facts of a user; does no I/O."""
         return cls(service, user_id)
 
-    get = sync_method(operations.get)
-    search = sync_method(operations.search)
-    add = sync_method(operations.add)
-    replace = sync_method(operations.replace)
-    delete = sync_method(operations.delete)
-    clear = sync_method(operations.clear)
-    feedback = sync_method(operations.feedback)
-    import_facts = sync_method(operations.import_facts)
-    create_from = sync_method(operations.create_from)
-    instruct = sync_method(operations.instruct)
-    forget_source = sync_method(operations.forget_source)
-    choose = sync_method(operations.choose)
-    explain = sync_method(operations.explain)
-    topics = sync_method(operations.topics)
-    figures = sync_method(operations.figures)
-    optimize = sync_method(operations.optimize)
-    get_capture = sync_method(operations.get_capture)
-    set_capture = sync_method(operations.set_capture)
-    list = sync_method(operations.list)
-
     def close(self) -> None:
         """Close the service's connections of threads; the next call makes new ones."""
         self._service.close()
 
 
-class AsyncRemoteFacts(AsyncFactMethods):
+class AsyncRemoteFacts(FactMethods, Awaiting):
     """The same for asyncio alone: ``await facts.add(…)``; the names with ``a`` are there too."""
 
     @classmethod
@@ -101,23 +309,4 @@ class AsyncRemoteFacts(AsyncFactMethods):
         """The facts of a user; does no I/O."""
         return cls(service, user_id)
 
-    get = AsyncFactMethods.aget
-    search = AsyncFactMethods.asearch
-    add = AsyncFactMethods.aadd
-    replace = AsyncFactMethods.areplace
-    delete = AsyncFactMethods.adelete
-    clear = AsyncFactMethods.aclear
-    feedback = AsyncFactMethods.afeedback
-    import_facts = AsyncFactMethods.aimport_facts
-    create_from = AsyncFactMethods.acreate_from
-    instruct = AsyncFactMethods.ainstruct
-    forget_source = AsyncFactMethods.aforget_source
-    choose = AsyncFactMethods.achoose
-    explain = AsyncFactMethods.aexplain
-    topics = AsyncFactMethods.atopics
-    figures = AsyncFactMethods.afigures
-    optimize = AsyncFactMethods.aoptimize
-    get_capture = AsyncFactMethods.aget_capture
-    set_capture = AsyncFactMethods.aset_capture
-    list = AsyncFactMethods.alist
-    close = AsyncFactMethods.aclose
+    close = FactMethods.aclose

@@ -2,212 +2,407 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import AsyncGenerator, Generator, Sequence
-from copy import copy
-from difflib import get_close_matches
-from typing import Any, Self
+import json
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid4
 
-from strandline.client import session_changes as changes
-from strandline.client import session_operations as operations
 from strandline.client.events import ServiceEvent, follow, follow_async
 from strandline.client.facts import AsyncRemoteFacts, RemoteFacts
 from strandline.client.operations import (
-    async_iterator,
-    async_method,
-    check_user,
+    NOT_FOUND,
+    AsyncPages,
+    Awaited,
+    Awaiting,
+    Call,
+    Method,
+    Operation,
+    PageOf,
+    Pages,
+    Reply,
+    Waiting,
+    following,
+    once,
     path,
     set_fields,
-    sync_iterator,
-    sync_method,
+    without_end,
 )
-from strandline.client.service import RemoteService
-from strandline.producers.blocks.base import InsertMethod
-from strandline.producers.memory import new_session_id
-from strandline.producers.tools.definitions import ToolForm, openai_tools
-from strandline.schemas.display.shown_text import quote
-from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.values.identity import check_name, scope_session_id
-from strandline.schemas.values.policy import (
-    DEFAULT_FLUSH_SIZE,
-    DEFAULT_HISTORY_RATIO,
-    DEFAULT_IDLE_SECONDS,
-    DEFAULT_TOKEN_LIMIT,
-    DEFAULT_WINDOW_BYTES,
-    DEFAULT_WINDOW_MESSAGES,
-    Deliver,
-    make_policy,
+from strandline.client.remote import as_in_library, remote
+from strandline.client.session import RemoteSession
+from strandline.client.values import (
+    context_from,
+    hit_from,
+    message_bodies,
+    message_body,
+    messages_from,
+    namespace_of,
+    value_of,
 )
+from strandline.producers.arguments import check_count, check_flag, check_page_size, check_seq, check_timeout
+from strandline.producers.operations import retention, writing
+from strandline.producers.reading.context import MemoryContext
+from strandline.producers.reading.history import DEFAULT_CONTEXT_TOKENS, HistoryFilter
+from strandline.producers.runs.latest_summary import LatestSummary
+from strandline.producers.runs.run import DEFAULT_LAST_RUNS, UNFINISHED, SessionRun
+from strandline.producers.search.hits import MESSAGES_ALONE, HitKind, SearchScope, checked_kinds
+from strandline.producers.search.search import SearchResult
+from strandline.producers.sessions import HISTORY_PAGE
+from strandline.producers.writing.bulk_import import Imported
+from strandline.producers.writing.correcting.correct import Correction
+from strandline.producers.writing.correcting.fork import Fork
+from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.values.acts.retention import Retention
+from strandline.schemas.values.labels import Scalar
+from strandline.schemas.values.message import Content, Message, Role, RunStatus, plain
+from strandline.schemas.values.policy import Deliver, Policy, Unchanged
+from strandline.schemas.wire import acts
+from strandline.schemas.wire.base import MAX_PAGE, Page
+from strandline.schemas.wire.contexts import ContextOut, Hits, LatestSummaryOut, SummaryOut
+from strandline.schemas.wire.explanations import MessageExplanation
+from strandline.schemas.wire.messages import CorrectionOut, FlushEvents, MessageOut, MessagesPut, RunOut
+from strandline.schemas.wire.operations import ImportOut
+from strandline.schemas.wire.sessions import ForkOut, PolicyOut, PopOut, ResetDone, RetentionOut, RetentionSet
 
-# Arguments of `Memory.from_defaults` that a client has not, and why.
-_OF_THE_SERVICE = {
-    "namespace": "the key opens one namespace",
-    "tokenizer_fn": "the service counts with its own",
-    "part_tokens": "the service counts with its own",
-    "memory_template": "the service lays memory out",
-    "redact": "the service has its redaction hooks",
-    "on_overflow": "the service has its overflow handlers",
-    **dict.fromkeys(
-        ("database_url", "pool", "schema", "broker_url", "consume"), "the service has its own servers"
-    ),
-}
+# The default of ``get(wait_for=…)``, in seconds.
+DEFAULT_WAIT_SECONDS = 10.0
+MAX_IMPORT_BYTES = 512 * 1024
 
 
-class RemoteSession:
-    """Shared by the two faces of a session, which ``from_defaults`` makes."""
+def _retention_fields(given: dict[str, Any]) -> dict[str, Any]:
+    chosen = given.pop("retention")
+    if not isinstance(chosen, Retention):
+        raise InvalidMessageError("retention", f"must be a Retention, not {type(chosen).__name__}")
+    if chosen.archive is not None:
+        raise InvalidMessageError("archive", "is a choice of the namespace, which its operators make")
+    chosen.check(of_session=True)
+    names = ("ttl_seconds", "max_age_seconds", "max_messages", "forget_facts")
+    return given | set_fields(**{name: getattr(chosen, name) for name in names})
 
-    def __init__(
+
+class SessionMethods(RemoteSession):
+    """The methods of the two faces; those with ``a`` are awaited on both."""
+
+    @Method
+    def put(self, message: object, *, replace_prompt: bool = False) -> Operation[int]:
+        """Accept one message (a ``Message`` or an OpenAI dict) and return its ``seq``, once it is committed.
+
+        An answer that is lost costs nothing: the request is sent again under the same key, and adds nothing.
+        Raises as ``Memory.put``, and ServiceError and its subclasses.
+        """
+        return (yield from self._put([message_body(message, "message")], replace_prompt))[0]
+
+    @Method
+    def put_messages(
+        self, messages: Sequence[object], *, replace_prompt: bool = False
+    ) -> Operation[list[int]]:
+        """Accept several messages, all or none; an empty list does nothing."""
+        bodies = message_bodies(messages)
+        if not bodies:
+            return []
+        return (yield from self._put(bodies, replace_prompt))
+
+    def _put(self, bodies: list[dict[str, Any]], replace_prompt: bool) -> Operation[list[int]]:
+        body: dict[str, Any] = {"messages": bodies}
+        if check_flag("replace_prompt", replace_prompt):
+            body["replace_prompt"] = True
+        if self.policy:
+            body["policy"] = dict(self.policy)
+        reply = yield self._call(acts.PUT_MESSAGES, body=body, headers=once())
+        return [place.seq for place in reply.read(MessagesPut).messages]
+
+    @Method
+    def import_messages(self, messages: Sequence[object]) -> Operation[Imported]:
+        """Accept many messages that were said elsewhere, in requests of a size that the service takes.
+
+        Give each message its own ``id``, so that repeating the import adds nothing.
+        """
+        known = added = 0
+        for bodies in _parts(message_bodies(messages)):
+            reply = yield self._call(acts.IMPORT_MESSAGES, body={"messages": bodies})
+            done = reply.read(ImportOut)
+            known, added = known + done.known, added + done.added
+        return Imported(known, added)
+
+    @Method
+    def get(
         self,
-        service: RemoteService,
-        session_id: str,
-        user_id: str | None,
+        input: object | None = None,
         *,
-        token_limit: int | None,
-        insert_method: str,
-        policy: dict[str, Any],
-    ) -> None:
-        if not isinstance(service, RemoteService):
-            raise TypeError(f"{type(self).__name__} is made by from_defaults(…, service=RemoteService(…)).")
-        self._service = service
-        self._session_id = session_id
-        self._user_id = user_id
-        self._token_limit = token_limit
-        self.insert_method = insert_method
-        self.policy = policy
+        messages: Sequence[object] | None = None,
+        initial_token_count: int = 0,
+        wait_for: int | None = None,
+        timeout: float | None = None,
+        block_arguments: Mapping[str, Any] | None = None,
+    ) -> Operation[MemoryContext]:
+        """The prompt's memory within ``token_limit``; arguments and result are those of ``Memory.get``."""
+        body = set_fields(
+            input=input if input is None or isinstance(input, str) else message_body(input, "input"),
+            messages=None if messages is None else message_bodies(messages),
+            token_limit=self.own_token_limit,
+            initial_token_count=initial_token_count or None,
+            wait_for=wait_for,
+            insert_method=self.insert_method,
+            block_arguments=None if block_arguments is None else plain(block_arguments),
+            begun_only=False,
+        )
+        wait = None
+        if wait_for is not None:
+            wait = max(0.0, DEFAULT_WAIT_SECONDS if timeout is None else check_timeout(timeout))
+        reply = yield self._call(acts.READ_CONTEXT, body=body, wait_seconds=wait)
+        return context_from(reply.read(ContextOut))
 
-    @classmethod
-    def from_defaults(
-        cls,
-        session_id: str | None = None,
+    @Method
+    def get_all(self) -> Operation[list[Message]]:
+        """The whole history in order, flushed messages included."""
+        messages: list[Message] = []
+        cursor: str | None = None
+        while True:
+            page = yield from self._log_page(cursor, MAX_PAGE)
+            messages += page.items
+            cursor = following(page.next_cursor, cursor)
+            if cursor is None:
+                return messages
+
+    @Pages
+    def iterate(
+        self, cursor: str | None, *, after_seq: int = 0, page_size: int = HISTORY_PAGE
+    ) -> Operation[PageOf[Message]]:
+        """The history page by page, for long ones; each page is a separate request."""
+        after, size = check_seq("after_seq", after_seq), check_page_size(page_size)
+        return (yield from self._log_page(cursor, min(size, MAX_PAGE), after or None))
+
+    def _log_page(
+        self, cursor: str | None, size: int, after_seq: int | None = None
+    ) -> Operation[PageOf[Message]]:
+        query = {"limit": size, "cursor": cursor, "after_seq": after_seq}
+        page = _page_of((yield self._call(acts.LIST_MESSAGES, query=query, accepts=NOT_FOUND)))
+        return PageOf(messages_from(page.items), page.next_cursor)
+
+    @Method
+    def history(
+        self,
+        limit: int | None = None,
+        offset: int = 0,
+        roles: Sequence[str] | None = None,
+        metadata: Mapping[str, Scalar] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> Operation[list[Message]]:
+        """The newest messages that pass all filters, in order; arguments as for ``Memory.history``.
+
+        More than 1,000 are read in several requests.
+        """
+        HistoryFilter.check(roles, metadata, since, until)
+        left = None if limit is None else check_count("limit", limit)
+        offset = check_count("offset", offset)
+        filters = set_fields(
+            roles=None if roles is None else [*roles],
+            metadata=None if metadata is None else dict(metadata),
+            since=None if since is None else since.isoformat(),
+            until=None if until is None else until.isoformat(),
+        )
+        by_seq: dict[int, Message] = {}
+        while True:
+            number = MAX_PAGE if left is None else min(left, MAX_PAGE)
+            body = {**filters, "limit": number, "offset": offset}
+            page = messages_from(
+                _page_of((yield self._call(acts.HISTORY, body=body, accepts=NOT_FOUND))).items
+            )
+            # Concurrent puts move the pages: a message may come twice.
+            known = len(by_seq)
+            by_seq |= {message.seq or 0: message for message in page if (message.seq or 0) not in by_seq}
+            if page and len(by_seq) == known:
+                raise without_end()
+            offset += len(page)
+            left = None if left is None else left - len(page)
+            if len(page) < number or left == 0:
+                return [by_seq[seq] for seq in sorted(by_seq)]
+
+    @remote(acts.CONTEXT_WINDOW, Page[MessageOut], missing=[])
+    def context_window(self, max_tokens: int = DEFAULT_CONTEXT_TOKENS) -> list[Message]:
+        """The newest messages that fit ``max_tokens`` together, in order, without any derived memory."""
+
+    @Method
+    def search(
+        self,
+        query: str,
         *,
-        service: RemoteService,
-        user_id: str | None = None,
-        token_limit: int | None = None,
-        chat_history_token_ratio: float = DEFAULT_HISTORY_RATIO,
-        token_flush_size: int = DEFAULT_FLUSH_SIZE,
-        max_window_messages: int = DEFAULT_WINDOW_MESSAGES,
-        max_window_bytes: int = DEFAULT_WINDOW_BYTES,
-        message_flush_size: int | None = None,
-        deliver: Deliver = "window",
-        time_zone: str | None = None,
-        memory_blocks: Sequence[str] | None = None,
-        insert_method: str = InsertMethod.SYSTEM,
-        shared_scope: str | None = None,
-        idle_seconds: int | None = DEFAULT_IDLE_SECONDS,
-        **elsewhere: Any,
-    ) -> Self:
-        """Make a memory; does no I/O, so a backend can make one per request.
+        limit: int = 10,
+        scope: SearchScope = "session",
+        exclude_current: bool = False,
+        include_window: bool = True,
+        kinds: Sequence[HitKind] = MESSAGES_ALONE,
+    ) -> Operation[Sequence[SearchResult]]:
+        """Search messages, and facts if asked for, that match ``query``, best first."""
+        body = {
+            "query": query,
+            "limit": limit,
+            "scope": scope,
+            "exclude_current": exclude_current,
+            "include_window": include_window,
+            "kinds": [*checked_kinds(kinds)],
+            "begun_only": False,
+        }
+        reply = yield self._call(acts.SEARCH, body=body)
+        hits = reply.read(Hits).items
+        namespace = (yield from namespace_of(self.service)) if "fact" in kinds else ""
+        # A hit without both is of a kind that this release does not know.
+        return [hit_from(hit, namespace) for hit in hits if hit.message is not None or hit.fact is not None]
 
-        Args:
-            session_id: the conversation; default: a new random one.
-            service: where it is kept; its key says in which namespace.
-            user_id: the owner of facts; default: that of the key, or without one the session itself.
-            memory_blocks: names of pipelines; None: facts, summary and vectors; []: none.
-            token_limit, chat_history_token_ratio, token_flush_size, max_window_messages, max_window_bytes,
-                message_flush_size, deliver, time_zone, insert_method, shared_scope, idle_seconds: as for
-                ``Memory.from_defaults``.  They are stored with the session at its first put.
+    summarize = as_in_library(acts.SUMMARIZE, writing.summarize, SummaryOut)
+
+    @remote(acts.SUMMARIZE_LAST, LatestSummaryOut, repeat="if_not_done")
+    def summarize_last(
+        self, messages: int | None = None, *, runs: int | None = None, instructions: str | None = None
+    ) -> LatestSummary | None:
+        """Have a model summarize the last messages, or those of the last runs; None if nothing was said."""
+
+    @Method
+    def explain(self, message_id: str) -> Operation[MessageExplanation]:
+        """What became of a message of this session: where it is, and what each stage made of it.
 
         Raises:
-            ConfigurationError, InvalidMessageError: an argument cannot be used; it is named.
+            NotFoundError: the session has no such message.
         """
-        for name in elsewhere:
-            raise ConfigurationError(_unknown(cls, name))
-        if insert_method not in tuple(InsertMethod):
-            raise ConfigurationError(
-                f"insert_method is {quote(insert_method)}; it must be 'system' or 'user'"
-            )
-        limits = {
-            "token_limit": token_limit,
-            "chat_history_token_ratio": chat_history_token_ratio,
-            "token_flush_size": token_flush_size,
-            "max_window_messages": max_window_messages,
-            "max_window_bytes": max_window_bytes,
-            "message_flush_size": message_flush_size,
-            "deliver": deliver,
-            "time_zone": time_zone,
-            "idle_seconds": idle_seconds,
-            "shared_scope": shared_scope,
-        }
-        names = None if memory_blocks is None else [check_name("memory_blocks", one) for one in memory_blocks]
-        policy = {name: value for name, value in limits.items() if value != _DEFAULTS[name]}
-        make_policy(tokenizer="", pipelines=tuple(names or ()), **policy)  # type: ignore[arg-type]
-        return cls(
-            service,
-            new_session_id() if session_id is None else check_name("session_id", session_id),
-            None if user_id is None else check_user(user_id),
-            token_limit=token_limit,
-            insert_method=str(insert_method),
-            policy={**policy, **set_fields(blocks=names)},
+        call = Call(
+            "GET",
+            path("explain", "messages", message_id),
+            query={"session_id": self.session_id},
+            user_id=self.user_id,
         )
+        return (yield call).read(MessageExplanation)
 
-    @property
-    def service(self) -> RemoteService:
-        return self._service
+    @remote(acts.PUT_RUN, RunOut)
+    def add_run(
+        self,
+        run_id: str,
+        messages: Sequence[object],
+        *,
+        status: RunStatus = "completed",
+        agent_id: str | None = None,
+        team_id: str | None = None,
+    ) -> SessionRun:
+        """Put the messages of an agent's run, and keep which they are; the same id again replaces the run."""
 
-    @property
-    def session_id(self) -> str:
-        return self._session_id
+    @remote(acts.RUN_HISTORY, Page[MessageOut], missing=[])
+    def run_history(
+        self,
+        last_n: int | None = DEFAULT_LAST_RUNS,
+        *,
+        skip_roles: Sequence[Role] = (),
+        skip_statuses: Sequence[RunStatus] = UNFINISHED,
+        agent_id: str | None = None,
+        team_id: str | None = None,
+    ) -> list[Message]:
+        """The messages of the last runs, in the order of the runs."""
 
-    @property
-    def user_id(self) -> str | None:
-        """As it was given; None: that of the key."""
-        return self._user_id
+    @remote(acts.RESET_SESSION, ResetDone)
+    def reset(self, *, derived: bool = False) -> None:
+        """Start the history over; with ``derived``, also forget the memory derived from this session."""
 
-    @property
-    def token_limit(self) -> int:
-        """Of a read; ``set_policy`` changes it.  Unless it was given, that of a new session."""
-        return self._token_limit or DEFAULT_TOKEN_LIMIT
+    @remote(acts.FLUSH_SESSION, FlushEvents)
+    def flush(self, *, all: bool = False) -> list[UUID]:
+        """Flush now: all but the last turn, or with ``all`` everything; returns the events recorded."""
 
-    @property
-    def own_token_limit(self) -> int | None:
-        """The same as it was given; None: a read takes the session's."""
-        return self._token_limit
+    @remote(acts.FLUSH_SESSION, FlushEvents, check=lambda given: given | {"keep": True})
+    def deliver(self) -> list[UUID]:
+        """Deliver all that was not delivered yet, and keep it in the window; return the events recorded."""
 
-    def read_within(self, token_limit: int) -> None:
-        """Read with another limit from now on."""
-        self._token_limit = token_limit
+    @remote(acts.POP_MESSAGE, PopOut)
+    def pop(self) -> Message | None:
+        """Remove the newest message and return it; None if none is left."""
 
-    def get_scope(self, name: str) -> Self:
-        """The memory of a session of its own, with everything else as here; does no I/O."""
-        scoped = copy(self)
-        scoped._session_id = scope_session_id(self._session_id, check_name("name", name))
-        return scoped
+    @remote(acts.REWIND_SESSION, CorrectionOut)
+    def rewind(
+        self, from_seq: int, *, actor: str | None = None, idempotency_key: str | None = None
+    ) -> Correction:
+        """Take back every message from ``from_seq`` on, with everything derived from them."""
 
-    def tools(self, *, form: ToolForm = "chat", read_only: bool = False) -> list[dict[str, Any]]:
-        """The definitions of the tools, for ``tools=`` of OpenAI's API; calls go to ``/mcp``."""
-        return openai_tools(form, read_only=read_only)
+    @remote(acts.REPLACE_CONTENT, CorrectionOut)
+    def replace(
+        self, seq: int, content: Content, *, actor: str | None = None, idempotency_key: str | None = None
+    ) -> Correction:
+        """Give a message other content at the same place: for moderation, or to redact it."""
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._session_id!r}, user_id={self._user_id!r}, {self._service!r})"
+    @remote(acts.FORK_SESSION, ForkOut)
+    def fork(self, session_id: str | None = None, *, through_seq: int | None = None) -> Fork:
+        """Begin another session of this user with this one's messages, and everything derived from them."""
 
+    @Method
+    def set_policy(
+        self,
+        *,
+        token_limit: int | None = None,
+        chat_history_token_ratio: float | None = None,
+        token_flush_size: int | None = None,
+        idle_seconds: int | Unchanged | None = Unchanged.UNCHANGED,
+        memory_blocks: Sequence[str] | None = None,
+        max_window_messages: int | None = None,
+        max_window_bytes: int | None = None,
+        message_flush_size: int | None = None,
+        deliver: Deliver | None = None,
+        time_zone: str | None = None,
+        actor: str | None = None,
+    ) -> Operation[Policy]:
+        """Change the stored policy of the session, from the next put and flush on; return the new one.
 
-class AsyncMethods(RemoteSession):
-    """The methods that asyncio awaits, by the names that ``Memory`` has for them."""
+        ``memory_blocks`` are names of pipelines.  This memory reads with the new ``token_limit`` at once.
+        """
+        body = set_fields(
+            token_limit=token_limit,
+            chat_history_token_ratio=chat_history_token_ratio,
+            token_flush_size=token_flush_size,
+            blocks=None if memory_blocks is None else [*memory_blocks],
+            max_window_messages=max_window_messages,
+            max_window_bytes=max_window_bytes,
+            message_flush_size=message_flush_size,
+            deliver=deliver,
+            time_zone=time_zone,
+            actor=actor,
+        )
+        if not isinstance(idle_seconds, Unchanged):
+            body["idle_seconds"] = idle_seconds
+        reply = yield self._call(acts.CHANGE_POLICY, body=body)
+        policy: Policy = value_of(Policy, reply.read(PolicyOut))
+        if token_limit is not None:
+            self.read_within(policy.token_limit)
+        return policy
 
-    aput = async_method(operations.put)
-    aput_messages = async_method(operations.put_messages)
-    aimport_messages = async_method(operations.import_messages)
-    aget = async_method(operations.get)
-    aget_all = async_method(operations.get_all)
-    aiterate = async_iterator(operations.iterate)
-    ahistory = async_method(operations.history)
-    acontext_window = async_method(operations.context_window)
-    asearch = async_method(operations.search)
-    asummarize = async_method(operations.summarize)
-    asummarize_last = async_method(operations.summarize_last)
-    aexplain = async_method(operations.explain)
-    aadd_run = async_method(operations.add_run)
-    arun_history = async_method(operations.run_history)
-    areset = async_method(changes.reset)
-    aflush = async_method(changes.flush)
-    adeliver = async_method(changes.deliver)
-    apop = async_method(changes.pop)
-    arewind = async_method(changes.rewind)
-    areplace = async_method(changes.replace)
-    afork = async_method(changes.fork)
-    aset_policy = async_method(changes.set_policy)
-    aget_retention = async_method(changes.get_retention)
-    aset_retention = async_method(changes.set_retention)
+    get_retention = as_in_library(acts.GET_RETENTION, retention.get_retention, RetentionOut)
+    set_retention = as_in_library(
+        acts.PUT_RETENTION, retention.set_retention, RetentionSet, check=_retention_fields
+    )
+
+    def _call(self, act: acts.WireAct, **parts: Any) -> Call:
+        session = path("sessions", self.session_id)
+        where = act.path.replace("/v1/sessions/{session_id}", session)
+        return Call(act.method, where, user_id=self.user_id, is_read=act.repeats == "reads", **parts)
+
+    aput = Awaited(put)
+    aput_messages = Awaited(put_messages)
+    aimport_messages = Awaited(import_messages)
+    aget = Awaited(get)
+    aget_all = Awaited(get_all)
+    aiterate = AsyncPages(iterate)
+    ahistory = Awaited(history)
+    acontext_window = Awaited(context_window)
+    asearch = Awaited(search)
+    asummarize = Awaited(summarize)
+    asummarize_last = Awaited(summarize_last)
+    aexplain = Awaited(explain)
+    aadd_run = Awaited(add_run)
+    arun_history = Awaited(run_history)
+    areset = Awaited(reset)
+    aflush = Awaited(flush)
+    adeliver = Awaited(deliver)
+    apop = Awaited(pop)
+    arewind = Awaited(rewind)
+    areplace = Awaited(replace)
+    afork = Awaited(fork)
+    aset_policy = Awaited(set_policy)
+    aget_retention = Awaited(get_retention)
+    aset_retention = Awaited(set_retention)
 
     def aevents(self, *, last_event_id: str | None = None) -> AsyncGenerator[ServiceEvent, None]:
         """What happens to this session, from now on or since an event; resumes by itself when it is cut."""
@@ -222,38 +417,13 @@ class AsyncMethods(RemoteSession):
         return f"{path('sessions', self._session_id)}/events"
 
 
-class RemoteMemory(AsyncMethods):
+class RemoteMemory(SessionMethods, Waiting):
     """The memory of one chat session behind the service, made by ``from_defaults``.
 
     Methods, arguments and results are those of ``Memory``; docs/client.md lists what differs.  A
     change is sent with a key of its own, which is kept over retries: a lost answer loses nothing, and doubles
     nothing.
     """
-
-    put = sync_method(operations.put)
-    put_messages = sync_method(operations.put_messages)
-    import_messages = sync_method(operations.import_messages)
-    get = sync_method(operations.get)
-    get_all = sync_method(operations.get_all)
-    iterate = sync_iterator(operations.iterate)
-    history = sync_method(operations.history)
-    context_window = sync_method(operations.context_window)
-    search = sync_method(operations.search)
-    summarize = sync_method(operations.summarize)
-    summarize_last = sync_method(operations.summarize_last)
-    explain = sync_method(operations.explain)
-    add_run = sync_method(operations.add_run)
-    run_history = sync_method(operations.run_history)
-    reset = sync_method(changes.reset)
-    flush = sync_method(changes.flush)
-    deliver = sync_method(changes.deliver)
-    pop = sync_method(changes.pop)
-    rewind = sync_method(changes.rewind)
-    replace = sync_method(changes.replace)
-    fork = sync_method(changes.fork)
-    set_policy = sync_method(changes.set_policy)
-    get_retention = sync_method(changes.get_retention)
-    set_retention = sync_method(changes.set_retention)
 
     @property
     def facts(self) -> RemoteFacts:
@@ -273,35 +443,11 @@ class RemoteMemory(AsyncMethods):
         self._service.close()
 
 
-class AsyncRemoteMemory(AsyncMethods):
+class AsyncRemoteMemory(SessionMethods, Awaiting):
     """The same for asyncio alone: ``await memory.put(…)``; the names with ``a`` are there too."""
 
-    put = AsyncMethods.aput
-    put_messages = AsyncMethods.aput_messages
-    import_messages = AsyncMethods.aimport_messages
-    get = AsyncMethods.aget
-    get_all = AsyncMethods.aget_all
-    iterate = AsyncMethods.aiterate
-    history = AsyncMethods.ahistory
-    context_window = AsyncMethods.acontext_window
-    search = AsyncMethods.asearch
-    summarize = AsyncMethods.asummarize
-    summarize_last = AsyncMethods.asummarize_last
-    explain = AsyncMethods.aexplain
-    add_run = AsyncMethods.aadd_run
-    run_history = AsyncMethods.arun_history
-    reset = AsyncMethods.areset
-    flush = AsyncMethods.aflush
-    deliver = AsyncMethods.adeliver
-    pop = AsyncMethods.apop
-    rewind = AsyncMethods.arewind
-    replace = AsyncMethods.areplace
-    fork = AsyncMethods.afork
-    set_policy = AsyncMethods.aset_policy
-    get_retention = AsyncMethods.aget_retention
-    set_retention = AsyncMethods.aset_retention
-    events = AsyncMethods.aevents
-    close = AsyncMethods.aclose
+    events = SessionMethods.aevents
+    close = SessionMethods.aclose
 
     @property
     def facts(self) -> AsyncRemoteFacts:
@@ -309,13 +455,20 @@ class AsyncRemoteMemory(AsyncMethods):
         return AsyncRemoteFacts(self._service, self._user_id)
 
 
-_DEFAULTS = {
-    name: parameter.default
-    for name, parameter in inspect.signature(RemoteSession.from_defaults).parameters.items()
-}
+def _page_of(reply: Reply) -> Page[MessageOut]:
+    return Page[MessageOut](items=[]) if reply.is_missing else reply.read(Page[MessageOut])
 
 
-def _unknown(face: type, name: str) -> str:
-    near = get_close_matches(name, _DEFAULTS, n=1)
-    guess = f"did you mean {quote(near[0])}?" if near else f"help({face.__name__}.from_defaults) lists them"
-    return f"{face.__name__}.from_defaults has no argument {quote(name)}: {_OF_THE_SERVICE.get(name, guess)}"
+def _parts(bodies: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    part: list[dict[str, Any]] = []
+    size = 0
+    for body in bodies:
+        body.setdefault("id", uuid4().hex)
+        length = len(json.dumps(body, default=str))
+        if part and (size + length > MAX_IMPORT_BYTES or len(part) == MAX_PAGE):
+            yield part
+            part, size = [], 0
+        part.append(body)
+        size += length
+    if part:
+        yield part

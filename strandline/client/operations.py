@@ -1,8 +1,7 @@
 """Requests as data, and operations over them: each written once, and carried out sync or async.
 
 An operation is a generator: it yields the ``Call``s that it needs and gets their ``Reply``s back.  It does no
-I/O.  ``sync_method`` and ``async_method`` make methods of it, ``sync_iterator`` and ``async_iterator``
-iterators.
+I/O.  ``Method`` makes a method of it for each face, and ``Pages`` an iterator of a list.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 from urllib.parse import quote as percent_encoded
 from uuid import uuid4
 
@@ -21,6 +20,7 @@ from strandline.client.retrying import Repeat
 from strandline.producers.execution import signed
 from strandline.schemas.errors import ConfigurationError, ServiceError
 from strandline.schemas.values.identity import NO_USER, check_user_id
+from strandline.schemas.wire.acts import WireMethod
 from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, Page
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class Call:
         is_read: whether it changes nothing, whatever its method.
     """
 
-    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+    method: WireMethod
     path: str
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Any = None
@@ -166,63 +166,115 @@ class PageOf(Generic[T]):
     next_cursor: str | None
 
 
-def sync_method(operation: Callable[Concatenate[F, P], Operation[T]]) -> Callable[Concatenate[F, P], T]:
-    """A method that carries an operation out and waits for it."""
-
-    @wraps(operation)
-    def method(face: F, /, *arguments: P.args, **named: P.kwargs) -> T:
-        return face.service.run(operation(face, *arguments, **named))
-
-    return signed(method, operation)
+class Waiting:
+    """A face whose methods wait for the service's answer."""
 
 
-def async_method(
-    operation: Callable[Concatenate[F, P], Operation[T]],
-) -> Callable[Concatenate[F, P], Coroutine[Any, Any, T]]:
-    """The same for asyncio."""
-
-    @wraps(operation)
-    async def method(face: F, /, *arguments: P.args, **named: P.kwargs) -> T:
-        return await face.service.arun(operation(face, *arguments, **named))
-
-    return signed(method, operation)
+class Awaiting:
+    """A face for asyncio, whose methods are awaited."""
 
 
-def sync_iterator(
-    operation: Callable[Concatenate[F, str | None, P], Operation[PageOf[T]]],
-) -> Callable[Concatenate[F, P], Iterator[T]]:
-    """A method that follows the cursors of a list; the operation's second argument is the cursor."""
+class Method(Generic[F, P, T]):
+    """An operation as a method: of a ``Waiting`` face it waits, of an ``Awaiting`` one it is awaited."""
 
-    @wraps(operation)
-    def method(face: F, /, *arguments: P.args, **named: P.kwargs) -> Iterator[T]:
-        cursor: str | None = None
-        while True:
-            page = face.service.run(operation(face, cursor, *arguments, **named))
-            yield from page.items
-            cursor = following(page.next_cursor, cursor)
-            if cursor is None:
-                return
+    def __init__(self, operation: Callable[Concatenate[F, P], Operation[T]]) -> None:
+        @wraps(operation)
+        def wait(face: F, /, *arguments: P.args, **named: P.kwargs) -> T:
+            return face.service.run(operation(face, *arguments, **named))
 
-    return signed(method, operation, page_as="Iterator")
+        @wraps(operation)
+        async def complete(face: F, /, *arguments: P.args, **named: P.kwargs) -> T:
+            return await face.service.arun(operation(face, *arguments, **named))
+
+        self._sync = signed(wait, operation)
+        self.asynchronous = signed(complete, operation)
+
+    @overload
+    def __get__(self, face: None, kind: type) -> Callable[Concatenate[F, P], Any]: ...
+
+    @overload
+    def __get__(self, face: Waiting, kind: type) -> Callable[P, T]: ...
+
+    @overload
+    def __get__(self, face: Awaiting, kind: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+
+    def __get__(self, face: object, kind: type) -> Any:
+        method: Any = self.asynchronous if issubclass(kind, Awaiting) else self._sync
+        return method.__get__(face, kind)
 
 
-def async_iterator(
-    operation: Callable[Concatenate[F, str | None, P], Operation[PageOf[T]]],
-) -> Callable[Concatenate[F, P], AsyncIterator[T]]:
-    """The same for asyncio."""
+class Pages(Generic[F, P, T]):
+    """A list as a method that follows its cursors; the operation's second argument is the cursor."""
 
-    @wraps(operation)
-    async def method(face: F, /, *arguments: P.args, **named: P.kwargs) -> AsyncIterator[T]:
-        cursor: str | None = None
-        while True:
-            page = await face.service.arun(operation(face, cursor, *arguments, **named))
-            for item in page.items:
-                yield item
-            cursor = following(page.next_cursor, cursor)
-            if cursor is None:
-                return
+    def __init__(self, operation: Callable[Concatenate[F, str | None, P], Operation[PageOf[T]]]) -> None:
+        @wraps(operation)
+        def iterate(face: F, /, *arguments: P.args, **named: P.kwargs) -> Iterator[T]:
+            cursor: str | None = None
+            while True:
+                page = face.service.run(operation(face, cursor, *arguments, **named))
+                yield from page.items
+                cursor = following(page.next_cursor, cursor)
+                if cursor is None:
+                    return
 
-    return signed(method, operation, page_as="AsyncIterator")
+        @wraps(operation)
+        async def iterate_async(face: F, /, *arguments: P.args, **named: P.kwargs) -> AsyncIterator[T]:
+            cursor: str | None = None
+            while True:
+                page = await face.service.arun(operation(face, cursor, *arguments, **named))
+                for item in page.items:
+                    yield item
+                cursor = following(page.next_cursor, cursor)
+                if cursor is None:
+                    return
+
+        self._sync = signed(iterate, operation, page_as="Iterator")
+        self.asynchronous = signed(iterate_async, operation, page_as="AsyncIterator")
+
+    @overload
+    def __get__(self, face: None, kind: type) -> Callable[Concatenate[F, P], Any]: ...
+
+    @overload
+    def __get__(self, face: Waiting, kind: type) -> Callable[P, Iterator[T]]: ...
+
+    @overload
+    def __get__(self, face: Awaiting, kind: type) -> Callable[P, AsyncIterator[T]]: ...
+
+    def __get__(self, face: object, kind: type) -> Any:
+        method: Any = self.asynchronous if issubclass(kind, Awaiting) else self._sync
+        return method.__get__(face, kind)
+
+
+class Awaited(Generic[F, P, T]):
+    """An operation as a method that is awaited, whatever its face."""
+
+    def __init__(self, method: Method[F, P, T]) -> None:
+        self._method: Any = method.asynchronous
+
+    @overload
+    def __get__(self, face: None, kind: type) -> Callable[Concatenate[F, P], Coroutine[Any, Any, T]]: ...
+
+    @overload
+    def __get__(self, face: Face, kind: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+
+    def __get__(self, face: object, kind: type) -> Any:
+        return self._method.__get__(face, kind)
+
+
+class AsyncPages(Generic[F, P, T]):
+    """A list as a method that iterates for asyncio, whatever its face."""
+
+    def __init__(self, pages: Pages[F, P, T]) -> None:
+        self._method: Any = pages.asynchronous
+
+    @overload
+    def __get__(self, face: None, kind: type) -> Callable[Concatenate[F, P], AsyncIterator[T]]: ...
+
+    @overload
+    def __get__(self, face: Face, kind: type) -> Callable[P, AsyncIterator[T]]: ...
+
+    def __get__(self, face: object, kind: type) -> Any:
+        return self._method.__get__(face, kind)
 
 
 def following(next_cursor: str | None, cursor: str | None) -> str | None:

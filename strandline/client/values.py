@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from functools import cache
+from types import UnionType
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel
-
+from strandline.client.operations import Call, Driver, Operation, path
 from strandline.producers.arguments import listed_messages
 from strandline.producers.facts.listing import Fact, FactRevision
-from strandline.producers.reading.context import (
-    Given,
-    GivenFact,
-    GivenMessage,
-    GivenSummary,
-    MemoryContext,
-    Omission,
-    Source,
-)
-from strandline.producers.reading.summary import Summary
-from strandline.producers.runs.latest_summary import LatestSummary
-from strandline.producers.runs.run import SessionRun
+from strandline.producers.reading.context import Given, MemoryContext
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.search import FoundMessage, SearchResult
-from strandline.producers.writing.correcting.correct import Correction
-from strandline.producers.writing.sources import FactChanges
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.message import NOTHING, Message, ReadOnlyDict, Role, plain
-from strandline.schemas.wire.contexts import ContextOut, HitOut, LatestSummaryText, SummaryText
-from strandline.schemas.wire.facts import FactChangesOut, FactOut, RevisionOut
-from strandline.schemas.wire.messages import CorrectionOut, MessageOut, RunOut
+from strandline.schemas.wire.contexts import ContextOut, HitOut
+from strandline.schemas.wire.facts import FactOut, RevisionOut
+from strandline.schemas.wire.keys import Identity
+from strandline.schemas.wire.messages import MessageOut
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,41 +88,20 @@ def messages_from(outs: Iterable[MessageOut]) -> list[Message]:
     return [message_from(out) for out in outs]
 
 
-def _fields(out: BaseModel, *without: str) -> dict[str, Any]:
-    return {
-        name: tuple(value) if isinstance(value, list) else value for name, value in out if name not in without
-    }
-
-
 def context_from(out: ContextOut) -> MemoryContext:
     """A read."""
-    changed = {
-        "messages": tuple(messages_from(out.messages)),
-        "omitted": tuple(Omission(**_fields(one)) for one in out.omitted),
-    }
-    return MemoryContext(**_fields(out, "facts", "hits", "summary") | changed, memory=_memory_parts(out))
-
-
-def _memory_parts(out: ContextOut) -> Given:
-    sources = [tuple(Source(**_fields(source)) for source in fact.sources) for fact in out.facts]
-    return Given(
-        facts=tuple(
-            GivenFact(**_fields(fact, "sources"), sources=of_fact)
-            for fact, of_fact in zip(out.facts, sources, strict=True)
-        ),
-        hits=tuple(
-            GivenMessage(**_fields(hit, "message"), message=message_from(hit.message)) for hit in out.hits
-        ),
-        summary=None if out.summary is None else GivenSummary(**_fields(out.summary)),
-    )
+    context: MemoryContext = value_of(MemoryContext, out)
+    return replace(context, memory=value_of(Given, out))
 
 
 def fact_from(out: FactOut, namespace: str, revisions: Sequence[RevisionOut] = ()) -> Fact:
     """A fact, with the revisions that came with it."""
+    same = {name: value for name, value in out if name not in ("topics", "is_live", "version")}
     return RemoteFact(
-        **_fields(out, "is_live", "version"),
+        **same,
+        topics=tuple(out.topics),
         namespace=namespace,
-        revisions=tuple(FactRevision(**_fields(one)) for one in revisions),
+        revisions=value_of(tuple[FactRevision, ...], [*revisions]),
         stored_version=out.version,
     )
 
@@ -146,31 +114,41 @@ def hit_from(out: HitOut, namespace: str) -> SearchResult:
     return FoundMessage(message_from(out.message), out.session_id or "", out.score, out.similarity)
 
 
-def correction_from(out: CorrectionOut) -> Correction:
-    """A correction of a log."""
-    return Correction(**_fields(out))
+def namespace_of(service: Driver) -> Operation[str]:
+    """The namespace that the key opens; asked for once."""
+    if service.known_namespace is None:
+        reply = yield Call("GET", path("whoami"))
+        service.known_namespace = reply.read(Identity).namespace or ""
+    return service.known_namespace
 
 
-def run_from(out: RunOut) -> SessionRun:
-    """A run as it is stored."""
-    corrections = tuple(map(correction_from, out.corrections))
-    return SessionRun(**_fields(out, "corrections"), corrections=corrections)
+def value_of(kind: Any, out: Any, namespace: str = "") -> Any:
+    """What the wire has as ``out``, as a value of the library: dataclasses, and collections of them."""
+    if out is None or (
+        isinstance(kind, type) and isinstance(out, kind) and not isinstance(out, (list, dict))
+    ):
+        return out
+    if kind is Message:
+        return message_from(out)
+    if kind is Fact:
+        return fact_from(out, namespace)
+    if is_dataclass(kind):
+        hints = _hints(cast("type", kind))
+        # A required field that the wire has not is a text, such as the digest of a prompt.
+        required = {one.name for one in fields(kind) if one.default is one.default_factory is MISSING}
+        names = [one.name for one in fields(kind) if hasattr(out, one.name) or one.name in required]
+        return kind(  # type: ignore[operator]
+            **{name: value_of(hints[name], getattr(out, name, ""), namespace) for name in names}
+        )
+    parts = get_args(kind)
+    if get_origin(kind) in (Union, UnionType):
+        return value_of(next(part for part in parts if part is not type(None)), out, namespace)
+    if isinstance(out, list) and parts:
+        made = [value_of(parts[0], one, namespace) for one in out]
+        return tuple(made) if get_origin(kind) is tuple else made
+    return out
 
 
-def summary_from(out: SummaryText | None) -> Summary | None:
-    """The summary of a session; the service does not tell by which prompt it was made."""
-    return None if out is None else Summary(**_fields(out), prompt_hash="")
-
-
-def latest_summary_from(out: LatestSummaryText | None) -> LatestSummary | None:
-    """A summary that was made on call; the service does not tell by which prompt."""
-    return None if out is None else LatestSummary(**_fields(out), prompt_hash="")
-
-
-def changes_from(out: FactChangesOut, namespace: str) -> FactChanges:
-    """What came of messages or an instruction."""
-    changed = {
-        name: tuple(fact_from(fact, namespace) for fact in facts)
-        for name, facts in (("added", out.added), ("updated", out.updated))
-    }
-    return FactChanges(**_fields(out) | changed)
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)

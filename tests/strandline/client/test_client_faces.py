@@ -17,7 +17,7 @@ from strandline.client import (
     RemoteMemory,
     RemoteService,
 )
-from strandline.client.memory import _OF_THE_SERVICE
+from strandline.client.session import _OF_THE_SERVICE
 
 # Of a method that the client has not, why.
 MISSING = {

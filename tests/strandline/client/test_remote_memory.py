@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
+from inspect import unwrap
 from typing import Any
 from uuid import uuid4
 
@@ -19,7 +20,6 @@ from strandline import (
     Retention,
 )
 from strandline.client import AsyncRemoteMemory, RemoteAdmin, RemoteMemory, RemoteService
-from strandline.client import session_operations as sessions
 from strandline.schemas.wire.explanations import FactExplanation, RemovedFactExplanation
 from tests.support.servers.service_server import RunningService
 
@@ -62,7 +62,7 @@ def test_a_history_behind_a_message_begins_there_at_the_service(
 ) -> None:
     near, far = make_both()
     far.put_messages(EVERY_FIELD)
-    first = remote.run(sessions.iterate(far, None, after_seq=2, page_size=1))
+    first = remote.run(unwrap(RemoteMemory.iterate)(far, None, after_seq=2, page_size=1))
     assert [message.seq for message in first.items] == [3]
     assert list(far.iterate(after_seq=2, page_size=1)) == list(near.iterate(after_seq=2, page_size=1))
     assert list(far.iterate(after_seq=5)) == []
