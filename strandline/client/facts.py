@@ -57,26 +57,26 @@ from strandline.schemas.wire.facts import (
 from strandline.schemas.wire.operations import ImportedFactIn, ImportFactsOut
 
 
-def _worded(given: dict[str, Any]) -> dict[str, Any]:
+def _check_wording(sent: dict[str, Any]) -> dict[str, Any]:
     names = {one.name for one in fields(Wording)}
-    wording = Wording.check(**{"text": None} | {name: given[name] for name in given if name in names})
-    others = {name: value for name, value in given.items() if name not in names}
+    wording = Wording.check(**{"text": None} | {name: sent[name] for name in sent if name in names})
+    others = {name: value for name, value in sent.items() if name not in names}
     return others | set_fields(**{name: getattr(wording, name) for name in names})
 
 
-def _judged(given: dict[str, Any]) -> dict[str, Any]:
-    return given | {"feedback": checked_feedback(given["feedback"])}
+def _check_feedback(sent: dict[str, Any]) -> dict[str, Any]:
+    return sent | {"feedback": checked_feedback(sent["feedback"])}
 
 
-def _limited(given: dict[str, Any]) -> dict[str, Any]:
-    return given if "limit" not in given else given | {"limit": checked_limit(given["limit"])}
+def _check_limit(sent: dict[str, Any]) -> dict[str, Any]:
+    return sent if "limit" not in sent else sent | {"limit": checked_limit(sent["limit"])}
 
 
-def _capture_fields(given: dict[str, Any]) -> dict[str, Any]:
-    capture = given.pop("capture")
+def _capture_fields(sent: dict[str, Any]) -> dict[str, Any]:
+    capture = sent.pop("capture")
     if not isinstance(capture, Capture):
         raise InvalidMessageError("capture", f"must be a Capture, not {type(capture).__name__}")
-    return given | set_fields(**{one.name: getattr(capture, one.name) for one in fields(Capture)})
+    return sent | set_fields(**{one.name: getattr(capture, one.name) for one in fields(Capture)})
 
 
 class FactMethods:
@@ -113,7 +113,7 @@ class FactMethods:
         out = reply.read(FactHistoryOut)
         return fact_from(out.fact, (yield from namespace_of(self.service)), out.revisions)
 
-    @remote(acts.SEARCH_FACTS, FoundFacts, check=_limited)
+    @remote(acts.SEARCH_FACTS, FoundFacts, check=_check_limit)
     def search(
         self,
         query: str,
@@ -125,11 +125,11 @@ class FactMethods:
     ) -> Sequence[FoundFact]:
         """The live facts that match ``query`` best, best first, by their words and their sources."""
 
-    add = as_in_library(acts.ADD_FACT, library.add, FactOut, check=_worded)
+    add = as_in_library(acts.ADD_FACT, library.add, FactOut, check=_check_wording)
     replace = as_in_library(
-        acts.REPLACE_FACT, library.replace, FactOut, check=_worded, missing=None, repeat="always"
+        acts.REPLACE_FACT, library.replace, FactOut, check=_check_wording, missing=None, repeat="always"
     )
-    feedback = as_in_library(acts.JUDGE_FACT, library.feedback, FactOut, check=_judged, missing=None)
+    feedback = as_in_library(acts.JUDGE_FACT, library.feedback, FactOut, check=_check_feedback, missing=None)
 
     @Method
     def delete(self, fact_id: UUID | str, *, if_version: str | None = None) -> Operation[bool]:
@@ -238,10 +238,10 @@ class FactMethods:
             team_id=team_id,
             with_invalidated="true" if with_invalidated else None,
         )
-        facts = yield from self._listed(page, filters)
+        facts = yield from self._read_pages(page, filters)
         return FactPage(facts[::-1], facts.total) if page.is_turned else facts
 
-    def _listed(self, page: PageRequest, filters: Mapping[str, Any]) -> Operation[FactPage]:
+    def _read_pages(self, page: PageRequest, filters: Mapping[str, Any]) -> Operation[FactPage]:
         namespace = yield from namespace_of(self.service)
         facts: builtins.list[Fact] = []
         skip, left, cursor = page.offset, page.limit, None

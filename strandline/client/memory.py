@@ -69,15 +69,15 @@ DEFAULT_WAIT_SECONDS = 10.0
 MAX_IMPORT_BYTES = 512 * 1024
 
 
-def _retention_fields(given: dict[str, Any]) -> dict[str, Any]:
-    chosen = given.pop("retention")
+def _retention_fields(sent: dict[str, Any]) -> dict[str, Any]:
+    chosen = sent.pop("retention")
     if not isinstance(chosen, Retention):
         raise InvalidMessageError("retention", f"must be a Retention, not {type(chosen).__name__}")
     if chosen.archive is not None:
         raise InvalidMessageError("archive", "is a choice of the namespace, which its operators make")
     chosen.check(of_session=True)
     names = ("ttl_seconds", "max_age_seconds", "max_messages", "forget_facts")
-    return given | set_fields(**{name: getattr(chosen, name) for name in names})
+    return sent | set_fields(**{name: getattr(chosen, name) for name in names})
 
 
 class SessionMethods(RemoteSession):
@@ -305,7 +305,7 @@ class SessionMethods(RemoteSession):
     def flush(self, *, all: bool = False) -> list[UUID]:
         """Flush now: all but the last turn, or with ``all`` everything; returns the events recorded."""
 
-    @remote(acts.FLUSH_SESSION, FlushEvents, check=lambda given: given | {"keep": True})
+    @remote(acts.FLUSH_SESSION, FlushEvents, check=lambda sent: sent | {"keep": True})
     def deliver(self) -> list[UUID]:
         """Deliver all that was not delivered yet, and keep it in the window; return the events recorded."""
 

@@ -79,7 +79,7 @@ def remote_list(
             call = request.call(face, arguments, named, {"limit": PAGE, "cursor": cursor})
             return (yield call).page(request.answer)
 
-        return Pages(request.shown(operation, cursor=True))
+        return Pages(request.show(operation, cursor=True))
 
     return make
 
@@ -98,11 +98,11 @@ def _operation(request: Request) -> Any:
     def operation(face: Face, /, *arguments: Any, **named: Any) -> Operation[Any]:
         call = request.call(face, arguments, named)
         if call is None:
-            return request.missing
+            return request.absence
         reply = yield call
-        return request.missing if reply.is_missing else (yield from request.result(face, reply))
+        return request.absence if reply.is_missing else (yield from request.result(face, reply))
 
-    return request.shown(operation)
+    return request.show(operation)
 
 
 class Request:
@@ -139,11 +139,11 @@ class Request:
         self._query = {*self._parameters} if act.method in ("GET", "DELETE") else {*query}
 
     @property
-    def missing(self) -> Any:
+    def absence(self) -> Any:
         """The result if the service has no such thing."""
         return copy(self._missing)
 
-    def shown(self, operation: Any, *, cursor: bool = False) -> Any:
+    def show(self, operation: Any, *, cursor: bool = False) -> Any:
         """The operation under the declaration's name, with its docstring and signature."""
         operation.__name__, operation.__qualname__ = (
             self._declaration.__name__,
@@ -167,23 +167,23 @@ class Request:
         page: Mapping[str, Any] | None = None,
     ) -> Any:
         """The request; None: no such thing can be there."""
-        given = self._given(face, arguments, named)
-        where = self._path(face, given)
+        sent = self._arguments(face, arguments, named)
+        where = self._path(face, sent)
         if where is None:
             return None
-        version, wait = given.pop("if_version", None), given.pop("wait", None)
-        user_id = given.pop("user_id", getattr(face, "user_id", None)) if self._act.names_user else None
+        version, wait = sent.pop("if_version", None), sent.pop("wait", None)
+        user_id = sent.pop("user_id", getattr(face, "user_id", None)) if self._act.names_user else None
         headers = {} if version is None else {"If-Match": f'"{version}"'}
         if "key" in self._parameters:
-            given.setdefault("key", uuid4().hex)  # it makes the request repeatable, so there is always one
+            sent.setdefault("key", uuid4().hex)  # it makes the request repeatable, so there is always one
         elif self._act.repeats in ("kept", "own", "once"):
-            headers |= once(given.pop("idempotency_key", None))
-        query = {name: _asked(given.pop(name)) for name in [*given] if name in self._query}
+            headers |= once(sent.pop("idempotency_key", None))
+        query = {name: _query_form(sent.pop(name)) for name in [*sent] if name in self._query}
         return Call(
             self._act.method,
             where,
             query={**query, **(page or {})},
-            body=self._body(given),
+            body=self._body(sent),
             user_id=user_id,
             headers=headers,
             repeat=self._repeats(version),
@@ -204,26 +204,26 @@ class Request:
                 out = getattr(out, "items" if "items" in names else names[0])
         return value_of(self._kind, out, namespace)
 
-    def _given(self, face: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    def _arguments(self, face: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         bound = self._signature.bind(face, *arguments, **named).arguments
-        given = {}
+        sent = {}
         for name, parameter in self._parameters.items():
             value = bound.get(name, parameter.default)
             if isinstance(parameter.default, bool):
                 check_flag(name, value)
             if name in bound and not (value is None and parameter.default is None):
-                given[name] = value
-        return given if self._check is None else self._check(given)
+                sent[name] = value
+        return sent if self._check is None else self._check(sent)
 
-    def _path(self, face: Any, given: dict[str, Any]) -> str | None:
+    def _path(self, face: Any, sent: dict[str, Any]) -> str | None:
         parts: list[str] = []
         for part in self._act.path.removeprefix("/v1/").split("/"):
-            found = _PARAMETER.fullmatch(part)
-            if found is None:
+            parameter = _PARAMETER.fullmatch(part)
+            if parameter is None:
                 parts.append(part)
                 continue
-            name = _IN_PATHS.get(found[1], found[1])
-            value = given.pop(name) if name in given else getattr(face, name)
+            name = _IN_PATHS.get(parameter[1], parameter[1])
+            value = sent.pop(name) if name in sent else getattr(face, name)
             if name == "fact_id":
                 value = as_fact_id(value)
                 if value is None and self._missing is not RAISED:
@@ -231,15 +231,15 @@ class Request:
             parts.append(str(value))
         return path(*parts)
 
-    def _body(self, given: dict[str, Any]) -> Any:
-        model = next((value for value in given.values() if isinstance(value, BaseModel)), None)
+    def _body(self, sent: dict[str, Any]) -> Any:
+        model = next((value for value in sent.values() if isinstance(value, BaseModel)), None)
         if self._body_model is not None:
-            model = self._body_model(**given)
+            model = self._body_model(**sent)
         if model is not None:
             return model.model_dump(mode="json", exclude_unset=True)
-        if self._act.method == "GET" or (not given and not self._has_body):
+        if self._act.method == "GET" or (not sent and not self._has_body):
             return None
-        return {name: _sent(name, value) for name, value in given.items()}
+        return {name: _json_form(name, value) for name, value in sent.items()}
 
     @cached_property
     def _has_body(self) -> bool:
@@ -264,13 +264,13 @@ class Request:
         return get_args(kind)[2] if get_origin(kind) is get_origin(LibraryOperation[Any]) else kind
 
 
-def _asked(value: Any) -> Any:
+def _query_form(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else None
     return value.isoformat() if isinstance(value, date) else str(value) if isinstance(value, UUID) else value
 
 
-def _sent(name: str, value: Any) -> Any:
+def _json_form(name: str, value: Any) -> Any:
     if name == "messages" and not isinstance(value, int):  # which is how many
         return message_bodies(value)
     if isinstance(value, date):

@@ -144,8 +144,8 @@ def value_of(kind: Any, out: Any, namespace: str = "") -> Any:
     if get_origin(kind) in (Union, UnionType):
         return value_of(next(part for part in parts if part is not type(None)), out, namespace)
     if isinstance(out, list) and parts:
-        made = [value_of(parts[0], one, namespace) for one in out]
-        return tuple(made) if get_origin(kind) is tuple else made
+        values = [value_of(parts[0], one, namespace) for one in out]
+        return tuple(values) if get_origin(kind) is tuple else values
     return out
 
 
