@@ -280,7 +280,7 @@ def _json_form(name: str, value: Any) -> Any:
     try:
         return plain(value)
     except TypeError as error:
-        raise InvalidMessageError(name, str(error)) from None
+        raise InvalidMessageError(name, str(error), for_clients=InvalidMessageError.UNTOLD) from None
 
 
 def _tells(kind: Any, what: type) -> bool:
