@@ -1,4 +1,4 @@
-"""The operations of the service, each with its method, its path, and what a repeated request does.
+"""The operations of the service, each with its method, its path, and the effect of a repeated request.
 
 The service answers them, and the client asks them.
 """
@@ -18,7 +18,7 @@ class WireAct:
     """One operation over HTTP.
 
     Attributes:
-        path: with names of parameters; a colon stands before the kind of one that is no text.
+        path: with names of parameters; a colon stands before the kind of a parameter other than text.
         repeats: the effect of a repeated request.
         names_user: whether the header ``Strandline-User`` names the session's user.
     """

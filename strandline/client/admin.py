@@ -146,7 +146,7 @@ class AdminMethods:
 
     @remote(wire.DIFF_GENERATION)
     def diff_generation(self, generation: int, *, against: int | None = None) -> DiffTotals:
-        """How much the memory of a generation differs from that of the one that serves, or of another."""
+        """How much the memory of a generation differs from that of the serving one, or of another."""
 
     @remote(wire.PROMOTE_GENERATION)
     def promote_generation(self, generation: int, owner: Promotion | None = None) -> SwitchReport:
@@ -187,7 +187,7 @@ class AdminMethods:
 
     @remote(wire.PUT_LEVEL, AuditLevelOut, query=("namespace",))
     def set_audit_level(self, level: str, *, namespace: str | None = None) -> str:
-        """Set what is recorded; the change itself is recorded."""
+        """Set the recorded level; the change itself is recorded."""
 
     @remote_list(wire.LIST_USERS, UserOut)
     def users(self) -> PageOf[UserOut]:
@@ -215,7 +215,7 @@ class AdminMethods:
 
     @remote(wire.PLAN_USER)
     def plan_user(self, user_id: str) -> PlannedErasureOut:
-        """Count what an erasure of the user would delete now, by table; nothing is changed."""
+        """Count the rows that an erasure of the user would delete now, by table; nothing is changed."""
 
     @remote(wire.PLAN_SESSION)
     def plan_session(self, session_id: str, *, user_id: str | None = None) -> PlannedErasureOut:

@@ -114,7 +114,7 @@ class Request:
         answer: the wire's form of the result; default: the result is of the wire.
         query: arguments for the query of a request with a body.
         missing: the result if the service has no such thing; by default that raises.
-        repeat: by default what the act says of repetition.
+        repeat: by default as the act says.
         check: checks the arguments that were given, by name, or gives others for the body.
         body: checks the body before it is sent.
     """
