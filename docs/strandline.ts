@@ -1,7 +1,7 @@
 // Written by `python -m tools.typescript` from the OpenAPI document of the service; do not edit.
 // Needs `fetch`, `crypto.randomUUID` and `AbortSignal.any`: Node 20.3 or newer, Deno, Bun, or a worker.
 
-/** The messages for the next model call, and what the memory in them is. */
+/** The messages for the next model call, and the sources of the memory in them. */
 export interface ContextOut {
   session_id: string;
   messages: MessageOut[];
@@ -132,7 +132,7 @@ export interface FactIn {
   actor?: string | null;
 }
 
-/** A fact; what the times mean stands at `strandline.Fact`.  `version` is its ETag. */
+/** A fact; `strandline.Fact` explains the times.  `version` is its ETag. */
 export interface FactOut {
   fact_id: string;
   text: string;
@@ -402,7 +402,7 @@ export interface OmissionOut {
   through_seq?: number | null;
 }
 
-/** What an erasure would delete now: rows by table; `erased_by`: the erasure whose fence stands. */
+/** The rows that an erasure would delete now, by table; `erased_by`: the erasure whose fence stands. */
 export interface PlannedErasureOut {
   rows: Record<string, number>;
   erased_by: number | null;
@@ -495,7 +495,7 @@ export interface PutMessages {
   replace_prompt?: boolean;
 }
 
-/** What one reader still gave after the erasure: `remaining` is 0. */
+/** The remaining items that one reader gave after the erasure: `remaining` is 0. */
 export interface ReaderCheckReport {
   reader: string;
   looked_at: number;
@@ -529,7 +529,7 @@ export interface ReplaceMessage {
   actor?: string | null;
 }
 
-/** A session that was reset, with or without what was derived from it. */
+/** A session that was reset, with or without its derivations. */
 export interface ResetDone {
   session_id: string;
   derived: boolean;
@@ -724,7 +724,7 @@ export class Strandline {
     return this.#json({ method: "GET", path: `/v1/sessions/${encode(sessionId)}/messages`, query, isSafe: true, namesUser: true, options });
   }
 
-  /** The memory for the next prompt: pinned head, memory, what is not derived from yet, and the window. */
+  /** The memory for the next prompt: pinned head, memory, tail and window. */
   readContext(sessionId: string, body: ContextRequest = {}, options: CallOptions & { waitSeconds?: number } = {}): Promise<ContextOut> {
     return this.#json({ method: "POST", path: `/v1/sessions/${encode(sessionId)}/context`, body, isSafe: true, namesUser: true, options });
   }
@@ -744,12 +744,12 @@ export class Strandline {
     return this.#json({ method: "DELETE", path: `/v1/sessions/${encode(sessionId)}/messages/last`, headers: { "Idempotency-Key": options.idempotencyKey ?? crypto.randomUUID() }, isSafe: true, namesUser: true, options });
   }
 
-  /** Take back every message from a number on, with what was derived from them; no copy is kept. */
+  /** Take back every message from a number on, with all derivations; no copy is kept. */
   rewindSession(sessionId: string, body: RewindRequest, options: CallOptions & { idempotencyKey?: string } = {}): Promise<CorrectionOut> {
     return this.#json({ method: "POST", path: `/v1/sessions/${encode(sessionId)}/rewind`, body, headers: { "Idempotency-Key": options.idempotencyKey ?? crypto.randomUUID() }, isSafe: true, namesUser: true, options });
   }
 
-  /** Give a message other content at the same place; what was derived from the old is derived again. */
+  /** Give a message other content at the same place; memory of the old content is derived again. */
   replaceContent(sessionId: string, seq: number, body: ReplaceMessage, options: CallOptions & { idempotencyKey?: string } = {}): Promise<CorrectionOut> {
     return this.#json({ method: "PUT", path: `/v1/sessions/${encode(sessionId)}/messages/${encode(seq)}/content`, body, headers: { "Idempotency-Key": options.idempotencyKey ?? crypto.randomUUID() }, isSafe: true, namesUser: true, options });
   }
@@ -759,7 +759,7 @@ export class Strandline {
     return this.#json({ method: "POST", path: `/v1/sessions/${encode(sessionId)}/flush`, body, headers: { "Idempotency-Key": options.idempotencyKey ?? crypto.randomUUID() }, isSafe: true, namesUser: true, options });
   }
 
-  /** Begin the history over; with `derived`, also forget what was derived from it. */
+  /** Begin the history over; with `derived`, also forget its derivations. */
   resetSession(sessionId: string, body: ResetRequest = {}, options: CallOptions & { idempotencyKey?: string } = {}): Promise<ResetDone> {
     return this.#json({ method: "POST", path: `/v1/sessions/${encode(sessionId)}/reset`, body, headers: { "Idempotency-Key": options.idempotencyKey ?? crypto.randomUUID() }, isSafe: true, namesUser: true, options });
   }
@@ -779,7 +779,7 @@ export class Strandline {
     return this.#json({ method: "GET", path: `/v1/sessions/${encode(sessionId)}`, isSafe: true, namesUser: true, options });
   }
 
-  /** Delete the messages of a session and what was derived from them; its name stays with its owner. */
+  /** Delete the messages of a session and all derivations; its name stays with its owner. */
   deleteSession(sessionId: string, options: CallOptions & { idempotencyKey?: string } = {}): Promise<ResetDone> {
     return this.#json({ method: "DELETE", path: `/v1/sessions/${encode(sessionId)}`, headers: { "Idempotency-Key": options.idempotencyKey ?? crypto.randomUUID() }, isSafe: true, namesUser: true, options });
   }
@@ -799,7 +799,7 @@ export class Strandline {
     return this.#events(`/v1/sessions/${encode(sessionId)}/events`, options);
   }
 
-  /** What happens in the namespace, or to one of its users, or, with `Strandline-User: -`, to what has none. */
+  /** The events of the namespace, of a user, or, with `Strandline-User: -`, of sessions without a user. */
   namespaceEvents(options: StreamOptions = {}): AsyncGenerator<ServiceEvent> {
     return this.#events(`/v1/events`, options);
   }
@@ -824,7 +824,7 @@ export class Strandline {
     return this.#json({ method: "DELETE", path: `/v1/users/${encode(user)}/facts/${encode(factId)}`, headers: { "If-Match": options.version === undefined ? undefined : `"${options.version}"` }, isSafe: false, namesUser: false, options });
   }
 
-  /** The live facts that match best, best first; they end with the one that fills 4 MB. */
+  /** The live facts that match best, best first; they end with the fact that fills 4 MB. */
   searchFacts(user: string, body: FactSearch, options: CallOptions = {}): Promise<FoundFacts> {
     return this.#json({ method: "POST", path: `/v1/users/${encode(user)}/facts/search`, body, isSafe: true, namesUser: false, options });
   }
@@ -844,7 +844,7 @@ export class Strandline {
     return this.#json({ method: "POST", path: `/v1/users/${encode(user)}/facts/from-messages`, body, headers: { "Idempotency-Key": options.idempotencyKey ?? crypto.randomUUID() }, isSafe: true, namesUser: false, options });
   }
 
-  /** Take facts over that another system kept, each once; one that was changed or deleted since stays so. */
+  /** Import facts of another system, each once; a fact that was changed or deleted since stays so. */
   importFacts(user: string, body: ImportFactsIn, options: CallOptions = {}): Promise<ImportFactsOut> {
     return this.#json({ method: "POST", path: `/v1/users/${encode(user)}/facts/import`, body, isSafe: true, namesUser: false, options });
   }

@@ -15,8 +15,8 @@ from strandline.schemas.wire.messages import MessageIn, MessageOut
 Query = Annotated[str, Field(max_length=100_000)]
 MessagesForm = Literal["stored", "openai"]
 ABOUT_FORM = (
-    "Of `messages`: `openai` has what a chat completion takes and nothing else, ready to be sent; `stored`"
-    " also `id`, `seq`, `tokens`, `created_at` and `metadata`, and in `extra` what OpenAI's form has beside."
+    "Of `messages`: `openai` has only the fields that a chat completion takes, ready to be sent; `stored`"
+    " also `id`, `seq`, `tokens`, `created_at` and `metadata`, and in `extra` other fields of OpenAI's form."
 )
 
 
@@ -96,7 +96,7 @@ class GivenSummaryOut(Answer):
 
 
 class ContextOut(Answer):
-    """The messages for the next model call, and what the memory in them is.
+    """The messages for the next model call, and the sources of the memory in them.
 
     They fit ``token_limit``, unless ``over_budget`` says that what is never cut does not: the pinned head,
     and the window within the session's own limit, which flushes keep below it.  A request with a lower limit,
@@ -246,7 +246,7 @@ class LatestSummaryRequest(Request, json_schema_extra=example(messages=20)):
 
 
 class LatestSummaryText(Answer):
-    """A summary that was made on call, and what it cost."""
+    """A summary that was made on call, and its cost."""
 
     text: str
     topics: list[str]

@@ -13,7 +13,7 @@ from strandline.schemas.wire.report import Report
 
 
 class ReaderCheckReport(Report):
-    """What one reader still gave after the erasure: ``remaining`` is 0."""
+    """The remaining items that one reader gave after the erasure: ``remaining`` is 0."""
 
     reader: str
     looked_at: int
@@ -102,7 +102,7 @@ class ReadmissionIn(Request, json_schema_extra=example(actor="privacy desk")):
 
 
 class PlannedErasureOut(Answer):
-    """What an erasure would delete now: rows by table; ``erased_by``: the erasure whose fence stands."""
+    """The rows that an erasure would delete now, by table; ``erased_by``: the erasure whose fence stands."""
 
     rows: dict[str, int]
     erased_by: int | None

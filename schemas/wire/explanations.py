@@ -30,7 +30,7 @@ class CorrectionTrace(Report):
 class PolicyChangeTrace(Report):
     """One change of a session's policy; ``before`` and ``after`` hold only what changed.
 
-    What was flushed up to ``flushed_through`` went to the pipelines of the policy before.
+    Messages flushed up to ``flushed_through`` went to the pipelines of the policy before.
     """
 
     number: int
@@ -59,9 +59,9 @@ class ModelCall(Report):
 
 
 class StageTrace(Report):
-    """What one stage of one generation made of the message's event.
+    """The result of one stage of one generation for the message's event.
 
-    ``state``: ``applied``, ``due``, ``dead`` (a dead letter), ``dropped`` (one that was given up), ``void``
+    ``state``: ``applied``, ``due``, ``dead`` (a dead letter), ``dropped`` (given up), ``void``
     (its session was reset first), ``waiting`` (for the stage before it), ``not_fed`` (the generation is
     younger than the event).  ``reason`` is the dead letter's, or the lane's last error.
     ``context_seqs`` are the messages before its batch that the model saw as context.
@@ -112,7 +112,7 @@ class CandidateTrace(Report):
 
 
 class CitingFact(Report):
-    """A fact that cites the message, and what the message did to it."""
+    """A fact that cites the message, and the message's effect on it."""
 
     fact_id: UUID
     generation: int
@@ -171,7 +171,7 @@ class FlushTrace(Report):
 
 
 class MessageExplanation(Report):
-    """Where a message is, what was derived from it, and in ``why`` what that comes to, in sentences.
+    """Where a message is, its derivations, and in ``why`` a conclusion in sentences.
 
     ``policy_changes`` are those of its session: pipelines that were added get what is flushed from then on.
     ``corrections`` are those that concern it, or another message of its event: the event was derived again.
@@ -276,7 +276,7 @@ class FactExplanation(Report):
 
 
 class RemovedFactExplanation(Report):
-    """A fact that people took away: nothing is left of it but what they did."""
+    """A fact that people took away: only their operations are left of it."""
 
     fact_id: UUID
     events: tuple[FactEventTrace, ...]
@@ -285,4 +285,4 @@ class RemovedFactExplanation(Report):
 class AnyFactExplanation(
     RootModel[Annotated[FactExplanation | RemovedFactExplanation, Field(union_mode="left_to_right")]]
 ):
-    """The explanation of a fact, or of one that people took away."""
+    """The explanation of a fact, also of a removed one."""

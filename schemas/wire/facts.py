@@ -81,7 +81,7 @@ class FactsFrom(
 
 
 class FactInstruction(Request, json_schema_extra=example(task="Forget where I live.", key="request-1")):
-    """What a user asks for, such as to forget an address."""
+    """A user's request, such as to forget an address."""
 
     task: Annotated[str, Field(min_length=1, max_length=2_000)]
     key: Name | None = None
@@ -113,7 +113,7 @@ _FACT: JsonDict = {
 
 
 class FactOut(Answer):
-    """A fact; what the times mean stands at ``strandline.Fact``.  ``version`` is its ETag."""
+    """A fact; ``strandline.Fact`` explains the times.  ``version`` is its ETag."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_FACT]})
 
@@ -140,7 +140,7 @@ class FactOut(Answer):
 
 
 class ChosenFactsOut(Answer):
-    """The facts that a model chose, the most helpful first, and what it cost."""
+    """The facts that a model chose, the most helpful first, and the cost."""
 
     items: list[FactOut]
     considered: int
@@ -227,7 +227,7 @@ class FiguresOut(Answer):
 class CaptureIn(
     Request, json_schema_extra=example(may_delete=False, instructions="Only what concerns travel.")
 ):
-    """What is captured as facts; null leaves it to the level above."""
+    """The rules for capturing facts; null leaves them to the level above."""
 
     may_add: bool | None = None
     may_update: bool | None = None
@@ -239,7 +239,7 @@ class CaptureIn(
 
 
 class CaptureOut(Answer):
-    """What is captured as facts now; null where it was never set."""
+    """The rules for capturing facts now; null where they were never set."""
 
     may_add: bool | None
     may_update: bool | None

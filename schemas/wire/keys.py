@@ -38,7 +38,7 @@ class KeyRequest(
 
 
 class KeyRotation(Request, json_schema_extra=example(overlap_seconds=3600)):
-    """How long the old key goes on beside the new one, and when the new one ends.
+    """How long the old key stays valid next to the new one, and when the new one ends.
 
     Without ``expires_in_seconds`` the new key lives as long as the old one was to when it was made.
     """
@@ -50,7 +50,7 @@ class KeyRotation(Request, json_schema_extra=example(overlap_seconds=3600)):
 class KeyInfo(Answer):
     """A key without its secret, which is not stored; ``namespace`` null: an operator of the installation.
 
-    ``made_by``: the key whose request made it; null: it was made beside the service, as by a command.
+    ``made_by``: the key whose request made it; null: it was made without the service, as by a command.
     """
 
     key_id: str
@@ -74,7 +74,7 @@ class NewKey(KeyInfo):
 
 
 class RevokedKey(KeyInfo):
-    """A key that was ended; ``with_made``: those that were ended with it."""
+    """A key that was ended; ``with_made``: the keys that were ended with it."""
 
     with_made: list[str]
 

@@ -95,7 +95,7 @@ class MessageOut(Answer):
 
 # Meanings of a policy's fields.
 ABOUT = {
-    "token_limit": "Tokens of a context: pinned head, memory, and what was not flushed yet.",
+    "token_limit": "Tokens of a context: pinned head, memory, and messages that were not flushed yet.",
     "chat_history_token_ratio": "The share of `token_limit` above which a put flushes.",
     "token_flush_size": "Tokens that a flush takes out of the window at least.",
     "idle_seconds": "Seconds without a put after which workers flush; null: never.",
@@ -212,7 +212,7 @@ class RunRequest(
         messages=[{"role": "assistant", "content": "It rains in Lisbon."}], agent_id="weather"
     ),
 ):
-    """What one run of an agent brought, all messages of it in order."""
+    """The messages of one run of an agent, in order."""
 
     messages: Annotated[list[MessageIn], Field(min_length=1, max_length=1_000)]
     status: RunState = "completed"

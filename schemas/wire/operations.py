@@ -59,7 +59,7 @@ class DeadLetterOut(Answer):
 
 
 class LetterAction(Answer):
-    """What was done with a dead letter; ``refolded`` counts other events that are folded again with it."""
+    """The outcome for a dead letter; ``refolded`` counts other events that are folded again with it."""
 
     stage: str
     outcome: str
@@ -224,7 +224,7 @@ class ActOut(Answer):
 
 
 class TrailOut(Answer):
-    """What a verification of a trail found; no ``findings``: all that is sealed is as it was."""
+    """The result of a verification of a trail; no ``findings``: all sealed entries are unchanged."""
 
     seals: int
     entries: int
@@ -237,7 +237,7 @@ class TrailOut(Answer):
 
 
 class AuditLevelBody(Request, json_schema_extra=example(level="changes")):
-    """What is recorded: nothing, changes, or reads and puts as well."""
+    """The recorded operations: none, changes, or reads and puts as well."""
 
     level: AuditLevel
 

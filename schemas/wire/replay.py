@@ -60,7 +60,7 @@ class GenerationReport(Report):
 
 
 class GenerationsReport(Report):
-    """``strandline generations list``; ``replays`` are those that are not finished."""
+    """``strandline generations list``; ``replays`` are the unfinished ones."""
 
     generations: list[GenerationReport]
     replays: list[ReplayReport]

@@ -169,7 +169,7 @@ class FlushRequest(Request, json_schema_extra=example(all=True)):
 
 
 class ResetDone(Answer):
-    """A session that was reset, with or without what was derived from it."""
+    """A session that was reset, with or without its derivations."""
 
     session_id: str
     derived: bool

@@ -81,7 +81,7 @@ class ModelCallsReport(Report):
 
 
 class CallsReport(Report):
-    """The ledger of model calls, summed and by model; ``cost_usd`` is the sum of what has a price."""
+    """The ledger of model calls, summed and by model; ``cost_usd`` is the sum of the calls with a price."""
 
     calls: int
     input_tokens: int
@@ -157,8 +157,8 @@ class KeyWaitReport(Report):
 class StatusReport(Report):
     """``strandline status``; ``events`` are flush events, ``unserved`` pipelines that no worker runs.
 
-    ``replays`` are those that are not finished; ``limits`` those of each namespace that has some;
-    ``waiting_for_keys`` is what a worker could not open.
+    ``replays`` are the unfinished ones; ``limits`` those of each namespace that has some;
+    ``waiting_for_keys`` lists namespaces with events that no worker could open.
     """
 
     pipelines: list[PipelineReport]

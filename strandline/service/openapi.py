@@ -49,7 +49,7 @@ _TAGS = {
     "explain": "Why something was remembered, or not.",
     "events": "What happens, as it happens.",
     "imports": "Messages and facts from elsewhere.",
-    "erasures": "Erasing users and sessions for good, and exporting what is kept about them.",
+    "erasures": "Erasing users and sessions for good, and exporting their data.",
     "keys": "Keys, and the identity of a request.",
     "audit": "Who did what.",
     "operations": "For operators.",

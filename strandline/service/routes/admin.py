@@ -84,7 +84,7 @@ Stage = Annotated[str | None, Query(min_length=1, max_length=512, description="O
 @router.get("/v1/status", tags=["operations"])
 @Access("operate", "others", (), holder="installation")
 async def get_status(request: Request) -> StatusReport:
-    """What is due, held, dead and done, and who is there to do it."""
+    """The work that is due, held, dead and done, and the live workers."""
     return await _operate(request, read_status)
 
 
@@ -207,7 +207,7 @@ async def post_replay(request: Request, body: ReplayIn, response: Response) -> O
 @router.post("/v1/admin/replays/estimate", tags=["operations"])
 @Access("operate", "others", (), holder="installation")
 async def estimate_replay(request: Request, body: ReplayIn) -> EstimatesReport:
-    """How much work a replay would be, and what it would cost; nothing is done."""
+    """The work and the cost of a replay; nothing is done."""
     return await _operate(request, lambda database, settings: estimate_replays(database, settings, body))
 
 
@@ -266,7 +266,7 @@ async def diff_generation(
     generation: GenerationId,
     against: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="Default: what serves.")] = None,
 ) -> DiffTotals:
-    """How much the memory of a generation differs from that of the one that serves.
+    """How much the memory of a generation differs from that of the serving one.
 
     Only counts: `strandline generations diff` shows what differs, to who may open the database.
     """

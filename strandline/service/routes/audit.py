@@ -87,7 +87,7 @@ async def get_level(request: Request, namespace: Namespace = None) -> AuditLevel
 @router.put("/v1/admin/audit/level", tags=["audit"])
 @Access("operate", "others", (), holder="namespace", idempotent="same")
 async def put_level(request: Request, body: AuditLevelBody, namespace: Namespace = None) -> AuditLevelOut:
-    """Set what is recorded; the change itself is recorded."""
+    """Set which operations are recorded; the change itself is recorded."""
     await _trail(request, namespace).aset_level(body.level)
     return AuditLevelOut(level=body.level)
 

@@ -50,7 +50,7 @@ _FOR_LATEST = ContextRequest()
 async def read_context(
     request: Request, session_id: SessionId, body: ContextRequest = _FOR_LATEST
 ) -> Response:
-    """The memory for the next prompt: pinned head, memory, what is not derived from yet, and the window.
+    """The memory for the next prompt: pinned head, memory, tail and window.
 
     It never waits for a model, unless `wait_for` asks for it; `caught_up` says whether all was covered.
     """
@@ -92,7 +92,7 @@ async def search(request: Request, session_id: SessionId, body: SearchRequest) -
 @router.post("/v1/sessions/{session_id}/summary", tags=["contexts"])
 @Access("write", "others", ("summaries",), takes_user=True, idempotent="same")
 async def summarize(request: Request, session_id: SessionId) -> SummaryOut:
-    """Deliver what was not delivered yet, and give the session's summary, as far as workers are with it.
+    """Deliver the undelivered messages, and give the session's summary as workers have made it so far.
 
     `Prefer: wait=5` waits for them so long.
     """

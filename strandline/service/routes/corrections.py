@@ -34,7 +34,7 @@ async def pop_message(request: Request, session_id: SessionId) -> Response:
 @router.post("/v1/sessions/{session_id}/rewind", tags=["corrections"])
 @Access("write", "writes", (), takes_user=True, idempotent="own")
 async def rewind_session(request: Request, session_id: SessionId, body: RewindRequest) -> CorrectionOut:
-    """Take back every message from a number on, with what was derived from them; no copy is kept."""
+    """Take back every message from a number on, with all derivations; no copy is kept."""
     call = call_of(request)
     memory = await call.service.records.open(call.caller.session(session_id))
     correction = await memory.arewind(body.from_seq, actor=body.actor, idempotency_key=call.idempotency_key)
@@ -46,7 +46,7 @@ async def rewind_session(request: Request, session_id: SessionId, body: RewindRe
 async def replace_content(
     request: Request, session_id: SessionId, seq: SeqPath, body: ReplaceMessage
 ) -> CorrectionOut:
-    """Give a message other content at the same place; what was derived from the old is derived again."""
+    """Give a message other content at the same place; memory of the old content is derived again."""
     call = call_of(request)
     memory = await call.service.records.open(call.caller.session(session_id))
     correction = await memory.areplace(

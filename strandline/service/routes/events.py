@@ -45,7 +45,7 @@ class EventStream(StreamingResponse):
 @router.get("/v1/events", tags=["events"], response_class=EventStream, responses=_STREAM)
 @Access("read", "streams", ("names",), takes_user=True)
 async def namespace_events(request: Request) -> EventStream:
-    """What happens in the namespace, or to one of its users, or, with `Strandline-User: -`, to what has none.
+    """The events of the namespace, of a user, or, with `Strandline-User: -`, of sessions without a user.
 
     The first event is a `position`, so that a stream has an id before anything happens.
     `Last-Event-ID` resumes: what came after that event is told, perhaps some of it again, for a day.

@@ -45,7 +45,7 @@ async def explain_message(
 @router.get("/v1/explain/facts/{fact_id:uuid}", tags=["explain"], response_model=AnyFactExplanation)
 @Access("read", "others", ("messages", "facts", "names", "operators"), takes_user=True)
 async def explain_fact(request: Request, fact_id: FactId) -> FactExplanation | RemovedFactExplanation:
-    """Follow a fact back to its messages; of one that people took away only what they did."""
+    """Follow a fact back to its messages; of a removed fact only people's operations."""
     call = call_of(request)
     return await call.block(
         lambda database: explain_fact_alone(

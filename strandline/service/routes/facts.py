@@ -165,7 +165,7 @@ async def fact_history(request: Request, user: UserId, fact_id: FactId) -> Respo
 @router.post("/v1/users/{user}/facts/search", tags=["facts"], response_model=FoundFacts)
 @Access("read", "reads", ("facts", "names"))
 async def search_facts(request: Request, user: UserId, body: FactSearch) -> Response:
-    """The live facts that match best, best first; they end with the one that fills 4 MB."""
+    """The live facts that match best, best first; they end with the fact that fills 4 MB."""
     matches = await owner_facts(request, user).asearch(**body.model_dump())
     items = [{"fact": fact_form(m.fact), "score": m.score, "similarity": m.similarity} for m in matches]
     return await call_of(request).aside.run(lambda: json_response({"items": items}))
@@ -218,7 +218,7 @@ async def instruct_facts(request: Request, user: UserId, body: FactInstruction) 
 async def optimize_facts(request: Request, user: UserId, body: OptimizeIn) -> OptimizationOut:
     """Propose to say the facts in fewer sentences, and carry it out if asked; a model is asked once.
 
-    What people worded or judged stays as it is. A fact that was changed meanwhile is a conflict.
+    What people worded or judged stays as it is. A fact that was changed since is a conflict.
     """
     facts = owner_facts(request, user)
     proposal = await facts.aoptimize()

@@ -56,7 +56,7 @@ async def import_messages(request: Request, session_id: SessionId, body: ImportI
 @router.post("/v1/users/{user}/facts/import", tags=["imports"])
 @Access("facts", "others", (), idempotent="same")
 async def import_facts(request: Request, user: UserId, body: ImportFactsIn) -> ImportFactsOut:
-    """Take facts over that another system kept, each once; one that was changed or deleted since stays so."""
+    """Import facts of another system, each once; a fact that was changed or deleted since stays so."""
     call = call_of(request)
     owner = call.caller.owner(user)
     actor = call.caller.actor

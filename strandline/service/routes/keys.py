@@ -36,7 +36,7 @@ router = make_router()
 _LIST = "keys"
 _USUAL_OVERLAP = KeyRotation()
 WithMade = Annotated[
-    bool, Query(description="Also what it made, what that made, and what any of them was rotated to.")
+    bool, Query(description="Also the keys that it made, transitively, and their rotations.")
 ]
 
 

@@ -57,7 +57,7 @@ _ALL_BUT_LAST_TURN, _HISTORY_ALONE, _WHOLE_FORK = FlushRequest(), ResetRequest()
 async def get_sessions(request: Request, limit: PageSize = 50, cursor: Cursor = None) -> Page[SessionOut]:
     """The sessions by name: of the user, or of the whole namespace if the request names none.
 
-    With `Strandline-User: -` those that have no user.
+    With `Strandline-User: -` only sessions without a user.
     """
     call = call_of(request)
     after = read_text_cursor(_LIST, cursor) or None
@@ -101,7 +101,7 @@ async def get_session(request: Request, session_id: SessionId) -> SessionPicture
 @router.delete("/v1/sessions/{session_id}", tags=["sessions"], response_model=ResetDone)
 @Access("write", "writes", (), takes_user=True, idempotent="kept")
 async def delete_session(request: Request, session_id: SessionId) -> Response:
-    """Delete the messages of a session and what was derived from them; its name stays with its owner.
+    """Delete the messages of a session and all derivations; its name stays with its owner.
 
     Facts that people added or worded by hand stay.
     """
@@ -113,7 +113,7 @@ async def delete_session(request: Request, session_id: SessionId) -> Response:
 async def reset_session(
     request: Request, session_id: SessionId, body: ResetRequest = _HISTORY_ALONE
 ) -> Response:
-    """Begin the history over; with `derived`, also forget what was derived from it."""
+    """Begin the history over; with `derived`, also forget its derivations."""
     return await _reset(request, session_id, derived=body.derived)
 
 
@@ -186,7 +186,7 @@ async def change_policy(request: Request, session_id: SessionId, body: PolicyCha
 @router.get("/v1/sessions/{session_id}/retention", tags=["sessions"])
 @Access("read", "reads", (), takes_user=True)
 async def get_retention(request: Request, session_id: SessionId) -> RetentionOut:
-    """How long the session is kept; what it leaves open, as the namespace has it."""
+    """How long the session is kept; open values are the namespace's."""
     call = call_of(request)
     memory = await call.service.records.open(call.caller.session(session_id))
     return RetentionOut.model_validate(await memory.aget_retention())
@@ -195,9 +195,9 @@ async def get_retention(request: Request, session_id: SessionId) -> RetentionOut
 @router.put("/v1/sessions/{session_id}/retention", tags=["sessions"])
 @Access("write", "writes", (), takes_user=True, idempotent="same")
 async def put_retention(request: Request, session_id: SessionId, body: RetentionIn) -> RetentionSet:
-    """Set how long the session is kept, from now on: no read shows what is past its time.
+    """Set how long the session is kept, from now on: no read shows expired messages.
 
-    A key without the scope `operate` only tightens what applies: what it leaves open stays as it is.
+    A key without the scope `operate` only tightens the bounds; open values stay as they are.
     """
     call = call_of(request)
     identity = call.caller.session(session_id)

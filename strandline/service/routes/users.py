@@ -36,7 +36,7 @@ async def list_users(
     limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
     cursor: Cursor = None,
 ) -> Page[UserOut]:
-    """The users of the namespace who have a session or facts, with figures; not for a user's own key."""
+    """The users of the namespace with a session or facts, and their figures; not for a user's own key."""
     call = call_of(request)
     facts = NamespaceFacts(call.service.resources, call.caller.tenant)
     page = await facts.ausers(limit=limit, after=read_text_cursor(_LIST, cursor) or None)
@@ -67,14 +67,14 @@ async def user_topics(
 @router.get("/v1/users/{user}/capture", tags=["users"])
 @Access("read", "reads", ("operators",))
 async def get_capture(request: Request, user: UserId) -> CaptureOut:
-    """What is captured as facts of this user now."""
+    """The rules for capturing facts of this user now."""
     return CaptureOut.model_validate(await owner_facts(request, user).aget_capture())
 
 
 @router.put("/v1/users/{user}/capture", tags=["users"])
 @Access("operate", "others", (), idempotent="same")
 async def set_capture(request: Request, user: UserId, body: CaptureIn) -> CaptureSet:
-    """Set what is captured as facts of this user, from the next flush on."""
+    """Set the rules for capturing facts of this user, from the next flush on."""
     capture = Capture(**body.model_dump(exclude={"actor"}))
     actor = body.actor
     return CaptureSet(number=await owner_facts(request, user).aset_capture(capture, actor=actor))
