@@ -1,4 +1,4 @@
-"""Shared parts of the tables: one metadata, names for every constraint, and three kinds of column."""
+"""Shared parts of the tables: one metadata, names for every constraint, and four kinds of column."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from typing import Any
 from sqlalchemy import Column, DateTime, MetaData, Uuid, func
 
 SCHEMA = "strandline"
-KEEPS_NO_STATISTICS = "keeps_no_statistics"
+PERSONAL = "personal"
 SEALED = "sealed"
+STORAGE = "storage"
+# Of a table that grows with each message and stays: these hold three quarters of all bytes, and `strandline
+# migrate --partitions` divides them by owner.  Other tables are read across owners (due), or small: bounded
+# by the number of sessions or by condensing (session, lane, fact).
+DIVIDED = "divided"
 
 metadata = MetaData(
     schema=SCHEMA,
@@ -26,7 +31,9 @@ def key(name: str) -> Column[object]:
     return Column(name, Uuid, primary_key=True)
 
 
-def personal(name: str, kind: Any, *arguments: Any, sealed: str = "", **options: Any) -> Column[Any]:
+def personal(
+    name: str, kind: Any, *arguments: Any, sealed: str = "", storage: str | None = None, **options: Any
+) -> Column[Any]:
     """A column of what users said or chose as a name, or of what follows from it.
 
     Postgres keeps no statistics of it: they are samples of the values, and outlive the rows.
@@ -34,8 +41,15 @@ def personal(name: str, kind: Any, *arguments: Any, sealed: str = "", **options:
     Args:
         sealed: how encrypted namespaces store it: the form (``schemas/sealing/marks.py``), the kind of
             content, and the column that it belongs to, such as ``json message id``; empty: in clear.
+        storage: where Postgres keeps long values, if not where its type has them.
     """
-    return Column(name, kind, *arguments, info={KEEPS_NO_STATISTICS: True, SEALED: sealed}, **options)
+    info = {PERSONAL: True, SEALED: sealed, STORAGE: storage}
+    return Column(name, kind, *arguments, info=info, **options)
+
+
+def impersonal(name: str, kind: Any, *arguments: Any, **options: Any) -> Column[Any]:
+    """A column of a type that could hold what users said, and does not."""
+    return Column(name, kind, *arguments, info={PERSONAL: False}, **options)
 
 
 def moment(name: str, *, nullable: bool = False, default: bool = False) -> Column[object]:

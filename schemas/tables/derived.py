@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import BIT, JSONB, TSVECTOR
 
-from strandline.schemas.tables.base import SCHEMA, key, metadata, moment, personal
+from strandline.schemas.tables.base import DIVIDED, SCHEMA, impersonal, key, metadata, moment, personal
 
 fact_candidate = Table(
     "fact_candidate",
@@ -42,8 +42,8 @@ fact_candidate = Table(
     personal("said_by", Text, sealed="name said_by"),
     personal("about_date", Date),
     moment("said_at"),
-    Column("model", Text, nullable=False),
-    Column("prompt_hash", Text, nullable=False),
+    impersonal("model", Text, nullable=False),
+    impersonal("prompt_hash", Text, nullable=False),
     Column("dropped_by", BigInteger),
     # The act that had an operation switched off without which it could not become a fact.
     Column("withheld_by", BigInteger),
@@ -95,7 +95,7 @@ fact_revision = Table(
     Column("generation_id", Integer, primary_key=True, autoincrement=False),
     key("fact_id"),
     Column("revision", Integer, primary_key=True, autoincrement=False),
-    Column("operation", Text, nullable=False),
+    impersonal("operation", Text, nullable=False),
     personal("text", Text, sealed="text fact", nullable=False),
     personal("fingerprint", LargeBinary, sealed="digest", nullable=False),
     personal("lexemes", ARRAY(Text), sealed="word", nullable=False),
@@ -109,8 +109,8 @@ fact_revision = Table(
     Column("merge_batch_id", Uuid),
     Column("condense_batch_id", Uuid),
     Column("fact_event", BigInteger),
-    Column("model", Text),
-    Column("prompt_hash", Text),
+    impersonal("model", Text),
+    impersonal("prompt_hash", Text),
     moment("created_at", default=True),
     CheckConstraint(
         "operation IN ('add', 'update', 'invalidate', 'duplicate', 'replace', 'condense')", name="operation"
@@ -130,7 +130,7 @@ fact_event = Table(
     metadata,
     key("shard_key"),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
-    Column("kind", Text, nullable=False),
+    impersonal("kind", Text, nullable=False),
     Column("fact_id", Uuid),
     personal(
         "payload",
@@ -163,10 +163,10 @@ condensation = Table(
     key("shard_key"),
     Column("generation_id", Integer, primary_key=True, autoincrement=False),
     key("batch_id"),
-    Column("outcome", Text, nullable=False),
+    impersonal("outcome", Text, nullable=False),
     Column("facts_before", Integer, nullable=False),
     Column("facts_after", Integer, nullable=False),
-    Column("reason", Text),
+    impersonal("reason", Text),
     moment("created_at", default=True),
     CheckConstraint("outcome IN ('applied', 'unchanged', 'refused')", name="outcome"),
     comment="Each attempt to condense an owner's facts, and its outcome",
@@ -200,11 +200,17 @@ chunk = Table(
     Column("batch_id", Uuid, nullable=False),
     Column("length", Integer, nullable=False),
     personal("lexemes", TSVECTOR, sealed="tsvector", nullable=False),
-    personal("embedding", HALFVEC, sealed="vector"),
-    personal("code", BIT(varying=True), Computed(f"{SCHEMA}.search_code_v1(embedding)", persisted=True)),
+    # A vector is read whole in a scan: out of line it would cost a second look-up per row (measured, 3x).
+    personal("embedding", HALFVEC, sealed="vector", storage="PLAIN"),
+    personal(
+        "code",
+        BIT(varying=True),
+        Computed(f"{SCHEMA}.search_code_v1(embedding)", persisted=True),
+        storage="MAIN",
+    ),
     # Who speaks, how and when, which a search weighs. speaker: the lexemes of the name; tone: as
     # pipelines/text/tone.py numbers it.
-    Column("role", Text, nullable=False, server_default=""),
+    impersonal("role", Text, nullable=False, server_default=""),
     personal("speaker", ARRAY(Text), sealed="word", nullable=False, server_default="{}"),
     Column("tone", SmallInteger, nullable=False, server_default=text("0")),
     Column("said_on", Date),
@@ -223,6 +229,7 @@ chunk = Table(
         postgresql_using="gin",
         postgresql_with={"gin_pending_list_limit": 64},
     ),
+    info={DIVIDED: True},
     comment="A searchable piece of conversation: its messages by range, its lexemes and its vector",
 )
 
@@ -230,7 +237,7 @@ derived_change = Table(
     "derived_change",
     metadata,
     key("shard_key"),
-    Column("kind", Text, primary_key=True),
+    impersonal("kind", Text, primary_key=True),
     Column("change_id", BigInteger, primary_key=True, autoincrement=False),
     moment("changed_at", default=True),
     comment="The last transactions that changed an owner's pieces, or facts; nothing in memory outlives one",

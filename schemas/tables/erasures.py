@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import ARRAY, BigInteger, CheckConstraint, Column, Index, Integer, Table, Text, Uuid, text
 from sqlalchemy.dialects.postgresql import JSONB
 
-from strandline.schemas.tables.base import key, metadata, moment, personal
+from strandline.schemas.tables.base import impersonal, key, metadata, moment, personal
 
 erasure_fence = Table(
     "erasure_fence",
@@ -28,19 +28,19 @@ erasure = Table(
     # Numbered one after the other, in the order of their commits: readers compare the newest one.
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("erasure_id", Uuid, nullable=False, unique=True),
-    Column("kind", Text, nullable=False),
+    impersonal("kind", Text, nullable=False),
     Column("namespace", Text, nullable=False),
     Column("owner_key", Uuid, nullable=False),
     Column("scope_key", Uuid, nullable=False),
     # The model calls of an owner are kept under this random key.
     Column("ledger_key", Uuid, nullable=False),
-    Column("state", Text, nullable=False, server_default="running"),
-    Column("steps", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
+    impersonal("state", Text, nullable=False, server_default="running"),
+    impersonal("steps", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
     personal("actor", Text),
-    Column("receipt", Text),
+    impersonal("receipt", Text),
     Column("rows_erased", BigInteger, nullable=False, server_default="0"),
     # Sentences for the receipt: what could not be reached, and nothing in the tables names any more.
-    Column("missed", ARRAY(Text), nullable=False, server_default=text("'{}'")),
+    impersonal("missed", ARRAY(Text), nullable=False, server_default=text("'{}'")),
     moment("requested_at", default=True),
     moment("fenced_at", nullable=True),
     moment("updated_at", default=True),

@@ -17,7 +17,7 @@ from sqlalchemy import (
     Uuid,
 )
 
-from strandline.schemas.tables.base import metadata, moment, personal
+from strandline.schemas.tables.base import impersonal, metadata, moment, personal
 
 namespace_limit = Table(
     "namespace_limit",
@@ -32,7 +32,7 @@ namespace_limit = Table(
     Column("max_sessions", BigInteger),
     Column("max_bytes", BigInteger),
     moment("waits_until", nullable=True),
-    Column("waits_for", Text),
+    impersonal("waits_for", Text),
     moment("updated_at", default=True),
     CheckConstraint("max_lanes >= 1 AND max_lanes_per_worker >= 1", name="lanes"),
     CheckConstraint("calls_per_day >= 0 AND tokens_per_day >= 0 AND usd_per_day >= 0", name="budgets"),

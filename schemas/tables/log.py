@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from strandline.schemas.tables.base import SCHEMA, key, metadata, moment, personal
+from strandline.schemas.tables.base import DIVIDED, SCHEMA, impersonal, key, metadata, moment, personal
 from strandline.schemas.values.message import ROLES, RUN_STATUSES
 
 session_owner = Table(
@@ -32,7 +32,7 @@ session_owner = Table(
     personal("session_id", Text, nullable=False),
     personal("user_id", Text),
     Column("owner_key", Uuid, nullable=False),
-    Column("kind", Text, nullable=False, server_default="chat"),
+    impersonal("kind", Text, nullable=False, server_default="chat"),
     moment("created_at", default=True),
     CheckConstraint("kind IN ('chat', 'source', 'instruction')", name="kind"),
     Index("session_owner_by_name", "namespace", "session_id"),
@@ -67,8 +67,8 @@ session = Table(
     Column("max_window_messages", Integer, nullable=False),
     Column("max_window_bytes", Integer, nullable=False),
     Column("message_flush_size", Integer),
-    Column("deliver", Text, nullable=False, server_default="window"),
-    Column("time_zone", Text),
+    impersonal("deliver", Text, nullable=False, server_default="window"),
+    impersonal("time_zone", Text),
     # The newest messages that replaced the prompt, in order.
     Column("prompts", ARRAY(BigInteger)),
     Column("idle_seconds", Integer),
@@ -79,8 +79,8 @@ session = Table(
     Column("namespace", Text, nullable=False),
     personal("session_id", Text, nullable=False),
     personal("user_id", Text),
-    Column("tokenizer", Text, nullable=False),
-    Column("pipelines", ARRAY(Text), nullable=False),
+    impersonal("tokenizer", Text, nullable=False),
+    impersonal("pipelines", ARRAY(Text), nullable=False),
     Column("max_facts", Integer),
     personal("shared_scope", Text),
     Column("shared_key", Uuid),
@@ -114,7 +114,7 @@ message = Table(
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("incarnation", Uuid, nullable=False),
     personal("id", Text, nullable=False),
-    Column("role", Text, nullable=False),
+    impersonal("role", Text, nullable=False),
     Column("tokens", Integer, nullable=False),
     Column("bytes", Integer, nullable=False),
     personal("digest", LargeBinary, sealed="digest", nullable=False),
@@ -146,6 +146,7 @@ message = Table(
     ),
     CheckConstraint(f"role IN ({', '.join(repr(role) for role in ROLES)})", name="role"),
     CheckConstraint("tokens >= 0", name="tokens"),
+    info={DIVIDED: True},
     comment="The append-only log: no row is ever updated",
 )
 
@@ -168,7 +169,7 @@ correction = Table(
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("correction_id", Uuid, nullable=False),
     Column("incarnation", Uuid, nullable=False),
-    Column("kind", Text, nullable=False),
+    impersonal("kind", Text, nullable=False),
     Column("from_seq", BigInteger, nullable=False),
     Column("through_seq", BigInteger, nullable=False),
     personal("digest", LargeBinary, sealed="digest"),
@@ -200,7 +201,7 @@ session_run = Table(
     key("session_key"),
     personal("run_id", Text, primary_key=True),
     Column("number", Integer, nullable=False),
-    Column("status", Text, nullable=False),
+    impersonal("status", Text, nullable=False),
     personal("agent_id", Text),
     personal("team_id", Text),
     Column("seqs", ARRAY(BigInteger), nullable=False),
@@ -223,7 +224,7 @@ flush_event = Table(
     Column("through_seq", BigInteger, nullable=False),
     Column("event_id", Uuid, nullable=False),
     Column("incarnation", Uuid, nullable=False),
-    Column("cause", Text, nullable=False),
+    impersonal("cause", Text, nullable=False),
     Column("message_count", Integer, nullable=False),
     Column("tokens", BigInteger, nullable=False),
     Column("version", SmallInteger, nullable=False),
@@ -244,7 +245,7 @@ watch = Table(
     key("shard_key"),
     key("session_key"),
     Column("watch_id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
-    Column("cause", Text, nullable=False),
+    impersonal("cause", Text, nullable=False),
     moment("check_at"),
     Index("watch_by_time", "check_at"),
     CheckConstraint("cause IN ('idle', 'overdue')", name="cause"),

@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from strandline.schemas.tables.base import key, metadata, moment, personal
+from strandline.schemas.tables.base import impersonal, key, metadata, moment, personal
 
 STEP_STATES = ("planned", "archived", "read_back", "removed")
 
@@ -32,11 +32,11 @@ retention_act = Table(
     Column("max_age_seconds", BigInteger),
     Column("max_messages", BigInteger),
     Column("forget_facts", Boolean),
-    Column("archive", Text),
+    impersonal("archive", Text),
     # Whether messages that say that they are important stay; NULL: they do.
     Column("keeps_important", Boolean),
     # Ages of the tables that grow next to the log, in seconds by name.
-    Column("ages", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
+    impersonal("ages", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
     personal("actor", Text),
     moment("created_at", default=True),
     CheckConstraint("ttl_seconds >= 0 AND max_age_seconds >= 0 AND max_messages >= 0", name="bounds"),
@@ -53,9 +53,9 @@ session_retention_act = Table(
     Column("max_age_seconds", BigInteger),
     Column("max_messages", BigInteger),
     Column("forget_facts", Boolean),
-    Column("archive", Text),
+    impersonal("archive", Text),
     # Bounds set by a key without the scope ``operate``: the namespace's hold as well.
-    Column("tightened", ARRAY(Text), nullable=False, server_default=text("'{}'")),
+    impersonal("tightened", ARRAY(Text), nullable=False, server_default=text("'{}'")),
     personal("actor", Text),
     moment("created_at", default=True),
     CheckConstraint("ttl_seconds >= 0 AND max_age_seconds >= 0 AND max_messages >= 0", name="bounds"),
@@ -87,19 +87,19 @@ retention_step = Table(
     Column("through_seq", BigInteger, nullable=False),
     Column("step_id", Uuid, nullable=False),
     Column("incarnation", Uuid, nullable=False),
-    Column("cause", Text, nullable=False),
-    Column("state", Text, nullable=False, server_default="planned"),
+    impersonal("cause", Text, nullable=False),
+    impersonal("state", Text, nullable=False, server_default="planned"),
     Column("forget_facts", Boolean, nullable=False, server_default=text("false")),
-    Column("archive", Text),
+    impersonal("archive", Text),
     # Of the object in the archive: its name, a digest of its bytes, and one of the rows that it was made of.
-    Column("object_name", Text),
-    Column("object_digest", Text),
-    Column("rows_digest", Text),
+    impersonal("object_name", Text),
+    impersonal("object_digest", Text),
+    impersonal("rows_digest", Text),
     Column("messages", Integer, nullable=False, server_default="0"),
     Column("removed", Integer, nullable=False, server_default="0"),
     Column("kept_seqs", ARRAY(BigInteger), nullable=False, server_default=text("'{}'::bigint[]")),
     Column("attempts", Integer, nullable=False, server_default="0"),
-    Column("last_error", Text),
+    impersonal("last_error", Text),
     # The numbers of the acts that it was planned by: of the session and of its namespace, 0 for none.
     Column("acts", ARRAY(BigInteger), nullable=False, server_default=text("'{}'::bigint[]")),
     moment("planned_at", default=True),
@@ -131,12 +131,12 @@ given_up_step = Table(
     key("step_id"),
     Column("from_seq", BigInteger, nullable=False),
     Column("through_seq", BigInteger, nullable=False),
-    Column("cause", Text, nullable=False),
+    impersonal("cause", Text, nullable=False),
     # How far it was.
-    Column("state", Text, nullable=False),
-    Column("archive", Text),
-    Column("object_name", Text),
-    Column("reason", Text, nullable=False),
+    impersonal("state", Text, nullable=False),
+    impersonal("archive", Text),
+    impersonal("object_name", Text),
+    impersonal("reason", Text, nullable=False),
     moment("given_up_at", default=True),
     # When its object was last looked for, and when it was deleted.
     moment("tried_at", nullable=True),
@@ -149,11 +149,11 @@ retention_run = Table(
     metadata,
     Column("run_id", Integer, Identity(always=True), primary_key=True),
     Column("namespace", Text(collation="C")),
-    Column("state", Text, nullable=False, server_default="running"),
+    impersonal("state", Text, nullable=False, server_default="running"),
     # Sessions are gone through in the order of their keys.
     Column("position_shard", Uuid),
     Column("position_session", Uuid),
-    Column("counts", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
+    impersonal("counts", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
     moment("started_at", default=True),
     moment("updated_at", default=True),
     moment("ended_at", nullable=True),
@@ -169,7 +169,7 @@ archived_input = Table(
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("generation_id", Integer, primary_key=True, autoincrement=False),
     personal("id", Text, nullable=False),
-    Column("role", Text, nullable=False),
+    impersonal("role", Text, nullable=False),
     Column("tokens", Integer, nullable=False),
     personal("envelope", JSON, sealed="json message id", nullable=False),
     personal("metadata", JSON, sealed="json metadata id"),

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from sqlalchemy import CheckConstraint, Column, Index, Integer, LargeBinary, Table, Text, text
 
-from strandline.schemas.tables.base import key, metadata, moment
+from strandline.schemas.tables.base import impersonal, key, metadata, moment
 
 encryption = Table(
     "encryption",
     metadata,
     Column("namespace", Text(collation="C"), primary_key=True),
-    Column("kek_id", Text, nullable=False),
+    impersonal("kek_id", Text, nullable=False),
     # Something that the key has wrapped, by which another key of the same id is known.
-    Column("probe", LargeBinary, nullable=False),
-    Column("vectors", Text, nullable=False),
+    impersonal("probe", LargeBinary, nullable=False),
+    impersonal("vectors", Text, nullable=False),
     moment("enabled_at", default=True),
     moment("changed_at", default=True),
     CheckConstraint("vectors IN ('clear', 'off')", name="vectors"),
@@ -26,8 +26,8 @@ data_key = Table(
     key("shard_key"),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("namespace", Text(collation="C"), nullable=False),
-    Column("kek_id", Text, nullable=False),
-    Column("wrapped", LargeBinary, nullable=False),
+    impersonal("kek_id", Text, nullable=False),
+    impersonal("wrapped", LargeBinary, nullable=False),
     moment("created_at", default=True),
     moment("settled_at", nullable=True),
     Index("data_key_by_namespace", "namespace", "shard_key", "number"),

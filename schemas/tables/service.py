@@ -16,23 +16,23 @@ from sqlalchemy import (
     text,
 )
 
-from strandline.schemas.tables.base import key, metadata, moment, personal
+from strandline.schemas.tables.base import impersonal, key, metadata, moment, personal
 
 service_key = Table(
     "service_key",
     metadata,
-    Column("key_id", Text(collation="C"), primary_key=True),
-    Column("secret_digest", LargeBinary, nullable=False),
+    impersonal("key_id", Text(collation="C"), primary_key=True),
+    impersonal("secret_digest", LargeBinary, nullable=False),
     # NULL: an operator's key of the whole installation, which opens no memory.
     Column("namespace", Text(collation="C")),
     personal("user_id", Text),
-    Column("scopes", ARRAY(Text), nullable=False),
+    impersonal("scopes", ARRAY(Text), nullable=False),
     # Which scopes a key of one user may begin sessions in; a key of all users names any.
     personal("shared_scopes", ARRAY(Text), nullable=False, server_default=text("'{}'")),
-    Column("label", Text, nullable=False, server_default=text("''")),
-    Column("rotated_from", Text(collation="C")),
+    impersonal("label", Text, nullable=False, server_default=text("''")),
+    impersonal("rotated_from", Text(collation="C")),
     # The key that asked for it; NULL: a command or the library made it.
-    Column("made_by", Text(collation="C")),
+    impersonal("made_by", Text(collation="C")),
     # The request that made it, by its Idempotency-Key: a repetition of it makes no second key.
     Column("request_key", Uuid),
     moment("created_at", default=True),
@@ -57,7 +57,7 @@ kept_response = Table(
     key("request_key"),
     # Of whose messages one is in the body, which goes with them; NULL: none is.
     Column("session_key", Uuid),
-    Column("request_digest", LargeBinary, nullable=False),
+    impersonal("request_digest", LargeBinary, nullable=False),
     Column("status", SmallInteger, nullable=False),
     personal("body", JSON, sealed="json response"),
     moment("created_at", default=True),

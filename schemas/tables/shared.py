@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import JSON, BigInteger, Column, Index, Integer, Table, Text, Uuid
 
-from strandline.schemas.tables.base import key, metadata, moment, personal
+from strandline.schemas.tables.base import impersonal, key, metadata, moment, personal
 
 shared_session = Table(
     "shared_session",
@@ -32,7 +32,7 @@ shared_message = Table(
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("incarnation", Uuid, nullable=False),
     personal("id", Text, nullable=False),
-    Column("role", Text, nullable=False),
+    impersonal("role", Text, nullable=False),
     Column("tokens", Integer, nullable=False),
     personal("envelope", JSON, sealed="json message id", nullable=False),
     personal("metadata", JSON, sealed="json metadata id"),

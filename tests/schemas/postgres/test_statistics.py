@@ -6,8 +6,8 @@ import psycopg
 
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
-from strandline.schemas.tables import metadata
-from strandline.schemas.tables.base import KEEPS_NO_STATISTICS
+from strandline.schemas.tables import SCHEMA, metadata
+from strandline.schemas.tables.base import PERSONAL
 from tests.conftest import MakeMemory, rows_of
 from tests.support.workers.draining import drain_everything
 
@@ -15,63 +15,6 @@ SECRET = "zyzzyva"
 
 # A tenant's name is the application's, and statements over a whole namespace are planned by how many it has.
 TENANT = {"namespace"}
-# Columns of kinds that could hold what users said, and do not.  A new column belongs here, or is declared
-# with ``said``.
-OPERATORS_OWN = {
-    "answer": {"step", "model", "prompt_hash"},
-    "audit_entry": {"act", "detail", "flags"},
-    "audit_level": {"level"},
-    "audit_seal": {"leaves", "root", "previous", "key_id", "mac"},
-    "audit_sealed": {"act", "detail", "flags", "origin_digest"},
-    "audit_subject": {"salt"},
-    "archived_input": {"role"},
-    "batch": {"stage", "state", "capture_hash"},
-    "chunk": {"role"},
-    "condensation": {"outcome", "reason"},
-    "correction": {"kind"},
-    "data_key": {"kek_id", "wrapped"},
-    "dead_letter": {"stage", "reason"},
-    "derived_change": {"kind"},
-    "due": {"stage"},
-    "encryption": {"kek_id", "probe", "vectors"},
-    "erasure": {"kind", "state", "steps", "receipt", "missed"},
-    "fact": set(),
-    "fact_candidate": {"model", "prompt_hash"},
-    "fact_event": {"kind"},
-    "fact_revision": {"operation", "model", "prompt_hash"},
-    "flush_event": {"cause"},
-    "generation": {"pipeline", "version", "state", "entry_stage", "entry_scope", "config", "prompts"},
-    "kept_response": {"request_digest"},
-    "lane": {"stage", "last_error"},
-    "message": {"role"},
-    "model_call": {"stage", "step", "model", "prompt_hash"},
-    "namespace_limit": {"waits_for"},
-    "receipt": {"stage", "outcome"},
-    "replay_budget": {"pace"},
-    "replay": {"kind", "pipeline", "state", "outcome", "counts", "reason"},
-    "retention_act": {"archive", "ages"},
-    "retention_run": {"state", "counts"},
-    "given_up_step": {"cause", "state", "archive", "object_name", "reason"},
-    "retention_step": {
-        "cause",
-        "state",
-        "archive",
-        "object_name",
-        "object_digest",
-        "rows_digest",
-        "last_error",
-    },
-    "scope_generation": {"pipeline"},
-    "service_key": {"key_id", "secret_digest", "scopes", "label", "rotated_from", "made_by"},
-    "session_retention_act": {"archive", "tightened"},
-    "session_owner": {"kind"},
-    "session_run": {"status"},
-    "session": {"tokenizer", "pipelines", "deliver", "time_zone"},
-    "shared_message": {"role"},
-    "watch": {"cause"},
-    "worker": {"host", "version", "stages", "condition"},
-}
-
 COLUMNS = """
 SELECT c.relname::text, a.attname::text, t.typname::text, a.attstattarget IS NOT DISTINCT FROM 0
 FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -108,15 +51,16 @@ def test_columns_of_content_are_declared_and_keep_no_statistics(database_url: st
         (table.name, column.name)
         for table in metadata.sorted_tables
         for column in table.columns
-        if column.info.get(KEEPS_NO_STATISTICS)
+        if column.info.get(PERSONAL)
     }
     assert without == declared
-    undeclared = {
+    undecided = {
         f"{table}.{column}"
-        for table, column, kind, none in found
-        if not none and kind not in NEVER_SAID and column not in OPERATORS_OWN.get(table, set()) | TENANT
+        for table, column, kind, _ in found
+        if kind not in NEVER_SAID and column not in TENANT
+        if PERSONAL not in metadata.tables[f"{SCHEMA}.{table}"].columns[column].info
     }
-    assert undeclared == set(), "declare it with said(), and in a migration, or name it as operators' own"
+    assert undecided == set(), "declare it with personal() or impersonal()"
 
 
 def test_nothing_that_was_said_is_left_in_statistics(
@@ -152,7 +96,7 @@ def test_nothing_that_was_said_is_left_in_statistics(
         (table.name, column.name)
         for table in metadata.sorted_tables
         for column in table.columns
-        if column.info.get(KEEPS_NO_STATISTICS)
+        if column.info.get(PERSONAL)
     }
     assert {(table, column) for table, column, _ in samples}.isdisjoint(said_columns)
     assert not [table for table, _, _ in samples if table == "chunk_terms"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from strandline.schemas.queries.resealed import RESEALED
 from strandline.schemas.tables import metadata
-from strandline.schemas.tables.base import KEEPS_NO_STATISTICS, SEALED
+from strandline.schemas.tables.base import PERSONAL, SEALED
 from tools.queries.headers import read_all
 
 PAGE = Path(__file__).parent.parent.parent.parent / "docs" / "architecture" / "encryption.md"
@@ -25,7 +25,7 @@ def test_every_column_of_what_users_said_is_decided_on() -> None:
         f"{table.name}.{column.name}"
         for table in metadata.tables.values()
         for column in table.columns
-        if column.info.get(KEEPS_NO_STATISTICS)
+        if column.info.get(PERSONAL)
     }
     assert set(listed()) == personal
 
