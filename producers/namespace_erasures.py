@@ -37,7 +37,7 @@ from strandline.producers.items.requests import range_below
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS
 from strandline.schemas.postgres.operations import Operation
-from strandline.schemas.queries.upkeep.erasures import VacuumErased
+from strandline.schemas.queries.upkeep.erasing import VacuumErased
 from strandline.schemas.values.identity import check_name, check_user_id
 
 # In the place of the target, which each receipt names.

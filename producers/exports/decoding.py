@@ -1,4 +1,4 @@
-"""From stored rows to the lines of an export: the one place where an export reads content."""
+"""From stored rows to lines that are not simply their columns."""
 
 from __future__ import annotations
 
@@ -6,30 +6,11 @@ import json
 from typing import Any
 from uuid import UUID
 
-from strandline.producers.exports.lines import (
-    AnswerLine,
-    CandidateLine,
-    CaptureActLine,
-    CorrectionLine,
-    EditLine,
-    FactLine,
-    FlushLine,
-    MessageLine,
-    PolicyChangeLine,
-    RevisionLine,
-    SessionLine,
-    StateLine,
-)
-from strandline.schemas.queries.rows import CaptureActRow, MessageOfSessionRow
+from strandline.producers.exports.lines import AnswerLine, FlushLine, MessageLine, SessionLine, StateLine
+from strandline.schemas.queries.rows import MessageOfSessionRow
 from strandline.schemas.queries.upkeep.export import (
     ExportAnswersRow,
-    ExportCandidatesRow,
-    ExportCorrectionsRow,
-    ExportEditsRow,
-    ExportFactsRow,
     ExportFlushesRow,
-    ExportPolicyChangesRow,
-    ExportRevisionsRow,
     ExportSessionsRow,
     ExportStatesRow,
 )
@@ -50,37 +31,9 @@ def message_line(row: MessageOfSessionRow) -> MessageLine:
     return MessageLine(session_key=row.session_key, seq=row.seq, tokens=row.tokens, message=whole)
 
 
-def correction_line(row: ExportCorrectionsRow) -> CorrectionLine:
-    fields = row._asdict()
-    return CorrectionLine(correction=fields.pop("correction_kind"), **fields)
-
-
-def policy_change_line(row: ExportPolicyChangesRow) -> PolicyChangeLine:
-    return PolicyChangeLine(
-        **row._asdict() | {"before": json.loads(row.before), "after": json.loads(row.after)}
-    )
-
-
 def flush_line(row: ExportFlushesRow) -> FlushLine:
     fields = row._asdict() | {"receipts": json.loads(row.receipts)}
     return FlushLine(messages=fields.pop("message_count"), **fields)
-
-
-def fact_line(row: ExportFactsRow) -> FactLine:
-    return FactLine(**row._asdict())
-
-
-def revision_line(row: ExportRevisionsRow) -> RevisionLine:
-    fields = row._asdict()
-    return RevisionLine(edit=fields.pop("fact_event"), **fields)
-
-
-def edit_line(row: ExportEditsRow) -> EditLine:
-    return EditLine(**row._asdict() | {"payload": None if row.payload is None else json.loads(row.payload)})
-
-
-def candidate_line(row: ExportCandidatesRow) -> CandidateLine:
-    return CandidateLine(**row._asdict())
 
 
 def state_line(row: ExportStatesRow, owner_key: UUID) -> StateLine:
@@ -93,10 +46,6 @@ def answer_line(row: ExportAnswersRow) -> AnswerLine:
     fields: dict[str, Any] = row._asdict()
     del fields["scope_key"]
     return AnswerLine(text=_text(fields.pop("body")), **fields)
-
-
-def capture_act_line(row: CaptureActRow) -> CaptureActLine:
-    return CaptureActLine(**row._asdict() | {"capture": json.loads(row.capture)})
 
 
 def _text(body: bytes | None) -> str | None:

@@ -13,10 +13,11 @@ from typing import Any
 
 from strandline.pipelines.audit.appending import Act, append_act
 from strandline.producers.execution import OperationRunner
-from strandline.producers.exports.lines import HeaderLine, Line, TrailerLine
+from strandline.producers.exports.lines import HeaderLine, TrailerLine
 from strandline.producers.exports.pages import ExportTarget, Section, is_last, sections
 from strandline.schemas.errors import ConflictError
 from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.exported import ExportedLine
 from strandline.schemas.queries.upkeep.erasures import UnfinishedErasure
 from strandline.schemas.values.identity import Owner
 from strandline.schemas.version import VERSION
@@ -101,6 +102,6 @@ def _header(target: ExportTarget, session_id: str | None) -> HeaderLine:
     )
 
 
-def _write_line(line: Line, counts: Counter[str]) -> str:
+def _write_line(line: ExportedLine, counts: Counter[str]) -> str:
     counts[line.kind] += 1
     return line.model_dump_json()

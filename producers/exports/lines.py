@@ -1,26 +1,40 @@
 """The lines of an export: one kind for each table, in a form that stays.
 
+``schemas/tables`` declares the kinds whose fields are a table's columns; the others are here.
 ``strandline export --json-schema`` prints their JSON Schema.  A field is added, never renamed; a new kind of
-line may come, so whoever reads an export passes over kinds that it does not know.
+line may come, so readers of an export pass over kinds that they do not know.
 """
 
 from __future__ import annotations
 
-from datetime import date, datetime
-from decimal import Decimal
+from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel
+from pydantic import Field, RootModel
+
+from strandline.schemas.queries.exported import (
+    ArchivedLine,
+    CallLine,
+    CandidateLine,
+    CaptureActLine,
+    CorrectionLine,
+    DeadLetterLine,
+    EditLine,
+    ExportedLine,
+    FactLine,
+    PolicyChangeLine,
+    PseudonymLine,
+    RetentionActLine,
+    RevisionLine,
+    RunLine,
+    ServiceKeyLine,
+)
 
 FORMAT_VERSION = 1
 
 
-class _Line(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class HeaderLine(_Line):
+class HeaderLine(ExportedLine):
     """The first line: the export's target and beginning."""
 
     kind: Literal["header"] = "header"
@@ -35,7 +49,7 @@ class HeaderLine(_Line):
     exported_at: datetime
 
 
-class DirectoryLine(_Line):
+class DirectoryLine(ExportedLine):
     """A session id that the user has claimed, of a chat or of what facts come from."""
 
     kind: Literal["directory"] = "directory"
@@ -44,7 +58,7 @@ class DirectoryLine(_Line):
     created_at: datetime
 
 
-class SessionLine(_Line):
+class SessionLine(ExportedLine):
     """A session; ``session_key`` is by which other lines name it.
 
     Messages below ``log_start_seq`` are from before a reset.
@@ -66,7 +80,7 @@ class SessionLine(_Line):
     time_zone: str | None = None
 
 
-class MessageLine(_Line):
+class MessageLine(ExportedLine):
     """A message as it was put, in OpenAI's form, with its number in the session."""
 
     kind: Literal["message"] = "message"
@@ -76,65 +90,7 @@ class MessageLine(_Line):
     message: dict[str, Any]
 
 
-class ArchivedLine(_Line):
-    """A range of messages that retention took out of a session's log, or is about to, and where they are."""
-
-    kind: Literal["archived"] = "archived"
-    session_key: UUID
-    from_seq: int
-    through_seq: int
-    cause: str
-    state: str
-    archive: str | None
-    object_name: str | None
-    object_digest: str | None
-    messages: int
-    removed: int
-    kept_seqs: list[int]
-    removed_at: datetime | None
-
-
-class CorrectionLine(_Line):
-    """A correction of a session's log."""
-
-    kind: Literal["correction"] = "correction"
-    session_key: UUID
-    number: int
-    correction: str
-    from_seq: int
-    through_seq: int
-    actor: str | None
-    created_at: datetime
-
-
-class PolicyChangeLine(_Line):
-    """A change of a session's policy."""
-
-    kind: Literal["policy_change"] = "policy_change"
-    session_key: UUID
-    number: int
-    before: dict[str, Any]
-    after: dict[str, Any]
-    actor: str | None
-    created_at: datetime
-
-
-class RunLine(_Line):
-    """A run of an agent, with the numbers of its messages."""
-
-    kind: Literal["run"] = "run"
-    session_key: UUID
-    run_id: str
-    number: int
-    status: str
-    agent_id: str | None
-    team_id: str | None
-    seqs: list[int]
-    created_at: datetime
-    changed_at: datetime
-
-
-class FlushLine(_Line):
+class FlushLine(ExportedLine):
     """One delivery to the pipelines, and its outcome in each stage."""
 
     kind: Literal["flush"] = "flush"
@@ -149,88 +105,7 @@ class FlushLine(_Line):
     created_at: datetime
 
 
-class FactLine(_Line):
-    """A fact of one derivation, ended ones included."""
-
-    kind: Literal["fact"] = "fact"
-    generation_id: int
-    fact_id: UUID
-    text: str
-    topics: list[str]
-    said_by: str | None
-    about_date: date | None
-    said_at: datetime
-    valid_from: datetime
-    valid_until: datetime | None
-    live: bool
-    invalidated_at: datetime | None
-    invalidated_by: UUID | None
-    condensed_into: UUID | None
-    input: str | None
-    agent_id: str | None
-    team_id: str | None
-    feedback: str | None
-    created_at: datetime
-    updated_at: datetime
-
-
-class RevisionLine(_Line):
-    """A change of a fact, and its provenance: messages, prompt and model, or the edit by its number."""
-
-    kind: Literal["fact_revision"] = "fact_revision"
-    generation_id: int
-    fact_id: UUID
-    revision: int
-    operation: str
-    text: str
-    own_text: str | None
-    event_id: UUID | None
-    session_key: UUID | None
-    seqs: list[int]
-    extract_batch_id: UUID | None
-    merge_batch_id: UUID | None
-    condense_batch_id: UUID | None
-    edit: int | None
-    model: str | None
-    prompt_hash: str | None
-    created_at: datetime
-
-
-class EditLine(_Line):
-    """An edit of a fact by a person or an agent; the words of deleted ones are gone."""
-
-    kind: Literal["fact_edit"] = "fact_edit"
-    number: int
-    edit: str
-    fact_id: UUID | None
-    payload: dict[str, Any] | None
-    actor: str | None
-    instruction: UUID | None
-    created_at: datetime
-
-
-class CandidateLine(_Line):
-    """A possible fact that was found in messages."""
-
-    kind: Literal["fact_candidate"] = "fact_candidate"
-    generation_id: int
-    event_id: UUID
-    ordinal: int
-    session_key: UUID
-    batch_id: UUID
-    text: str
-    seqs: list[int]
-    topics: list[str]
-    said_by: str | None
-    about_date: date | None
-    said_at: datetime
-    model: str
-    prompt_hash: str
-    dropped_by: int | None
-    withheld_by: int | None
-
-
-class StateLine(_Line):
+class StateLine(ExportedLine):
     """The summary of a session, or the state of a custom block, after one batch; the newest one serves.
 
     ``session_key`` is null for a block of all of the user's sessions.
@@ -247,7 +122,7 @@ class StateLine(_Line):
     created_at: datetime
 
 
-class AnswerLine(_Line):
+class AnswerLine(ExportedLine):
     """A model's raw answer; ``text`` is null for vectors and other binary answers."""
 
     kind: Literal["answer"] = "answer"
@@ -261,84 +136,7 @@ class AnswerLine(_Line):
     created_at: datetime
 
 
-class DeadLetterLine(_Line):
-    """An event that a stage went past, and why."""
-
-    kind: Literal["dead_letter"] = "dead_letter"
-    session_key: UUID
-    generation_id: int
-    stage: str
-    from_seq: int
-    through_seq: int
-    event_id: UUID
-    reason: str
-    created_at: datetime
-    dropped_at: datetime | None
-
-
-class CallLine(_Line):
-    """A model call in the ledger, without content."""
-
-    kind: Literal["model_call"] = "model_call"
-    call_id: UUID
-    generation_id: int | None
-    stage: str
-    batch_id: UUID
-    step: str
-    model: str
-    prompt_hash: str
-    input_tokens: int
-    output_tokens: int
-    seconds: float
-    cost_usd: Decimal | None
-    created_at: datetime
-
-
-class CaptureActLine(_Line):
-    """A choice of this user's capture."""
-
-    kind: Literal["capture_act"] = "capture_act"
-    number: int
-    capture: dict[str, Any]
-    actor: str | None
-    created_at: datetime
-
-
-class RetentionActLine(_Line):
-    """A session's choice of retention; null is as for its namespace."""
-
-    kind: Literal["retention_act"] = "retention_act"
-    session_key: UUID
-    number: int
-    ttl_seconds: int | None
-    max_age_seconds: int | None
-    max_messages: int | None
-    forget_facts: bool | None
-    archive: str | None
-    actor: str | None
-    created_at: datetime
-
-
-class PseudonymLine(_Line):
-    """The name under which the user stands in the audit trail, until an erasure."""
-
-    kind: Literal["audit_pseudonym"] = "audit_pseudonym"
-    subject: UUID
-
-
-class ServiceKeyLine(_Line):
-    """A key of the HTTP service that opens this user alone; its secret is not stored."""
-
-    kind: Literal["service_key"] = "service_key"
-    key_id: str
-    scopes: list[str]
-    label: str
-    created_at: datetime
-    expires_at: datetime | None
-    revoked_at: datetime | None
-
-
-class TrailerLine(_Line):
+class TrailerLine(ExportedLine):
     """The last line: how many lines of each kind there were. An export without it was not finished."""
 
     kind: Literal["trailer"] = "trailer"

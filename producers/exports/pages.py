@@ -11,51 +11,23 @@ from uuid import UUID
 
 from strandline.producers.exports.decoding import (
     answer_line,
-    candidate_line,
-    capture_act_line,
-    correction_line,
-    edit_line,
-    fact_line,
     flush_line,
     message_line,
-    policy_change_line,
-    revision_line,
     session_line,
     state_line,
 )
-from strandline.producers.exports.lines import (
-    ArchivedLine,
-    CallLine,
-    DeadLetterLine,
-    DirectoryLine,
-    Line,
-    PseudonymLine,
-    RetentionActLine,
-    RunLine,
-    ServiceKeyLine,
-)
+from strandline.producers.exports.lines import DirectoryLine
 from strandline.producers.sessions import HISTORY_PAGE_BYTES
 from strandline.schemas.postgres.paging import next_page
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries import exported
+from strandline.schemas.queries.exported import ExportedLine
+from strandline.schemas.queries.upkeep import exporting
 from strandline.schemas.queries.upkeep.erasures import OwnerDirectory, OwnerDirectoryRow
 from strandline.schemas.queries.upkeep.export import (
     ExportAnswers,
-    ExportArchived,
-    ExportCalls,
-    ExportCandidates,
-    ExportCaptureActs,
-    ExportCorrections,
-    ExportDeadLetters,
-    ExportEdits,
-    ExportFacts,
     ExportFlushes,
     ExportMessages,
-    ExportPolicyChanges,
-    ExportPseudonym,
-    ExportRetentionActs,
-    ExportRevisions,
-    ExportRuns,
-    ExportServiceKeys,
     ExportSessions,
     ExportStates,
 )
@@ -89,7 +61,7 @@ class Section:
     """
 
     page: Callable[[Any | None], Query[Any]]
-    line: Callable[[Any], Line]
+    line: Callable[[Any], ExportedLine]
     limit: int = ROWS_PER_PAGE
 
 
@@ -101,31 +73,36 @@ def sections(target: ExportTarget) -> Iterator[Section]:
         yield _section(target, OwnerDirectory, _directory_line)
     yield _section(target, ExportSessions, session_line)
     yield _section(target, ExportMessages, message_line)
-    yield _section(target, ExportArchived, lambda row: ArchivedLine(**row._asdict()))
-    yield _section(target, ExportCorrections, correction_line)
-    yield _section(target, ExportPolicyChanges, policy_change_line)
-    yield _section(target, ExportRuns, lambda row: RunLine(**row._asdict()))
+    yield _columns(target, exporting.ExportRetentionStep, exported.ArchivedLine)
+    yield _columns(target, exporting.ExportCorrection, exported.CorrectionLine)
+    yield _columns(target, exporting.ExportPolicyChange, exported.PolicyChangeLine)
+    yield _columns(target, exporting.ExportSessionRun, exported.RunLine)
     yield _section(target, ExportFlushes, flush_line)
-    yield _section(target, ExportFacts, fact_line)
-    yield _section(target, ExportRevisions, revision_line)
-    yield _section(target, ExportCandidates, candidate_line)
+    yield _columns(target, exporting.ExportFact, exported.FactLine)
+    yield _columns(target, exporting.ExportFactRevision, exported.RevisionLine)
+    yield _columns(target, exporting.ExportFactCandidate, exported.CandidateLine)
     if is_whole_owner:
-        yield _section(target, ExportEdits, edit_line)
+        yield _columns(target, exporting.ExportFactEvent, exported.EditLine)
     yield _section(target, ExportStates, lambda row: state_line(row, target.owner_key))
     yield _section(target, ExportAnswers, answer_line)
-    yield _section(target, ExportDeadLetters, lambda row: DeadLetterLine(**row._asdict()))
-    yield _section(target, ExportCalls, lambda row: CallLine(**row._asdict()))
+    yield _columns(target, exporting.ExportDeadLetter, exported.DeadLetterLine)
+    yield _columns(target, exporting.ExportModelCall, exported.CallLine)
     if is_whole_owner:
-        yield _section(target, ExportCaptureActs, capture_act_line)
+        yield _columns(target, exporting.ExportCaptureAct, exported.CaptureActLine)
     # Operators' choices, and their view of the user.
-    yield _section(target, ExportRetentionActs, lambda row: RetentionActLine(**row._asdict()))
+    yield _columns(target, exporting.ExportSessionRetentionAct, exported.RetentionActLine)
     if is_whole_owner:
-        yield _section(target, ExportPseudonym, lambda row: PseudonymLine(**row._asdict()))
+        yield _columns(target, exporting.ExportAuditSubject, exported.PseudonymLine)
     if is_whole_user:
-        yield _section(target, ExportServiceKeys, lambda row: ServiceKeyLine(**row._asdict()))
+        yield _columns(target, exporting.ExportServiceKey, exported.ServiceKeyLine)
 
 
-def _section(target: ExportTarget, statement: type[Query[R]], line: Callable[[R], Line]) -> Section:
+def _columns(target: ExportTarget, statement: type[Query[Any]], line: type[ExportedLine]) -> Section:
+    """A section whose lines have the columns of its rows."""
+    return _section(target, statement, lambda row: line(**row._asdict()))
+
+
+def _section(target: ExportTarget, statement: type[Query[R]], line: Callable[[R], ExportedLine]) -> Section:
     ends_by_size = "page_bytes" in get_annotations(statement)
     page = partial(
         next_page,

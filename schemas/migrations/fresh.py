@@ -40,7 +40,7 @@ def _make_functions(connection: Connection, schema: str, names: Iterable[str]) -
 
 
 def _table_statements(*, divided: bool) -> list[str]:
-    statements = []
+    statements: list[str] = []
 
     def take(element: DDLElement, *_arguments: object, **_options: object) -> None:
         statement = str(element.compile(dialect=engine.dialect))

@@ -271,17 +271,3 @@ SELECT f.shard_key, f.scope_key, f.number FROM strandline.erasure_fence f WHERE 
 SELECT f.number, f.fenced_at, f.shard_key, f.scope_key, @is_unfinished(f.number) AS is_unfinished FROM strandline.erasure_fence f
 WHERE f.scope_key = ANY (%(scope_keys)s::uuid[]) AND @stands(f)
 ORDER BY @is_unfinished(f.number) DESC, f.number DESC LIMIT 1
-
--- name: vacuum_erased
--- Make the space of what an erasure deleted free to be used again, in tables and indexes, one table after the other;
--- and take new samples. A table that another vacuum works on is passed over.
-VACUUM (ANALYZE, INDEX_CLEANUP ON, SKIP_LOCKED) strandline.answer, strandline.batch, strandline.block_state,
-    strandline.chunk, strandline.correction, strandline.dead_letter, strandline.due, strandline.fact,
-    strandline.fact_candidate, strandline.fact_event, strandline.fact_revision, strandline.flush_event, strandline.lane,
-    strandline.message, strandline.model_call, strandline.policy_change, strandline.receipt, strandline.session,
-    strandline.session_owner, strandline.session_run, strandline.shared_message, strandline.shared_session,
-    strandline.store_item, strandline.watch, strandline.archived_input, strandline.audit_entry,
-    strandline.audit_subject, strandline.capture_act, strandline.derived_change, strandline.condensation,
-    strandline.data_key, strandline.expired_life, strandline.fact_owner, strandline.given_up_step,
-    strandline.kept_response, strandline.popped, strandline.replay, strandline.retention_step,
-    strandline.scope_generation, strandline.service_key, strandline.session_retention_act, strandline.superseded

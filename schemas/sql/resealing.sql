@@ -1,5 +1,4 @@
 -- Resealing (docs/architecture/encryption.md).  Written by `make queries` from schemas/tables.
-
 -- name: unsealed_answer
 -- The next rows of answer of which something is not sealed under the newest data key.
 -- params: shard_key uuid, prefix text, after_batch_id uuid, after_step text, limit bigint

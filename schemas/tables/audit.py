@@ -11,27 +11,25 @@ from sqlalchemy import (
     Index,
     Integer,
     LargeBinary,
-    Table,
     Text,
     Uuid,
     text,
 )
 
-from strandline.schemas.tables.base import impersonal, key, metadata, moment, personal
+from strandline.schemas.tables.base import Erasure, Export, impersonal, key, moment, personal, table
 
-audit_level = Table(
+audit_level = table(
     "audit_level",
-    metadata,
     Column("namespace", Text(collation="C"), primary_key=True),
     impersonal("level", Text, nullable=False),
     moment("updated_at", default=True),
     CheckConstraint("level IN ('off', 'changes', 'all')", name="level"),
     comment="The level of a namespace's audit trail; a namespace without a row has 'changes'",
+    erasure=Erasure("kept", why="the choice of a namespace"),
 )
 
-audit_subject = Table(
+audit_subject = table(
     "audit_subject",
-    metadata,
     key("shard_key"),
     Column("subject", Uuid, nullable=False),
     impersonal("salt", LargeBinary, nullable=False),
@@ -39,11 +37,17 @@ audit_subject = Table(
     personal("user_id", Text),
     Index("audit_subject_by_subject", "subject"),
     comment="The random pseudonym of an owner in the audit trail, until erasure deletes the row",
+    erasure=Erasure("goes"),
+    export=Export(
+        "audit_pseudonym",
+        "The name under which the user stands in the audit trail, until an erasure.",
+        title="Pseudonym",
+        hides=("salt", "namespace", "user_id"),
+    ),
 )
 
-audit_entry = Table(
+audit_entry = table(
     "audit_entry",
-    metadata,
     key("shard_key"),
     key("entry_id"),
     Column("namespace", Text(collation="C"), nullable=False),
@@ -58,11 +62,13 @@ audit_entry = Table(
     impersonal("flags", ARRAY(Text), nullable=False, server_default=text("'{}'")),
     moment("created_at", default=True),
     comment="Acts that no seal covers yet, under the key of whom they concern, until the sealer takes them",
+    erasure=Erasure(
+        "treated", why="unsealed acts are moved to a random key: the trail stays, and leads to no user"
+    ),
 )
 
-audit_chain = Table(
+audit_chain = table(
     "audit_chain",
-    metadata,
     key("shard_key"),
     Column("namespace", Text(collation="C"), nullable=False),
     Column("seals", BigInteger, nullable=False, server_default="0"),
@@ -70,11 +76,11 @@ audit_chain = Table(
     Column("entries", BigInteger, nullable=False, server_default="0"),
     CheckConstraint("pruned_seals BETWEEN 0 AND seals", name="pruned"),
     comment="A namespace's chain: how many seals it has; the row that sealers lock",
+    erasure=Erasure("kept", why="how long the chain of a namespace is"),
 )
 
-audit_seal = Table(
+audit_seal = table(
     "audit_seal",
-    metadata,
     key("shard_key"),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("entries", Integer, nullable=False),
@@ -88,11 +94,11 @@ audit_seal = Table(
     moment("sealed_at"),
     CheckConstraint("entries >= 1 AND cardinality(entry_ids) = entries", name="entries"),
     comment="A link of a namespace's chain: the Merkle root of its entries, with a MAC over the link before",
+    erasure=Erasure("kept", why="links of the chain: digests of acts"),
 )
 
-audit_sealed = Table(
+audit_sealed = table(
     "audit_sealed",
-    metadata,
     key("shard_key"),
     Column("seal", BigInteger, primary_key=True, autoincrement=False),
     Column("place", Integer, primary_key=True, autoincrement=False),
@@ -110,4 +116,7 @@ audit_sealed = Table(
     moment("created_at"),
     Index("audit_sealed_by_subject", "shard_key", "subject", postgresql_where=text("subject IS NOT NULL")),
     comment="Acts that a seal covers, in the order of the chain, under the key of their namespace's chain",
+    erasure=Erasure(
+        "kept", why="acts under a random pseudonym, without the origins once audit_subject is gone"
+    ),
 )

@@ -1,19 +1,21 @@
-"""Shared parts of the tables: one metadata, names for every constraint, and four kinds of column."""
+"""Shared parts of the tables: how a table and each kind of column are declared, and names of constraints."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from sqlalchemy import Column, DateTime, MetaData, Uuid, func
+from sqlalchemy import Column, DateTime, MetaData, Table, Uuid, func
+from sqlalchemy.schema import SchemaItem
 
 SCHEMA = "strandline"
 PERSONAL = "personal"
 SEALED = "sealed"
 STORAGE = "storage"
-# Of a table that grows with each message and stays: these hold three quarters of all bytes, and `strandline
-# migrate --partitions` divides them by owner.  Other tables are read across owners (due), or small: bounded
-# by the number of sessions or by condensing (session, lane, fact).
 DIVIDED = "divided"
+ERASURE = "erasure"
+EXPORT = "export"
 
 metadata = MetaData(
     schema=SCHEMA,
@@ -24,6 +26,66 @@ metadata = MetaData(
         "ck": "%(table_name)s_%(constraint_name)s_check",
     },
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """How an erasure treats the rows of a table.
+
+    Attributes:
+        kind: ``goes``: rows begin with the owner's ``shard_key``, and go with the owner; ``treated``: by a
+            step of its own (pipelines/upkeep/erasure); ``kept``: left alone.
+        session: the column with the session's or scope's key, by which rows go with a session.
+        why: what becomes of the rows, or the reason for which they stay.
+    """
+
+    kind: Literal["goes", "treated", "kept"]
+    session: str | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """How the rows of a table are exported: a statement and a class of lines follow from it.
+
+    Attributes:
+        kind: of the lines.
+        meaning: of a line, as it is published.
+        title: of the class of lines, if the kind does not name it.
+        hides: columns that no line has, besides those of ``owned_by``.
+        named: columns that have another name in a line.
+        owned_by: the columns that say whose a row is.
+        of_session: the condition on a row ``t`` by which it is a session's, if it has no ``session_key``.
+    """
+
+    kind: str
+    meaning: str
+    title: str = ""
+    hides: tuple[str, ...] = ()
+    named: Mapping[str, str] = field(default_factory=dict)
+    owned_by: tuple[str, ...] = ("shard_key",)
+    of_session: str = ""
+
+
+def table(
+    name: str,
+    *parts: SchemaItem,
+    comment: str,
+    erasure: Erasure,
+    export: Export | None = None,
+    divided: bool = False,
+    **options: Any,
+) -> Table:
+    """Declare a table.
+
+    Args:
+        export: None: its rows are exported with others, by a statement written by hand, or not at all.
+        divided: it grows with each message and stays.  Such tables hold three quarters of all bytes, and
+            `strandline migrate --partitions` divides them by owner; others are read across owners (due), or
+            small: bounded by the number of sessions or by condensing (session, lane, fact).
+    """
+    info = {ERASURE: erasure, EXPORT: export, DIVIDED: divided}
+    return Table(name, metadata, *parts, comment=comment, info=info, **options)
 
 
 def key(name: str) -> Column[object]:

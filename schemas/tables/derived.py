@@ -17,18 +17,16 @@ from sqlalchemy import (
     LargeBinary,
     PrimaryKeyConstraint,
     SmallInteger,
-    Table,
     Text,
     Uuid,
     text,
 )
 from sqlalchemy.dialects.postgresql import BIT, JSONB, TSVECTOR
 
-from strandline.schemas.tables.base import DIVIDED, SCHEMA, impersonal, key, metadata, moment, personal
+from strandline.schemas.tables.base import SCHEMA, Erasure, Export, impersonal, key, moment, personal, table
 
-fact_candidate = Table(
+fact_candidate = table(
     "fact_candidate",
-    metadata,
     key("shard_key"),
     Column("generation_id", Integer, primary_key=True, autoincrement=False),
     key("event_id"),
@@ -48,11 +46,17 @@ fact_candidate = Table(
     # The act that had an operation switched off without which it could not become a fact.
     Column("withheld_by", BigInteger),
     comment="A candidate that extract found in one event; merge applies it, unless a person's event drops it",
+    erasure=Erasure("goes", "session_key"),
+    export=Export(
+        "fact_candidate",
+        "A possible fact that was found in messages.",
+        title="Candidate",
+        hides=("fingerprint",),
+    ),
 )
 
-fact = Table(
+fact = table(
     "fact",
-    metadata,
     key("shard_key"),
     Column("generation_id", Integer, primary_key=True, autoincrement=False),
     key("fact_id"),
@@ -86,11 +90,17 @@ fact = Table(
     Index("fact_recent", "shard_key", "generation_id", text("said_at DESC"), postgresql_where=text("live")),
     CheckConstraint("live = (invalidated_at IS NULL AND condensed_into IS NULL)", name="live"),
     comment="The facts of an owner; an invalidated fact stays, with the fact that replaced it",
+    erasure=Erasure("goes"),
+    export=Export(
+        "fact",
+        "A fact of one derivation, ended ones included.",
+        hides=("fingerprint", "lexemes"),
+        of_session="@is_fact_of(t, %(shard_key)s, %(session_key)s)",
+    ),
 )
 
-fact_revision = Table(
+fact_revision = table(
     "fact_revision",
-    metadata,
     key("shard_key"),
     Column("generation_id", Integer, primary_key=True, autoincrement=False),
     key("fact_id"),
@@ -123,11 +133,18 @@ fact_revision = Table(
     ),
     CheckConstraint("num_nulls(own_text, own_fingerprint, own_lexemes) IN (0, 3)", name="own"),
     comment="A fact's history and provenance: which messages, prompt and model, or which person, did what",
+    erasure=Erasure("goes"),
+    export=Export(
+        "fact_revision",
+        "A change of a fact, and its provenance: messages, prompt and model, or the edit by its number.",
+        title="Revision",
+        hides=("fingerprint", "lexemes", "own_fingerprint", "own_lexemes"),
+        named={"fact_event": "edit"},
+    ),
 )
 
-fact_event = Table(
+fact_event = table(
     "fact_event",
-    metadata,
     key("shard_key"),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     impersonal("kind", Text, nullable=False),
@@ -145,21 +162,28 @@ fact_event = Table(
     CheckConstraint("kind IN ('add', 'replace', 'delete', 'clear', 'feedback')", name="kind"),
     CheckConstraint("(fact_id IS NULL) = (kind = 'clear')", name="fact"),
     comment="The changes that people made to an owner's facts, in order; they outlive every derivation",
+    erasure=Erasure("goes"),
+    export=Export(
+        "fact_edit",
+        "An edit of a fact by a person or an agent; the words of deleted ones are gone.",
+        title="Edit",
+        hides=("traces",),
+        named={"kind": "edit"},
+    ),
 )
 
-fact_owner = Table(
+fact_owner = table(
     "fact_owner",
-    metadata,
     key("shard_key"),
     Column("namespace", Text, nullable=False),
     personal("user_id", Text),
     Index("fact_owner_by_user", "namespace", "user_id"),
     comment="The namespace of an owner whom people gave facts, even without any session",
+    erasure=Erasure("goes"),
 )
 
-condensation = Table(
+condensation = table(
     "condensation",
-    metadata,
     key("shard_key"),
     Column("generation_id", Integer, primary_key=True, autoincrement=False),
     key("batch_id"),
@@ -170,11 +194,11 @@ condensation = Table(
     moment("created_at", default=True),
     CheckConstraint("outcome IN ('applied', 'unchanged', 'refused')", name="outcome"),
     comment="Each attempt to condense an owner's facts, and its outcome",
+    erasure=Erasure("goes"),
 )
 
-block_state = Table(
+block_state = table(
     "block_state",
-    metadata,
     key("shard_key"),
     key("scope_key"),
     Column("generation_id", Integer, primary_key=True, autoincrement=False),
@@ -185,11 +209,11 @@ block_state = Table(
     moment("created_at", default=True),
     Index("block_state_by_batch", "shard_key", "batch_id", unique=True),
     comment="The state of an ordered lane after each batch, numbered; the newest one serves",
+    erasure=Erasure("goes", "scope_key"),
 )
 
-chunk = Table(
+chunk = table(
     "chunk",
-    metadata,
     key("shard_key"),
     Column("generation_id", Integer, primary_key=True, autoincrement=False),
     key("session_key"),
@@ -229,16 +253,17 @@ chunk = Table(
         postgresql_using="gin",
         postgresql_with={"gin_pending_list_limit": 64},
     ),
-    info={DIVIDED: True},
     comment="A searchable piece of conversation: its messages by range, its lexemes and its vector",
+    erasure=Erasure("goes", "session_key"),
+    divided=True,
 )
 
-derived_change = Table(
+derived_change = table(
     "derived_change",
-    metadata,
     key("shard_key"),
     impersonal("kind", Text, primary_key=True),
     Column("change_id", BigInteger, primary_key=True, autoincrement=False),
     moment("changed_at", default=True),
     comment="The last transactions that changed an owner's pieces, or facts; nothing in memory outlives one",
+    erasure=Erasure("goes"),
 )

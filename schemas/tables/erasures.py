@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ARRAY, BigInteger, CheckConstraint, Column, Index, Integer, Table, Text, Uuid, text
+from sqlalchemy import ARRAY, BigInteger, CheckConstraint, Column, Index, Integer, Text, Uuid, text
 from sqlalchemy.dialects.postgresql import JSONB
 
-from strandline.schemas.tables.base import impersonal, key, metadata, moment, personal
+from strandline.schemas.tables.base import Erasure, impersonal, key, moment, personal, table
 
-erasure_fence = Table(
+erasure_fence = table(
     "erasure_fence",
-    metadata,
     key("shard_key"),
     # The owner's key again: all of the owner; else the key of one session.
     key("scope_key"),
@@ -20,11 +19,11 @@ erasure_fence = Table(
     Column("data_keys", Integer, nullable=False, server_default=text("0")),
     Index("erasure_fence_by_number", "number"),
     comment="Owners and sessions that were erased: nothing is written for them until they are readmitted",
+    erasure=Erasure("kept", why="the fence itself: a key, by which the owner is kept away"),
 )
 
-erasure = Table(
+erasure = table(
     "erasure",
-    metadata,
     # Numbered one after the other, in the order of their commits: readers compare the newest one.
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("erasure_id", Uuid, nullable=False, unique=True),
@@ -50,4 +49,5 @@ erasure = Table(
     CheckConstraint("state IN ('running', 'done')", name="state"),
     CheckConstraint("(finished_at IS NULL) = (state = 'running')", name="finished_at"),
     comment="Each erasure, with its steps and its receipt, and each readmission; none of them holds a name",
+    erasure=Erasure("kept", why="the record of the erasure itself, which holds no name"),
 )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pgvector.sqlalchemy import HALFVEC
-from sqlalchemy import ARRAY, JSON, CheckConstraint, Column, Double, Index, Table, Text, text
+from sqlalchemy import ARRAY, JSON, CheckConstraint, Column, Double, Index, Text, text
 
-from strandline.schemas.tables.base import key, metadata, moment, personal
+from strandline.schemas.tables.base import Erasure, key, moment, personal, table
 
-store_item = Table(
+store_item = table(
     "store_item",
-    metadata,
     key("shard_key"),
     # The labels of the path, each followed by a full stop, so that a prefix finds its descendants.
     personal("path", Text(collation="C"), primary_key=True),
@@ -23,4 +22,9 @@ store_item = Table(
     Index("store_item_by_expiry", "expires_at", postgresql_where=text("expires_at IS NOT NULL")),
     CheckConstraint("(ttl_minutes IS NULL) = (expires_at IS NULL)", name="ttl"),
     comment="Values that an application keeps under a path and a key, with vectors of their texts",
+    erasure=Erasure(
+        "treated",
+        why="what an adapter keeps of the user is deleted, and items below paths that the caller names;"
+        " others belong to the namespace, and only the application knows which of them concern a user",
+    ),
 )

@@ -12,16 +12,14 @@ from sqlalchemy import (
     Double,
     Index,
     Integer,
-    Table,
     Text,
     Uuid,
 )
 
-from strandline.schemas.tables.base import impersonal, metadata, moment, personal
+from strandline.schemas.tables.base import Erasure, Export, impersonal, moment, personal, table
 
-namespace_limit = Table(
+namespace_limit = table(
     "namespace_limit",
-    metadata,
     Column("namespace", Text(collation="C"), primary_key=True),
     Column("max_lanes", Integer),
     Column("max_lanes_per_worker", Integer),
@@ -40,11 +38,11 @@ namespace_limit = Table(
     CheckConstraint("max_sessions >= 0 AND max_bytes >= 0", name="bounds"),
     CheckConstraint("(waits_until IS NULL) = (waits_for IS NULL)", name="waits"),
     comment="The limits of a namespace, and until when its work waits; written by hand",
+    erasure=Erasure("kept", why="limits of a namespace, without owners"),
 )
 
-namespace_rule = Table(
+namespace_rule = table(
     "namespace_rule",
-    metadata,
     Column("namespace", Text(collation="C"), primary_key=True),
     Column("sessions", BigInteger, nullable=False, server_default="0"),
     Column("bytes", BigInteger, nullable=False, server_default="0"),
@@ -54,11 +52,11 @@ namespace_rule = Table(
     Column("records_puts", Boolean, nullable=False, server_default="false"),
     Column("least_ttl_seconds", BigInteger),
     comment="The rules and the use of a namespace, which each of its puts reads",
+    erasure=Erasure("kept", why="sums and choices of a namespace, without owners"),
 )
 
-budget_slice = Table(
+budget_slice = table(
     "budget_slice",
-    metadata,
     Column("namespace", Text(collation="C"), primary_key=True),
     Column("day", Date, primary_key=True),
     Column("worker_id", Uuid, primary_key=True),
@@ -72,11 +70,11 @@ budget_slice = Table(
     Index("budget_slice_by_day", "day"),
     comment="The slices that each worker has taken of a namespace's budget of a day (UTC)",
     postgresql_with={"fillfactor": "70"},
+    erasure=Erasure("kept", why="sums of a namespace, without owners"),
 )
 
-capture_act = Table(
+capture_act = table(
     "capture_act",
-    metadata,
     Column("namespace", Text(collation="C"), primary_key=True),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("owner_key", Uuid),
@@ -85,4 +83,8 @@ capture_act = Table(
     moment("created_at", default=True),
     Index("capture_act_by_owner", "namespace", "owner_key", "number"),
     comment="Numbered acts on capturing: the choice of a namespace or of one owner in it; none is changed",
+    erasure=Erasure(
+        "treated", why="deleted: the acts on capturing of the owner; as an actor the user is renamed"
+    ),
+    export=Export("capture_act", "A choice of this user's capture.", owned_by=("namespace", "owner_key")),
 )

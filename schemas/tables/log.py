@@ -13,7 +13,6 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     SmallInteger,
-    Table,
     Text,
     Uuid,
     func,
@@ -21,12 +20,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from strandline.schemas.tables.base import DIVIDED, SCHEMA, impersonal, key, metadata, moment, personal
+from strandline.schemas.tables.base import SCHEMA, Erasure, Export, impersonal, key, moment, personal, table
 from strandline.schemas.values.message import ROLES, RUN_STATUSES
 
-session_owner = Table(
+session_owner = table(
     "session_owner",
-    metadata,
     key("shard_key"),
     Column("namespace", Text, nullable=False),
     personal("session_id", Text, nullable=False),
@@ -38,11 +36,13 @@ session_owner = Table(
     Index("session_owner_by_name", "namespace", "session_id"),
     Index("session_owner_by_user", "namespace", "user_id", "session_id"),
     comment="Directory: the owner of each session id; written once, before the session's first put",
+    erasure=Erasure(
+        "treated", why="deleted: the directory entries of the owner, each under the key of its session's name"
+    ),
 )
 
-session = Table(
+session = table(
     "session",
-    metadata,
     key("shard_key"),
     key("session_key"),
     Column("incarnation", Uuid, nullable=False, server_default=func.gen_random_uuid()),
@@ -90,11 +90,13 @@ session = Table(
     # Its marks, counters and policy fit together: the trigger session_check (check_session_v1).
     comment="One conversation: its marks, its token count and its policy",
     postgresql_with={"fillfactor": "45", "autovacuum_vacuum_scale_factor": "0.02"},
+    erasure=Erasure(
+        "treated", why="deleted in the transaction that sets the fence, so that no put comes after it"
+    ),
 )
 
-policy_change = Table(
+policy_change = table(
     "policy_change",
-    metadata,
     key("shard_key"),
     key("session_key"),
     Column("number", Integer, primary_key=True, autoincrement=False),
@@ -104,11 +106,12 @@ policy_change = Table(
     personal("actor", Text),
     moment("created_at", default=True),
     comment="How a session's policy was changed, by whom, and through which message the one before held",
+    erasure=Erasure("goes", "session_key"),
+    export=Export("policy_change", "A change of a session's policy.", hides=("flushed_through",)),
 )
 
-message = Table(
+message = table(
     "message",
-    metadata,
     key("shard_key"),
     key("session_key"),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
@@ -146,24 +149,24 @@ message = Table(
     ),
     CheckConstraint(f"role IN ({', '.join(repr(role) for role in ROLES)})", name="role"),
     CheckConstraint("tokens >= 0", name="tokens"),
-    info={DIVIDED: True},
     comment="The append-only log: no row is ever updated",
+    erasure=Erasure("goes", "session_key"),
+    divided=True,
 )
 
-popped = Table(
+popped = table(
     "popped",
-    metadata,
     key("shard_key"),
     key("session_key"),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("pop_id", Uuid, nullable=False),
     moment("popped_at", default=True),
     comment="The numbers of messages that were removed from the log again",
+    erasure=Erasure("goes", "session_key"),
 )
 
-correction = Table(
+correction = table(
     "correction",
-    metadata,
     key("shard_key"),
     key("session_key"),
     Column("number", Integer, primary_key=True, autoincrement=False),
@@ -180,11 +183,17 @@ correction = Table(
     CheckConstraint("(digest IS NULL) = (kind = 'rewind')", name="digest"),
     CheckConstraint("number >= 1 AND through_seq >= from_seq", name="range"),
     comment="How a session's log was corrected, by whom and when; none of what was taken back",
+    erasure=Erasure("goes", "session_key"),
+    export=Export(
+        "correction",
+        "A correction of a session's log.",
+        hides=("correction_id", "incarnation", "digest"),
+        named={"kind": "correction"},
+    ),
 )
 
-superseded = Table(
+superseded = table(
     "superseded",
-    metadata,
     key("shard_key"),
     key("session_key"),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
@@ -192,11 +201,11 @@ superseded = Table(
     Column("tokens", Integer, nullable=False),
     Column("was_delivered", Boolean, nullable=False),
     comment="Each message that a correction took back or replaced, without content",
+    erasure=Erasure("goes", "session_key"),
 )
 
-session_run = Table(
+session_run = table(
     "session_run",
-    metadata,
     key("shard_key"),
     key("session_key"),
     personal("run_id", Text, primary_key=True),
@@ -213,11 +222,12 @@ session_run = Table(
     CheckConstraint("number >= 1", name="number"),
     CheckConstraint("cardinality(seqs) = cardinality(digests)", name="digests"),
     comment="The runs of agents in a session: which messages each of them brought, and how it ended",
+    erasure=Erasure("goes", "session_key"),
+    export=Export("run", "A run of an agent, with the numbers of its messages.", hides=("digests",)),
 )
 
-flush_event = Table(
+flush_event = table(
     "flush_event",
-    metadata,
     key("shard_key"),
     key("session_key"),
     Column("from_seq", BigInteger, primary_key=True, autoincrement=False),
@@ -237,11 +247,11 @@ flush_event = Table(
     ),
     CheckConstraint("through_seq >= from_seq", name="range"),
     comment="The outbox: one immutable row per flush",
+    erasure=Erasure("goes", "session_key"),
 )
 
-watch = Table(
+watch = table(
     "watch",
-    metadata,
     key("shard_key"),
     key("session_key"),
     Column("watch_id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
@@ -250,4 +260,5 @@ watch = Table(
     Index("watch_by_time", "check_at"),
     CheckConstraint("cause IN ('idle', 'overdue')", name="cause"),
     comment="When the sweep is to look at a session: once per idle period, and after a crossing",
+    erasure=Erasure("goes", "session_key"),
 )

@@ -12,20 +12,18 @@ from sqlalchemy import (
     Identity,
     Index,
     Integer,
-    Table,
     Text,
     Uuid,
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from strandline.schemas.tables.base import impersonal, key, metadata, moment, personal
+from strandline.schemas.tables.base import Erasure, Export, impersonal, key, moment, personal, table
 
 STEP_STATES = ("planned", "archived", "read_back", "removed")
 
-retention_act = Table(
+retention_act = table(
     "retention_act",
-    metadata,
     Column("namespace", Text(collation="C"), primary_key=True),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("ttl_seconds", BigInteger),
@@ -41,11 +39,11 @@ retention_act = Table(
     moment("created_at", default=True),
     CheckConstraint("ttl_seconds >= 0 AND max_age_seconds >= 0 AND max_messages >= 0", name="bounds"),
     comment="Numbered acts on retention in a namespace; none is changed, and the newest one applies",
+    erasure=Erasure("kept", why="the choice of a namespace"),
 )
 
-session_retention_act = Table(
+session_retention_act = table(
     "session_retention_act",
-    metadata,
     key("shard_key"),
     key("session_key"),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
@@ -60,11 +58,16 @@ session_retention_act = Table(
     moment("created_at", default=True),
     CheckConstraint("ttl_seconds >= 0 AND max_age_seconds >= 0 AND max_messages >= 0", name="bounds"),
     comment="The same of one session; what an act leaves open is as its namespace's act says",
+    erasure=Erasure("goes", "session_key"),
+    export=Export(
+        "retention_act",
+        "A session's choice of retention; null is as for its namespace.",
+        hides=("tightened",),
+    ),
 )
 
-expired_life = Table(
+expired_life = table(
     "expired_life",
-    metadata,
     key("shard_key"),
     key("session_key"),
     key("incarnation"),
@@ -76,11 +79,11 @@ expired_life = Table(
     moment("removed_at", nullable=True),
     Index("expired_life_waiting", "shard_key", "session_key", postgresql_where=text("removed_at IS NULL")),
     comment="Lives of sessions that ended for want of puts: no read shows them, their work goes on",
+    erasure=Erasure("goes", "session_key"),
 )
 
-retention_step = Table(
+retention_step = table(
     "retention_step",
-    metadata,
     key("shard_key"),
     key("session_key"),
     Column("from_seq", BigInteger, primary_key=True, autoincrement=False),
@@ -121,11 +124,29 @@ retention_step = Table(
     CheckConstraint("through_seq >= from_seq", name="range"),
     CheckConstraint("(state = 'removed') = (removed_at IS NOT NULL)", name="removed"),
     comment="Ranges of messages on their way out of the log, and those that left it: where they are archived",
+    erasure=Erasure("goes", "session_key"),
+    export=Export(
+        "archived",
+        "A range of messages that retention took out of a session's log, or is about to, and where they are.",
+        hides=(
+            "step_id",
+            "incarnation",
+            "forget_facts",
+            "rows_digest",
+            "attempts",
+            "last_error",
+            "acts",
+            "planned_at",
+            "attempted_at",
+            "failed_at",
+            "archived_at",
+            "read_back_at",
+        ),
+    ),
 )
 
-given_up_step = Table(
+given_up_step = table(
     "given_up_step",
-    metadata,
     key("shard_key"),
     key("session_key"),
     key("step_id"),
@@ -142,11 +163,11 @@ given_up_step = Table(
     moment("tried_at", nullable=True),
     moment("deleted_at", nullable=True),
     comment="Steps that were given up having removed nothing, and what they left in archives",
+    erasure=Erasure("goes", "session_key"),
 )
 
-retention_run = Table(
+retention_run = table(
     "retention_run",
-    metadata,
     Column("run_id", Integer, Identity(always=True), primary_key=True),
     Column("namespace", Text(collation="C")),
     impersonal("state", Text, nullable=False, server_default="running"),
@@ -159,11 +180,11 @@ retention_run = Table(
     moment("ended_at", nullable=True),
     CheckConstraint("state IN ('running', 'done')", name="state"),
     comment="Each pass over all sessions: how far it is, and what it did",
+    erasure=Erasure("kept", why="passes over all sessions, without names"),
 )
 
-archived_input = Table(
+archived_input = table(
     "archived_input",
-    metadata,
     key("shard_key"),
     key("session_key"),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
@@ -175,4 +196,5 @@ archived_input = Table(
     personal("metadata", JSON, sealed="json metadata id"),
     moment("created_at"),
     comment="Messages from the archive that a new derivation is made of; no read shows them",
+    erasure=Erasure("goes", "session_key"),
 )

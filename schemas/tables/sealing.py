@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from sqlalchemy import CheckConstraint, Column, Index, Integer, LargeBinary, Table, Text, text
+from sqlalchemy import CheckConstraint, Column, Index, Integer, LargeBinary, Text, text
 
-from strandline.schemas.tables.base import impersonal, key, metadata, moment
+from strandline.schemas.tables.base import Erasure, impersonal, key, moment, table
 
-encryption = Table(
+encryption = table(
     "encryption",
-    metadata,
     Column("namespace", Text(collation="C"), primary_key=True),
     impersonal("kek_id", Text, nullable=False),
     # Something that the key has wrapped, by which another key of the same id is known.
@@ -18,11 +17,11 @@ encryption = Table(
     moment("changed_at", default=True),
     CheckConstraint("vectors IN ('clear', 'off')", name="vectors"),
     comment="The namespaces whose content is sealed, and the key that wraps the keys of their owners",
+    erasure=Erasure("kept", why="the choice of a namespace, and its wrapped probe"),
 )
 
-data_key = Table(
+data_key = table(
     "data_key",
-    metadata,
     key("shard_key"),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("namespace", Text(collation="C"), nullable=False),
@@ -35,4 +34,5 @@ data_key = Table(
     Index("data_key_by_kek", "kek_id", "shard_key", "number"),
     CheckConstraint("number >= 1", name="number"),
     comment="Wrapped keys of owners: a data key, by its number, with the search key, which stays the same",
+    erasure=Erasure("goes"),
 )

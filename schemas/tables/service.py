@@ -10,17 +10,15 @@ from sqlalchemy import (
     Index,
     LargeBinary,
     SmallInteger,
-    Table,
     Text,
     Uuid,
     text,
 )
 
-from strandline.schemas.tables.base import impersonal, key, metadata, moment, personal
+from strandline.schemas.tables.base import Erasure, Export, impersonal, key, moment, personal, table
 
-service_key = Table(
+service_key = table(
     "service_key",
-    metadata,
     impersonal("key_id", Text(collation="C"), primary_key=True),
     impersonal("secret_digest", LargeBinary, nullable=False),
     # NULL: an operator's key of the whole installation, which opens no memory.
@@ -48,11 +46,17 @@ service_key = Table(
     CheckConstraint("user_id IS NOT NULL OR shared_scopes = '{}'", name="shared"),
     CheckConstraint("namespace IS NOT NULL OR (user_id IS NULL AND scopes = ARRAY['operate'])", name="bound"),
     comment="Keys of the HTTP service: what each opens, and the digest of its secret; rarely written",
+    erasure=Erasure("treated", why="deleted: keys of the HTTP service that open the user alone"),
+    export=Export(
+        "service_key",
+        "A key of the HTTP service that opens this user alone; its secret is not stored.",
+        owned_by=("namespace", "user_id"),
+        hides=("secret_digest", "shared_scopes", "rotated_from", "made_by", "request_key"),
+    ),
 )
 
-kept_response = Table(
+kept_response = table(
     "kept_response",
-    metadata,
     key("shard_key"),
     key("request_key"),
     # Of whose messages one is in the body, which goes with them; NULL: none is.
@@ -63,4 +67,5 @@ kept_response = Table(
     moment("created_at", default=True),
     Index("kept_response_by_age", "created_at"),
     comment="Responses to requests with an Idempotency-Key, for a day; what an owner said may be in them",
+    erasure=Erasure("goes", "session_key"),
 )

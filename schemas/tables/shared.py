@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, BigInteger, Column, Index, Integer, Table, Text, Uuid
+from sqlalchemy import JSON, BigInteger, Column, Index, Integer, Text, Uuid
 
-from strandline.schemas.tables.base import impersonal, key, metadata, moment, personal
+from strandline.schemas.tables.base import Erasure, impersonal, key, moment, personal, table
 
-shared_session = Table(
+shared_session = table(
     "shared_session",
-    metadata,
     key("shard_key"),
     key("session_key"),
     key("incarnation"),
@@ -22,11 +21,11 @@ shared_session = Table(
         "Incarnations of sessions that share with a scope; one that is gone was forgotten and is never"
         " shared again"
     ),
+    erasure=Erasure("treated", why="deleted, with the copies in shared scopes"),
 )
 
-shared_message = Table(
+shared_message = table(
     "shared_message",
-    metadata,
     key("shard_key"),
     key("session_key"),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
@@ -38,4 +37,5 @@ shared_message = Table(
     personal("metadata", JSON, sealed="json metadata id"),
     moment("created_at"),
     comment="Copies of what sessions shared with a scope, as searches of the scope show them",
+    erasure=Erasure("treated", why="deleted: copies in shared scopes; so are their pieces in chunk"),
 )

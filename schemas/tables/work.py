@@ -17,7 +17,6 @@ from sqlalchemy import (
     LargeBinary,
     Numeric,
     SmallInteger,
-    Table,
     Text,
     Uuid,
     func,
@@ -25,11 +24,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from strandline.schemas.tables.base import DIVIDED, impersonal, key, metadata, moment, personal
+from strandline.schemas.tables.base import Erasure, Export, impersonal, key, moment, personal, table
 
-generation = Table(
+generation = table(
     "generation",
-    metadata,
     Column("generation_id", Integer, Identity(always=True), primary_key=True),
     impersonal("pipeline", Text, nullable=False),
     impersonal("version", Text, nullable=False),
@@ -49,22 +47,22 @@ generation = Table(
     CheckConstraint("(fed_since IS NULL) = (state = 'preparing') OR state = 'retired'", name="fed_since"),
     CheckConstraint("entry_scope IN ('session', 'owner')", name="entry_scope"),
     comment="The pipelines, the recipe of each derivation, and which one serves",
+    erasure=Erasure("kept", why="recipes of the application, without owners"),
 )
 
-scope_generation = Table(
+scope_generation = table(
     "scope_generation",
-    metadata,
     key("shard_key"),
     impersonal("pipeline", Text, primary_key=True),
     Column("generation_id", Integer, nullable=False),
     moment("switched_at", default=True),
     moment("paused_until", nullable=True),
     comment="Owners for whom another derivation serves than for the others, until all are through",
+    erasure=Erasure("goes"),
 )
 
-replay = Table(
+replay = table(
     "replay",
-    metadata,
     Column("replay_id", Integer, Identity(always=True), primary_key=True),
     impersonal("kind", Text, nullable=False),
     impersonal("pipeline", Text, nullable=False),
@@ -82,22 +80,22 @@ replay = Table(
     CheckConstraint("kind IN ('new', 'in_place')", name="kind"),
     CheckConstraint("state IN ('running', 'stopped', 'done')", name="state"),
     comment="Each replay: its work and its progress",
+    erasure=Erasure("treated", why="the names of the user and of the sessions in the selection are replaced"),
 )
 
-replay_budget = Table(
+replay_budget = table(
     "replay_budget",
-    metadata,
     Column("namespace", Text, primary_key=True),
     Column("calls_left", Double, nullable=False),
     moment("filled_at", default=True),
     # Of a model server that limits calls: the recent calls of all workers, and its limit, as JSON.
     impersonal("pace", Text),
     comment="Model calls that may be made now, of replays by namespace, and by server; all workers share it",
+    erasure=Erasure("kept", why="allowances of namespaces and of model servers, without owners"),
 )
 
-due = Table(
+due = table(
     "due",
-    metadata,
     key("shard_key"),
     key("session_key"),
     Column("generation_id", Integer, primary_key=True, autoincrement=False),
@@ -146,11 +144,11 @@ due = Table(
     ),
     comment="Work that a lane has to do: inserted by a flush (or an earlier stage), deleted by its apply",
     postgresql_with={"autovacuum_vacuum_scale_factor": "0.02", "autovacuum_vacuum_cost_delay": "0"},
+    erasure=Erasure("goes", "session_key"),
 )
 
-lane = Table(
+lane = table(
     "lane",
-    metadata,
     key("shard_key"),
     key("scope_key"),
     Column("generation_id", Integer, primary_key=True, autoincrement=False),
@@ -169,11 +167,13 @@ lane = Table(
     Index("lane_held", "holder", postgresql_where=text("holder IS NOT NULL")),
     comment="The lease of a lane: its holder, its epoch, and when it may be tried again",
     postgresql_with={"fillfactor": "70", "autovacuum_vacuum_scale_factor": "0.02"},
+    erasure=Erasure(
+        "treated", why="deleted in the transaction that sets the fence, so that no worker writes after it"
+    ),
 )
 
-batch = Table(
+batch = table(
     "batch",
-    metadata,
     key("shard_key"),
     key("batch_id"),
     Column("scope_key", Uuid, nullable=False),
@@ -211,11 +211,11 @@ batch = Table(
     CheckConstraint("cardinality(event_ids) > 0", name="events"),
     CheckConstraint("(capture_number IS NULL) = (capture_hash IS NULL)", name="capture"),
     comment="The events that one model call covers, fixed before the call and reused by a replay",
+    erasure=Erasure("goes", "scope_key"),
 )
 
-answer = Table(
+answer = table(
     "answer",
-    metadata,
     key("shard_key"),
     key("batch_id"),
     impersonal("step", Text, primary_key=True),
@@ -223,13 +223,13 @@ answer = Table(
     impersonal("prompt_hash", Text, nullable=False),
     personal("body", LargeBinary, sealed="bytes answer", nullable=False),
     moment("created_at", default=True),
-    info={DIVIDED: True},
     comment="A model's raw answer, stored before it is applied; only stored answers are applied",
+    erasure=Erasure("goes"),
+    divided=True,
 )
 
-model_call = Table(
+model_call = table(
     "model_call",
-    metadata,
     key("shard_key"),
     key("call_id"),
     Column("generation_id", Integer, comment="NULL for a call that a producer made"),
@@ -244,11 +244,17 @@ model_call = Table(
     Column("cost_usd", Numeric),
     moment("created_at", default=True),
     comment="The ledger of cost, without content",
+    erasure=Erasure("treated", why="moved to a random key: the ledger of cost stays, and leads to no name"),
+    export=Export(
+        "model_call",
+        "A model call in the ledger, without content.",
+        title="Call",
+        of_session="@is_call_of(t, %(shard_key)s, %(session_key)s)",
+    ),
 )
 
-receipt = Table(
+receipt = table(
     "receipt",
-    metadata,
     key("shard_key"),
     key("event_id"),
     Column("generation_id", Integer, primary_key=True, autoincrement=False),
@@ -259,13 +265,13 @@ receipt = Table(
     # For those who listen to a namespace; it grows at its end, once a stage of a flush.
     Index("receipt_by_time", "applied_at"),
     CheckConstraint("outcome IN ('applied', 'void', 'dead')", name="outcome"),
-    info={DIVIDED: True},
     comment="Records that an event reached its end in a stage; written in the transaction of its effect",
+    erasure=Erasure("goes"),
+    divided=True,
 )
 
-dead_letter = Table(
+dead_letter = table(
     "dead_letter",
-    metadata,
     key("shard_key"),
     key("session_key"),
     Column("generation_id", Integer, primary_key=True, autoincrement=False),
@@ -284,11 +290,16 @@ dead_letter = Table(
     Column("retries", SmallInteger, nullable=False, server_default="0"),
     Index("dead_letter_by_retry", "retry_at", postgresql_where=text("retry_at IS NOT NULL")),
     comment="A hole: an event that a lane went past, and why; it stays in the tail until it is dropped",
+    erasure=Erasure("goes", "session_key"),
+    export=Export(
+        "dead_letter",
+        "An event that a stage went past, and why.",
+        hides=("scope_key", "incarnation", "batch_id", "retry_at", "retries"),
+    ),
 )
 
-worker = Table(
+worker = table(
     "worker",
-    metadata,
     Column("worker_id", Uuid, primary_key=True),
     impersonal("host", Text, nullable=False),
     Column("pid", Integer, nullable=False),
@@ -299,4 +310,5 @@ worker = Table(
     moment("started_at", default=True),
     moment("heartbeat_at", default=True),
     comment="One heartbeat row per worker process; every lease it holds lives by it",
+    erasure=Erasure("kept", why="processes of the operator"),
 )

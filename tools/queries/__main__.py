@@ -11,12 +11,13 @@ _bare = ModuleType("strandline")
 _bare.__path__ = [str(Path(__file__).resolve().parent.parent.parent / "strandline")]
 sys.modules["strandline"] = _bare
 
+from tools.queries import erasing, exporting, resealing  # noqa: E402
 from tools.queries.modules import QUERIES, write_modules  # noqa: E402
-from tools.queries.resealing import RESEALING, write_statements  # noqa: E402
 
 
 def main() -> None:
-    RESEALING.write_text(write_statements(), encoding="utf-8")
+    for of_tables in (resealing, exporting, erasing):
+        of_tables.PATH.write_text(of_tables.write_statements(), encoding="utf-8")
     written = write_modules()
     for path, text in written.items():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -131,6 +131,12 @@ def named_rows() -> dict[str, tuple[Field, ...]]:
     return rows
 
 
+def row_named(columns: str) -> str:
+    """The name of the row with these columns, if it has one; else the columns."""
+    fields = tuple(_fields("", [columns]))
+    return next((name for name, row in named_rows().items() if row == fields), columns)
+
+
 def _row(name: str, lines: list[str]) -> tuple[str | None, tuple[Field, ...]]:
     """A row's name if it is shared, and its columns; a single column is the name of its row."""
     if len(lines) == 1 and lines[0] in named_rows():

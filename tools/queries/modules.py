@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from strandline.schemas.sealing.marks import Mark, Marks
+from tools.queries.erasing import write_plan
+from tools.queries.exporting import write_lines
 from tools.queries.headers import SQL, Field, Header, class_name, read_headers
 from tools.queries.resealing import write_list
 
@@ -22,7 +24,7 @@ ROOMS = {
     "audit": ("audit",),
     "derived": ("facts_merge", "facts_edit", "capture", "generations", "replay"),
     "inspection": ("verify", "explain", "status"),
-    "upkeep": ("erasures", "export"),
+    "upkeep": ("erasures", "erasing", "export", "exporting"),
 }
 WIDTH = 110
 
@@ -70,6 +72,8 @@ def write_modules() -> dict[Path, str]:
             for header in headers:
                 _share_row(header, shared)
     written[QUERIES / "resealed.py"] = _format("\n".join(write_list()))
+    written[QUERIES / "erased.py"] = _format("\n".join(write_plan()))
+    written[QUERIES / "exported.py"] = _format("\n".join(write_lines()))
     written[QUERIES / "rows.py"] = _format("\n".join(_shared_rows(shared)))
     return written
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from textwrap import wrap
 from typing import Any
 
 from sqlalchemy import Column, Table
-from sqlalchemy.dialects import postgresql
 
 from strandline.schemas import tables
 from strandline.schemas.tables.base import SEALED
+from tools.queries.columns import column_type, key_without, listed, read, type_read, written
 from tools.queries.headers import SQL, class_name
 
 # A fact's words may have become those of another one, and of chunks what is searched in memory is told.
-WIDTH = 119
 STORED_BY_HAND = ("chunk", "fact")
-RESEALING = SQL / "resealing.sql"
+PATH = SQL / "resealing.sql"
 _HEAD = "-- Resealing (docs/architecture/encryption.md).  Written by `make queries` from schemas/tables.\n"
 # Whether a value is not sealed under the newest data key, whose tokens begin with the prefix.
 _UNSEALED = {
@@ -44,15 +42,7 @@ def sealed_tables() -> list[Table]:
 
 def write_statements() -> str:
     """The text of ``schemas/sql/resealing.sql``."""
-    lines = chain.from_iterable(map(_statements, sealed_tables()))
-    return "\n".join([_HEAD, *(piece for line in lines for piece in _wrapped(line))])
-
-
-def _wrapped(line: str) -> list[str]:
-    further = "--     " if line.startswith("-- ") else "    "
-    return wrap(line, WIDTH, subsequent_indent=further, break_long_words=False, break_on_hyphens=False) or [
-        ""
-    ]
+    return written([_HEAD, *chain.from_iterable(map(_statements, sealed_tables()))])
 
 
 def write_list() -> Iterator[str]:
@@ -68,7 +58,7 @@ def write_list() -> Iterator[str]:
     yield "from strandline.schemas.sealing.marks import Resealed, SealedColumn"
     yield "RESEALED: Mapping[str, Resealed] = {"
     for table in sealed_tables():
-        key = tuple(column.name for column in _key(table))
+        key = tuple(column.name for column in key_without(table, ("shard_key",)))
         columns = ", ".join(
             f"SealedColumn({', '.join(map(repr, (c.name, *_words(c))))})" for c in _resealed(table)
         )
@@ -85,21 +75,20 @@ def _statements(table: Table) -> Iterator[str]:
 
 
 def _reading(table: Table) -> Iterator[str]:
-    key = _key(table)
+    key = key_without(table, ("shard_key",))
     bound = {_words(c)[2]: None for c in _resealed(table) if len(_words(c)) == 3}
     columns = [*key, *(table.columns[name] for name in bound), *_resealed(table)]
     params = [f"{name} {kind}" for name, kind in _asked_types(table)]
-    params += [f"after_{column.name} {_type(column)}" for column in key]
-    row = [f"{c.name} {_type_read(c)}{'?' if c.nullable else ''}" for c in columns]
-    read = [f"t.{c.name}::text" if _type_read(c) != _type(c) else f"t.{c.name}" for c in columns]
-    names, after = _listed(key, "t.{}"), _listed(key, "%(after_{0})s")
+    params += [f"after_{column.name} {column_type(column)}" for column in key]
+    row = [f"{c.name} {type_read(c)}{'?' if c.nullable else ''}" for c in columns]
+    names, after = listed(key, "t.{}"), listed(key, "%(after_{0})s")
     unsealed = [condition for c in table.columns for condition in _condition(c)]
     yield f"-- name: unsealed_{table.name}"
     yield f"-- The next rows of {table.name} of which something is not sealed under the newest data key."
     yield f"-- params: shard_key uuid, {', '.join(params)}, limit bigint"
     yield f"-- row: {', '.join([*row, 'version text'])}"
     yield "-- repeatable"
-    yield f"SELECT {', '.join(read)}, t.xmin::text AS version"
+    yield f"SELECT {', '.join(map(read, columns))}, t.xmin::text AS version"
     yield f"FROM strandline.{table.name} t"
     yield f"WHERE t.shard_key = %(shard_key)s AND ({names}) > ({after})"
     yield f"    AND ({' OR '.join(unsealed)})"
@@ -108,12 +97,15 @@ def _reading(table: Table) -> Iterator[str]:
 
 
 def _storing(table: Table) -> Iterator[str]:
-    key, sealed = _key(table), _resealed(table)
-    given = {column.name: _type(column) for column in key} | {"version": "text"}
+    key, sealed = key_without(table, ("shard_key",)), _resealed(table)
+    given = {column.name: column_type(column) for column in key} | {"version": "text"}
     given |= {c.name: _type_stored(c) for c in sealed}
-    params = [f"{c.name} {_type(c)}[]" for c in key] + ["version text[]"]
+    params = [f"{c.name} {column_type(c)}[]" for c in key] + ["version text[]"]
     params += [f"{c.name} {_type_stored(c)}{'?' if c.nullable else ''}[]" for c in sealed]
-    values = [f"n.{c.name}::{_type(c)}" if _type_stored(c) != _type(c) else f"n.{c.name}" for c in sealed]
+    values = [
+        f"n.{c.name}::{column_type(c)}" if _type_stored(c) != column_type(c) else f"n.{c.name}"
+        for c in sealed
+    ]
     yield f"-- name: reseal_{table.name}"
     yield f"-- Store rows of {table.name} in the form that they are to have, unless they were changed."
     yield f"-- params: shard_key uuid, {', '.join(params)}"
@@ -138,7 +130,7 @@ def _condition(column: Column[Any]) -> Iterator[str]:
     elif form == "tsvector":
         yield _any_item(f"tsvector_to_array({name})", "word")
     elif form in _UNSEALED:  # a label is as its metadata is
-        yield _any_item(name, form) if _type(column).endswith("[]") else _UNSEALED[form].format(name)
+        yield _any_item(name, form) if column_type(column).endswith("[]") else _UNSEALED[form].format(name)
 
 
 def _any_item(array: str, form: str) -> str:
@@ -154,10 +146,6 @@ def _resealed(table: Table) -> list[Column[Any]]:
     return [column for column in table.columns if _words(column) and _words(column)[0] != "vector"]
 
 
-def _key(table: Table) -> list[Column[Any]]:
-    return [column for column in table.primary_key.columns if column.name != "shard_key"]
-
-
 def _asked_types(table: Table) -> Iterator[tuple[str, str]]:
     conditions = " ".join(condition for column in table.columns for condition in _condition(column))
     for name, kind in (("prefix", "text"), ("has_vectors", "boolean")):
@@ -165,19 +153,6 @@ def _asked_types(table: Table) -> Iterator[tuple[str, str]]:
             yield name, kind
 
 
-def _listed(columns: list[Column[Any]], form: str) -> str:
-    return ", ".join(form.format(column.name) for column in columns)
-
-
-def _type(column: Column[Any]) -> str:
-    written: str = column.type.compile(dialect=postgresql.dialect())  # type: ignore[no-untyped-call]
-    return written.partition(" COLLATE")[0].lower()
-
-
-def _type_read(column: Column[Any]) -> str:
-    return "text" if _type(column) in ("json", "jsonb", "tsvector") else _type(column)
-
-
 def _type_stored(column: Column[Any]) -> str:
     """As it is given: an array for each row, which cannot be in one array of arrays, as its literal."""
-    return _type(column) if _type(column) in ("text", "bytea") else "text"
+    return column_type(column) if column_type(column) in ("text", "bytea") else "text"

@@ -19,10 +19,10 @@ from strandline.pipelines.audit.upkeep import forget_pseudonym
 from strandline.pipelines.facts.edits import take_away_again
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget
 from strandline.schemas.display.shown_text import quantity
-from strandline.schemas.erasure_plan import ADAPTERS_WITH_ITEMS, ERASED, SCOPED
 from strandline.schemas.errors import ConflictError, KeyUnavailableError, NotFoundError, SealedContentError
 from strandline.schemas.postgres.operations import Operation, atomic, fetch
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.erased import ERASED, SCOPED
 from strandline.schemas.queries.upkeep.erasures import (
     EraseDirectory,
     ErasedRows,
@@ -42,6 +42,8 @@ from strandline.schemas.queries.upkeep.erasures import (
 )
 from strandline.schemas.values.identity import adapter_items_key, item_store_key
 
+# Adapters that keep items of users for themselves (``adapter_items_key``).
+ADAPTERS_WITH_ITEMS = ("agno_1",)
 PAGE = 500
 # The user and fact of each given id, and under the fact's own id the given one.
 _BY_ID = "ids."

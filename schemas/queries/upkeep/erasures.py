@@ -404,9 +404,3 @@ class FindErased(Query[FindErasedRow], name="find_erased", repeatable=True):
     """
 
     scope_keys: list[UUID]
-
-
-class VacuumErased(Query[Never], name="vacuum_erased"):
-    """Make the space of what an erasure deleted free to be used again, in tables and indexes, one table after
-    the other; and take new samples. A table that another vacuum works on is passed over.
-    """

@@ -73,3 +73,14 @@ SELECT c.relname, a.attname, (
             SELECT n.relnamespace FROM pg_catalog.pg_class n WHERE n.oid = to_regclass('strandline.erasure'))
         AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname NOT IN ('erasure', 'erasure_fence')
     ORDER BY c.relname, a.attname
+
+-- fragment: is_fact_of(fact, shard_key, session_key)
+-- Whether some revision of a fact came from a session.
+EXISTS (SELECT FROM strandline.fact_revision stated WHERE stated.shard_key = {shard_key}
+    AND stated.generation_id = {fact}.generation_id AND stated.fact_id = {fact}.fact_id
+    AND stated.session_key = {session_key})
+
+-- fragment: is_call_of(call, shard_key, scope_key)
+-- Whether a model call was made for a batch of a session or scope.
+EXISTS (SELECT FROM strandline.batch called WHERE called.shard_key = {shard_key}
+    AND called.batch_id = {call}.batch_id AND called.scope_key = {scope_key})

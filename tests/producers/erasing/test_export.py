@@ -17,7 +17,8 @@ from strandline.erasure import Erasures
 from strandline.producers.exports import export
 from strandline.producers.exports.lines import ExportLine
 from strandline.producers.exports.pages import ExportTarget, Section, sections
-from strandline.schemas.erasure_plan import ERASED, TREATED
+from strandline.schemas.tables import metadata
+from strandline.schemas.tables.base import ERASURE, EXPORT, Export
 from strandline.schemas.values.identity import identify_session
 from tests.conftest import rows_of
 from tests.producers.erasing.conftest import retain
@@ -25,19 +26,23 @@ from tests.support.opened_rows import clear_only
 
 WORD = "zanzibarq"
 PUBLISHED = Path(__file__).parent.parent.parent.parent / "docs" / "export.schema.json"
-# What a row of an owner's table is in an export; the others hold no more than numbers, keys and digests.
-TABLES = {
-    "message": "message", "fact": "fact", "fact_revision": "fact_revision", "fact_event": "fact_edit",
-    "fact_candidate": "fact_candidate", "block_state": "state", "answer": "answer",
-    "correction": "correction", "policy_change": "policy_change", "session_run": "run",
-    "flush_event": "flush", "model_call": "model_call", "session": "session", "dead_letter": "dead_letter",
-    "retention_step": "archived", "session_retention_act": "retention_act",
-    "audit_subject": "audit_pseudonym",
-}  # fmt: skip
+# Lines that are more than a table's columns; the other kinds are declared with their tables.
+BY_HAND = {
+    "message": "message",
+    "block_state": "state",
+    "answer": "answer",
+    "flush_event": "flush",
+    "session": "session",
+}
+DECLARED: dict[str, Export] = {
+    table.name: table.info[EXPORT] for table in metadata.tables.values() if table.info[EXPORT]
+}
+BY_OWNER = {name: export.kind for name, export in DECLARED.items() if export.owned_by == ("shard_key",)}
 # Named by something else than the owner's key alone: each of them by a test of its own.
-BY_NAME = {"session_owner": "directory", "capture_act": "capture_act", "service_key": "service_key"}
+BY_NAME = {"session_owner", "capture_act", "service_key"}
 # docs/export.md says why.
 NOT_EXPORTED = {"audit_entry", "lane", "replay", "shared_message", "shared_session", "store_item"}
+# They hold no more than numbers, keys and digests.
 WITHOUT_LINES = {
     "archived_input", "data_key", "expired_life", "given_up_step", "kept_response",
     "batch", "chunk", "derived_change", "condensation", "due", "fact_owner", "popped", "receipt",
@@ -66,12 +71,13 @@ def test_every_row_of_a_user_is_a_line(lines: list[dict[str, Any]], database_url
     """And no other: none of the other user's words, names and keys is in it."""
     owner = lines[0]["owner_key"]
     kinds = Counter(line["kind"] for line in lines)
-    for table, kind in TABLES.items():
+    for table, kind in (BY_HAND | BY_OWNER).items():
         ((rows,),) = rows_of(
             database_url, f"SELECT count(*) FROM strandline.{table} WHERE shard_key = %s", owner
         )
         assert kinds[kind] == rows, table
-    assert {*ERASED, *TREATED} == {*TABLES, *BY_NAME, *WITHOUT_LINES, *NOT_EXPORTED}
+    losing = {table.name for table in metadata.tables.values() if table.info[ERASURE].kind != "kept"}
+    assert losing == {*BY_HAND, *BY_OWNER, *BY_NAME, *WITHOUT_LINES, *NOT_EXPORTED}
     assert kinds["directory"] == 3
     assert kinds["capture_act"] == 1
     assert "bob" not in json.dumps(lines)

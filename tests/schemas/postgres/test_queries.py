@@ -17,9 +17,9 @@ from strandline.schemas.queries.derived.generations import ServingGenerations
 from tests.project.test_contracts import ALL, name_of
 from tests.support.sql.declared_nulls import wrong_columns
 from tests.support.syntax_trees import tree_of
+from tools.queries import erasing, exporting, resealing
 from tools.queries.headers import Field, class_name, read_all, read_headers
 from tools.queries.modules import QUERIES, ROOMS, TYPES, row_class, write_modules
-from tools.queries.resealing import RESEALING, write_statements
 
 HEADERS = read_all()
 KEY = UUID(int=1)
@@ -75,7 +75,8 @@ def test_the_classes_are_written_from_the_statements() -> None:
     assert set(written) == set(QUERIES.rglob("*.py"))
     stale = [name_of(path) for path, text in written.items() if path.read_text(encoding="utf-8") != text]
     assert not stale, "`make queries` writes them anew"
-    assert RESEALING.read_text(encoding="utf-8") == write_statements()
+    for of_tables in (resealing, exporting, erasing):
+        assert of_tables.PATH.read_text(encoding="utf-8") == of_tables.write_statements()
 
 
 def test_equal_rows_are_one_class() -> None:
