@@ -17,7 +17,7 @@ from uuid import UUID
 from strandline.pipelines.admission import admit, refuse_if_erased
 from strandline.pipelines.facts.tombstones import Tombstone, Trace, read_traces
 from strandline.pipelines.text.lexemes import indexed_lexemes
-from strandline.schemas.postgres.operations import Operation, check_owner_keys, fetch
+from strandline.schemas.postgres.operations import Operation, content_codec, fetch
 from strandline.schemas.queries.derived.facts_edit import (
     DecidingFactEvents,
     FactDerivations,
@@ -89,7 +89,8 @@ def open_fact_lanes(shard_key: UUID) -> Operation[None]:
     """
     (opened,) = yield from fetch(OpenFactLanes(shard_key=shard_key, stage=MERGE_STAGE))
     refuse_if_erased(opened.erasure)
-    yield from check_owner_keys(shard_key, opened.first_data_key)
+    codec = yield from content_codec()
+    yield from codec.check_keys(shard_key, opened.first_data_key)
 
 
 class Words(TypedDict):

@@ -36,7 +36,7 @@ from strandline.producers.reading.window_cache import (
 )
 from strandline.producers.sessions import check_unowned, tell_stored_policy
 from strandline.schemas.display.local_time import today_in
-from strandline.schemas.postgres.operations import Operation, Pause, fetch, note_unsealed
+from strandline.schemas.postgres.operations import Operation, Pause, content_codec, fetch
 from strandline.schemas.queries.conversation.read import Coverage, Read
 from strandline.schemas.queries.upkeep.erasures import ErasedSince
 from strandline.schemas.values.identity import SessionIdentity
@@ -90,7 +90,7 @@ def _snapshot(request: ReadRequest, pipelines: tuple[str, ...]) -> Operation[tup
     rows = yield from fetch(_statement(request, pipelines, known, most_facts))
     snapshot = read_snapshot(rows, known, most_facts)
     if not snapshot.header["is_sealing"]:
-        yield from note_unsealed()
+        (yield from content_codec()).note_unused()
     if windows is not None and snapshot.erasures != windows.erasures:
         yield from _forget_erased(windows, snapshot.erasures)
     return known, snapshot

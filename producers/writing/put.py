@@ -37,12 +37,10 @@ from strandline.schemas.errors import (
 )
 from strandline.schemas.postgres.operations import (
     Compute,
-    KnownKeys,
     Operation,
     claim_owner_keys,
+    content_codec,
     fetch,
-    find_owner_keys,
-    look_up_owner_keys,
 )
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.audit.audit import (
@@ -449,7 +447,8 @@ def seal_request(request: PutRequest, *, is_needed: bool = False) -> Operation[P
     if is_needed:
         keys = yield from _needed_keys(identity)
     else:
-        keys = yield KnownKeys(identity.namespace, identity.shard_key)
+        codec = yield from content_codec()
+        keys = codec.known_keys(identity.namespace, identity.shard_key)
     if isinstance(keys, Unknown):
         keys = yield from _keys_before_first(identity)
     if keys is None:
@@ -460,10 +459,11 @@ def seal_request(request: PutRequest, *, is_needed: bool = False) -> Operation[P
 
 def _keys_before_first(identity: SessionIdentity) -> Operation[OwnerKeys | None]:
     """The keys of an owner without a recent put by this process; made for a new owner."""
-    is_sealed, keys = yield from look_up_owner_keys(identity.namespace, identity.shard_key)
+    codec = yield from content_codec()
+    is_sealed, keys = yield from codec.look_up_keys(identity.namespace, identity.shard_key)
     if is_sealed and keys is None:
         yield from claim_session(identity)
-        return (yield from find_owner_keys(identity.shard_key))
+        return (yield from codec.find_keys(identity.shard_key))
     return keys
 
 

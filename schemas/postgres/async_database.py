@@ -20,13 +20,12 @@ from strandline.schemas.postgres.operations import (
     Atomic,
     Await,
     Compute,
-    KnownKeys,
+    Content,
     Operation,
     Pause,
     Run,
     Step,
     StepsAside,
-    WithContent,
 )
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.own_connection import AsyncOwnConnection, MakeRow, run_by_cursor_async
@@ -51,13 +50,13 @@ from strandline.schemas.postgres.translation import (
     pauses,
     translate_errors,
 )
-from strandline.schemas.sealing.codec import ContentCodec, WithoutKeys, holds_tokens
+from strandline.schemas.sealing.codec import WITHOUT_KEYS, ContentCodec, holds_tokens
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 # What takes time.
-_Awaited = Query[Any] | Await | Run | Pause | Atomic | WithContent
+_Awaited = Query[Any] | Await | Run | Pause | Atomic
 
 
 class AsyncFetcher(Protocol):
@@ -79,11 +78,11 @@ class AsyncTransaction:
     """Statements on one connection inside one transaction, which its owner begins and ends."""
 
     def __init__(
-        self, connection: psycopg.AsyncConnection[Any], schema: str, content: ContentCodec | None = None
+        self, connection: psycopg.AsyncConnection[Any], schema: str, content: ContentCodec = WITHOUT_KEYS
     ) -> None:
         self._connection = connection
         self._statements = compile_statements(schema)
-        self.content = content or WithoutKeys()
+        self.content = content
 
     @property
     def connection(self) -> psycopg.AsyncConnection[Any]:
@@ -118,7 +117,7 @@ class AsyncDatabase:
         *,
         owns_pool: bool = True,
         statement_seconds: float = math.inf,
-        content: ContentCodec | None = None,
+        content: ContentCodec = WITHOUT_KEYS,
     ) -> None:
         self._pool = pool
         self._owns_pool = owns_pool
@@ -127,10 +126,10 @@ class AsyncDatabase:
         self._schema = schema
         self._statements = compile_statements(schema)
         self._opening = asyncio.Lock()
-        self.content = content or WithoutKeys()
+        self.content = content
 
     @classmethod
-    def connect(cls, options: ConnectionOptions, content: ContentCodec | None = None) -> Self:
+    def connect(cls, options: ConnectionOptions, content: ContentCodec = WITHOUT_KEYS) -> Self:
         """A database with its own pool; see ``Database.connect``."""
         reach = Reach(options.url, options.pool_timeout)
         options = replace(options, find_url=reach.note_failures_of(options.find_url))
@@ -292,8 +291,8 @@ async def drive(operation: Operation[T], runner: AsyncRunner) -> T:
         step = next(operation)
         while True:
             try:
-                if isinstance(step, KnownKeys):
-                    result = runner.content.known_keys(step.namespace, step.shard_key)
+                if isinstance(step, Content):
+                    result = runner.content
                 else:
                     result = await _carry_out(step, runner)
             except StrandlineError as error:
@@ -317,8 +316,8 @@ async def _drive_beside(operation: Operation[T], runner: AsyncRunner, aside: Ste
             return value
         advance = operation.send
         try:
-            if isinstance(step, KnownKeys):
-                result = runner.content.known_keys(step.namespace, step.shard_key)
+            if isinstance(step, Content):
+                result = runner.content
             elif isinstance(step, Compute):
                 result = await aside.compute(step.call)
             else:
@@ -348,8 +347,6 @@ def _carry_out(step: _Awaited, runner: AsyncRunner) -> Awaitable[Any]:
         return step.make()
     if isinstance(step, Atomic):
         return runner.run_atomically(step.make)
-    if isinstance(step, WithContent):
-        return drive(step.make(runner.content), runner)
     if isinstance(step, Run):
         return asyncio.to_thread(step.call)
     if isinstance(step, Pause):

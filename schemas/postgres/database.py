@@ -21,12 +21,11 @@ from strandline.schemas.postgres.deadlines import Attempts, within
 from strandline.schemas.postgres.operations import (
     Atomic,
     Await,
-    KnownKeys,
+    Content,
     Operation,
     OtherStep,
     Pause,
     Run,
-    WithContent,
 )
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.own_connection import MakeRow, OwnConnection, run_by_cursor
@@ -51,7 +50,7 @@ from strandline.schemas.postgres.translation import (
     pauses,
     translate_errors,
 )
-from strandline.schemas.sealing.codec import ContentCodec, WithoutKeys, holds_tokens
+from strandline.schemas.sealing.codec import WITHOUT_KEYS, ContentCodec, holds_tokens
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -80,11 +79,11 @@ class Transaction:
     """Statements on one connection inside one transaction; it commits or rolls back with its block."""
 
     def __init__(
-        self, connection: psycopg.Connection[Any], schema: str, content: ContentCodec | None = None
+        self, connection: psycopg.Connection[Any], schema: str, content: ContentCodec = WITHOUT_KEYS
     ) -> None:
         self._connection = connection
         self._statements = compile_statements(schema)
-        self.content = content or WithoutKeys()
+        self.content = content
 
     def fetch(self, query: Query[R]) -> list[R]:
         return self._fetch(query) if query.marks is None else fetch_content(query, self._fetch, self)
@@ -122,7 +121,7 @@ class Database:
         *,
         owns_pool: bool = True,
         statement_seconds: float = math.inf,
-        content: ContentCodec | None = None,
+        content: ContentCodec = WITHOUT_KEYS,
         session: Session | None = None,
     ) -> None:
         self._pool = pool
@@ -132,10 +131,10 @@ class Database:
         self._statements = compile_statements(schema)
         self._session = session
         self.schema = schema
-        self.content = content or WithoutKeys()
+        self.content = content
 
     @classmethod
-    def connect(cls, options: ConnectionOptions, content: ContentCodec | None = None) -> Self:
+    def connect(cls, options: ConnectionOptions, content: ContentCodec = WITHOUT_KEYS) -> Self:
         """A database with its own pool; connections are opened when first needed.
 
         ``content`` seals and opens content; without it, sealed content is refused.
@@ -369,13 +368,11 @@ def _carry_out(step: OtherStep, runner: Runner) -> Any:
         return runner.run_atomically(step.make)
     if isinstance(step, Run):
         return step.call()
-    if isinstance(step, KnownKeys):
-        return runner.content.known_keys(step.namespace, step.shard_key)
+    if isinstance(step, Content):
+        return runner.content
     if isinstance(step, Pause):
         time.sleep(step.seconds)
         return None
-    if isinstance(step, WithContent):
-        return drive(step.make(runner.content), runner)
     if isinstance(step, Await):
         raise TypeError("only a driver for asyncio can await")
     assert_never(step)

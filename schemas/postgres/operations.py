@@ -82,25 +82,11 @@ class Atomic:
     make: Callable[[], Generator[Any, Any, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class WithContent:
-    """Run the operation that ``make`` makes of the driver's codec, such as finding an owner's keys."""
-
-    make: Callable[[ContentCodec], Generator[Any, Any, Any]]
+class Content:
+    """The driver's codec, which seals and opens content and has the owners' keys; takes no time."""
 
 
-@dataclass(slots=True)
-class KnownKeys:
-    """The keys of an owner, if the process has them; takes no time.  (Not frozen: each put makes one.)
-
-    The result is ``Unknown.UNKNOWN`` if it has to ask whether there are any.
-    """
-
-    namespace: str
-    shard_key: UUID
-
-
-OtherStep = Await | Run | Pause | Atomic | KnownKeys | WithContent
+OtherStep = Await | Run | Pause | Atomic | Content
 Step = Query[Any] | OtherStep
 Operation = Generator[Step, Any, T]
 
@@ -122,75 +108,28 @@ def atomic(operation: Callable[P, Operation[T]]) -> Callable[P, Operation[T]]:
     return run
 
 
+_CONTENT = Content()
+
+
+def content_codec() -> Operation[ContentCodec]:
+    """The codec of the operation's driver, for the keys of owners."""
+    codec: ContentCodec = yield _CONTENT
+    return codec
+
+
 def find_owner_keys(shard_key: UUID) -> Operation[OwnerKeys | None]:
     """The keys of an owner; None if its content is not sealed.
 
     Raises:
         KeyUnavailableError: they cannot be unwrapped.
     """
-    keys: OwnerKeys | None = yield WithContent(partial(_find, shard_key))
-    return keys
-
-
-def note_unsealed() -> Operation[None]:
-    """Nothing is sealed in the whole database, as a statement has just said."""
-    yield WithContent(_note_unsealed)
-
-
-def look_up_owner_keys(namespace: str, shard_key: UUID) -> Operation[tuple[bool, OwnerKeys | None]]:
-    """Whether a namespace is sealed, and the keys of an owner if it has any already.
-
-    Raises:
-        KeyUnavailableError: they cannot be unwrapped.
-    """
-    answer: tuple[bool, OwnerKeys | None] = yield WithContent(partial(_look_up, namespace, shard_key))
-    return answer
+    codec = yield from content_codec()
+    return (yield from codec.find_keys(shard_key))
 
 
 def claim_owner_keys(
     namespace: str, shard_key: UUID, *, anew: bool = False, first_number: int | None = None
 ) -> Operation[OwnerKeys | None]:
-    """Get an owner's keys before its first content is stored; made if its namespace is sealed.
-
-    Args:
-        anew: from the database, past the process's cache.
-        first_number: of the first data key of the owner's present life, if the caller knows it; looked for if
-            this process has cached keys, which may predate an erasure.
-    """
-    keys: OwnerKeys | None = yield WithContent(partial(_claim, namespace, shard_key, anew, first_number))
-    return keys
-
-
-def check_owner_keys(shard_key: UUID, first_number: int) -> Operation[None]:
-    """Fetch an owner's keys again if this process cached some below ``first_number``, from before an erasure.
-
-    Raises:
-        KeyUnavailableError: they cannot be unwrapped.
-    """
-    yield WithContent(partial(_check, shard_key, first_number))
-
-
-def _find(shard_key: UUID, codec: ContentCodec) -> Operation[OwnerKeys | None]:
-    return codec.find_keys(shard_key)
-
-
-def _note_unsealed(codec: ContentCodec) -> Operation[None]:
-    codec.note_unused()
-    return
-    yield
-
-
-def _look_up(
-    namespace: str, shard_key: UUID, codec: ContentCodec
-) -> Operation[tuple[bool, OwnerKeys | None]]:
-    return codec.look_up_keys(namespace, shard_key)
-
-
-def _claim(
-    namespace: str, shard_key: UUID, anew: bool, first_number: int | None, codec: ContentCodec
-) -> Operation[OwnerKeys | None]:
-    return codec.claim_keys(namespace, shard_key, anew=anew, first_number=first_number)
-
-
-def _check(shard_key: UUID, first_number: int, codec: ContentCodec) -> Operation[None]:
-    return codec.check_keys(shard_key, first_number)
+    """As ``ContentCodec.claim_keys``."""
+    codec = yield from content_codec()
+    return (yield from codec.claim_keys(namespace, shard_key, anew=anew, first_number=first_number))

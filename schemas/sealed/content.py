@@ -29,7 +29,7 @@ from strandline.schemas.queries.application.sealing import (
     FirstDataKey,
 )
 from strandline.schemas.sealed.values import open_column, seal_values
-from strandline.schemas.sealing.codec import Unknown
+from strandline.schemas.sealing.codec import ContentCodec, Unknown
 from strandline.schemas.sealing.keyrings import MAX_WRAPPED_BYTES, Keyring
 from strandline.schemas.sealing.marks import Mark, Marks
 from strandline.schemas.sealing.owner_keys import (
@@ -142,8 +142,8 @@ _NOBODY = UUID(int=0)
 INLINE_CHARACTERS = 500_000
 
 
-class SealedContent:
-    """Implements ``schemas.sealing.codec.ContentCodec``; safe to share between threads and event loops.
+class SealedContent(ContentCodec):
+    """The codec with keys; safe to share between threads and event loops.
 
     Args:
         can_seal: whether this process has a keyring; without one it asks for no keys before it puts.

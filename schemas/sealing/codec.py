@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from enum import Enum
 from itertools import chain
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from strandline.schemas.errors import KeyUnavailableError
@@ -24,26 +24,29 @@ class Unknown(Enum):
     UNKNOWN = "unknown"
 
 
-class ContentCodec(Protocol):
-    """Seals and opens; shared by all databases of a process that are the same one."""
+class ContentCodec:
+    """Seals and opens; shared by all databases of a process that are the same one.
+
+    This one has no keys: sealed content is refused, never shown.
+    """
 
     def known_keys(self, namespace: str, shard_key: UUID) -> OwnerKeys | Unknown | None:
         """The keys of an owner, if this process has them; takes no time.
 
         None: it has no keyring, or knows the namespace as unsealed.
         """
-        ...
+        return None
 
     def note_unused(self) -> None:
         """The whole database is unsealed: for a short time, ask no more."""
-        ...
 
     def look_up_keys(self, namespace: str, shard_key: UUID) -> Operation[tuple[bool, OwnerKeys | None]]:
         """Whether a namespace is sealed, and the keys of an owner if it has any.
 
         Raises: as ``find_keys``.
         """
-        ...
+        return False, None
+        yield
 
     def find_keys(self, shard_key: UUID) -> Operation[OwnerKeys | None]:
         """The keys of an owner; None if its content is not sealed.
@@ -51,12 +54,13 @@ class ContentCodec(Protocol):
         Raises:
             KeyUnavailableError: they cannot be unwrapped.
         """
-        ...
+        return None
+        yield
 
     def claim_keys(
         self, namespace: str, shard_key: UUID, *, anew: bool = False, first_number: int | None = None
     ) -> Operation[OwnerKeys | None]:
-        """The keys of an owner, made if it has none and its namespace is sealed.
+        """The keys of an owner before its first content is stored, made if its namespace is sealed.
 
         Args:
             anew: from the database, past the cache.
@@ -65,18 +69,21 @@ class ContentCodec(Protocol):
 
         Raises: as ``find_keys``.
         """
-        ...
+        return None
+        yield
 
     def check_keys(self, shard_key: UUID, first_number: int) -> Operation[None]:
         """Fetch cached keys again if their numbers precede the owner's present life.
 
         Raises: as ``find_keys``.
         """
-        ...
+        return
+        yield
 
     def seal_query(self, query: Any) -> Operation[Any]:
         """The query with its marked parameters sealed, if their owner's content is."""
-        ...
+        return query
+        yield
 
     def open_rows(self, query: Any, rows: Sequence[Any]) -> Operation[list[Any]]:
         """The rows with their sealed values opened.
@@ -84,7 +91,11 @@ class ContentCodec(Protocol):
         Raises:
             SealedContentError: something cannot be opened.
         """
-        ...
+        raise KeyUnavailableError("This content is sealed, and this connection was made without a keyring.")
+        yield
+
+
+WITHOUT_KEYS = ContentCodec()
 
 
 def holds_tokens(marks: Marks, rows: Sequence[Any]) -> bool:
@@ -106,39 +117,3 @@ def holds_tokens(marks: Marks, rows: Sequence[Any]) -> bool:
             if True in [text is not None and text.startswith(TOKEN_MARKS) for text in texts]:
                 return True
     return False
-
-
-class WithoutKeys:
-    """A codec without keys: sealed content is refused, never shown."""
-
-    def known_keys(self, namespace: str, shard_key: UUID) -> OwnerKeys | Unknown | None:
-        return None
-
-    def note_unused(self) -> None:
-        pass
-
-    def look_up_keys(self, namespace: str, shard_key: UUID) -> Operation[tuple[bool, OwnerKeys | None]]:
-        return False, None
-        yield
-
-    def find_keys(self, shard_key: UUID) -> Operation[OwnerKeys | None]:
-        return None
-        yield
-
-    def claim_keys(
-        self, namespace: str, shard_key: UUID, *, anew: bool = False, first_number: int | None = None
-    ) -> Operation[OwnerKeys | None]:
-        return None
-        yield
-
-    def check_keys(self, shard_key: UUID, first_number: int) -> Operation[None]:
-        return
-        yield
-
-    def seal_query(self, query: Any) -> Operation[Any]:
-        return query
-        yield
-
-    def open_rows(self, query: Any, rows: Sequence[Any]) -> Operation[list[Any]]:
-        raise KeyUnavailableError("This content is sealed, and this connection was made without a keyring.")
-        yield

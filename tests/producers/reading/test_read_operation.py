@@ -24,11 +24,11 @@ from strandline.producers.reading.read import MAX_PAUSE_SECONDS, read
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.sessions import history_page
 from strandline.schemas.errors import DatabaseTimeoutError, OwnerError, StrandlineError, TransientModelError
-from strandline.schemas.postgres.operations import Operation, Pause, Run, Step, WithContent
+from strandline.schemas.postgres.operations import Content, Operation, Pause, Run, Step
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.conversation.read import ReadRow
 from strandline.schemas.queries.rows import MessageRow
-from strandline.schemas.sealing.codec import WithoutKeys
+from strandline.schemas.sealing.codec import WITHOUT_KEYS
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.message import Message
 
@@ -78,8 +78,8 @@ class Postgres:
         if isinstance(step, Pause):
             self.pauses.append(step.seconds)
             return None
-        if isinstance(step, WithContent):
-            return self.run(step.make(WithoutKeys()))
+        if isinstance(step, Content):
+            return WITHOUT_KEYS
         assert isinstance(step, Run)
         self.runs += 1
         return step.call()
