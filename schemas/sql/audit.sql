@@ -2,7 +2,7 @@
 
 -- name: append_act
 -- Append an act to the trail, in this transaction, if the namespace's level has it recorded (append_act_v1).
--- params: shard_key uuid, has_owner boolean, namespace text, user_id text?, session_key uuid?, act jsonb, lazily boolean
+-- params: has_owner boolean, session_key uuid?, act jsonb
 -- row: is_recorded boolean
 SELECT strandline.append_act_v1(%(shard_key)s, %(has_owner)s, %(namespace)s, %(user_id)s, %(session_key)s,
     %(act)s::jsonb, %(lazily)s) AS is_recorded
@@ -10,9 +10,8 @@ SELECT strandline.append_act_v1(%(shard_key)s, %(has_owner)s, %(namespace)s, %(u
 -- name: put_one_recorded
 -- As put_one, with the act in the audit trail if the namespace's level has it recorded. Without a row nothing was
 -- done, and put_v1 decides; it also makes the owner's pseudonym.
--- params: tokens integer, bytes integer, role text, shard_key uuid, session_key uuid, id text, digest bytea, envelope
---     json, metadata json?, calls json?, answers json?, created_at timestamptz?, labels bigint[]?, data_key integer,
---     entry_id uuid, level text, actor text?, origin text?, flags text[]
+-- params: tokens integer, bytes integer, envelope json, metadata json?, calls json?, answers json?, created_at
+--     timestamptz?, labels bigint[]?, entry_id uuid, origin text?, flags text[]
 -- row: seq bigint, is_recorded boolean
 -- repeatable
 WITH moved AS (
@@ -81,28 +80,21 @@ SELECT n.session_key::text, n.seq, EXISTS (SELECT FROM recorded) AS is_recorded 
 
 -- name: level_of_namespace
 -- The level of a namespace's trail.
--- params: namespace text
 -- row: level text
--- repeatable
 SELECT coalesce((SELECT l.level FROM strandline.audit_level l WHERE l.namespace = %(namespace)s), 'changes') AS level
 
 -- name: names_of_owner
 -- The names of an owner, from one of the sessions.
--- params: shard_key uuid
 -- row: namespace text, user_id text?
--- repeatable
 SELECT s.namespace, s.user_id FROM strandline.session s WHERE s.shard_key = %(shard_key)s LIMIT 1
 
 -- name: unsealed_namespaces
 -- Namespaces with acts that no seal covers yet.
--- params: limit bigint
 -- row: namespace text
--- repeatable
 SELECT e.namespace FROM strandline.audit_entry e GROUP BY e.namespace LIMIT %(limit)s
 
 -- name: open_chains
 -- Begin the chains of namespaces that have none yet.
--- params: shard_keys uuid[], namespaces text[]
 -- repeatable
 INSERT INTO strandline.audit_chain (shard_key, namespace)
 SELECT n.shard_key, n.namespace FROM unnest(%(shard_keys)s::uuid[], %(namespaces)s::text[]) AS n (shard_key, namespace)
@@ -112,16 +104,13 @@ ON CONFLICT DO NOTHING
 
 -- name: lock_chains
 -- Lock chains that are to be extended, without those that another sealer has.
--- params: shard_keys uuid[]
 -- row: shard_key uuid
 SELECT c.shard_key FROM strandline.audit_chain c WHERE c.shard_key = ANY (%(shard_keys)s::uuid[])
 ORDER BY c.shard_key FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: chain_ends
 -- Where chains end: how many seals and entries each has, and the MAC of its last seal.
--- params: shard_keys uuid[]
 -- row: shard_key uuid, seals bigint, entries bigint, mac bytea?, sealed_at timestamptz?
--- repeatable
 SELECT c.shard_key, c.seals, c.entries, s.mac, s.sealed_at FROM strandline.audit_chain c
 LEFT JOIN strandline.audit_seal s ON s.shard_key = c.shard_key AND s.number = c.seals
 WHERE c.shard_key = ANY (%(shard_keys)s::uuid[])
@@ -129,7 +118,6 @@ WHERE c.shard_key = ANY (%(shard_keys)s::uuid[])
 -- name: read_unsealed
 -- Acts of namespaces that no seal covers yet, whatever their time, locked until they are under it; those that an erasure
 -- changes at this moment are left to a later seal.
--- params: namespaces text[], limit bigint
 -- row: shard_key uuid, entry_id uuid, namespace text, act text, actor text?, origin text?, subject uuid?, session uuid?,
 --     seq bigint?, amount bigint?, detail text?, flags text[], created_at timestamptz
 SELECT e.shard_key, e.entry_id, e.namespace, e.act, e.actor, e.origin, e.subject, e.session, e.seq, e.count AS amount,
@@ -141,7 +129,6 @@ LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 -- The secrets of owners by their pseudonyms; none of one that was erased.
 -- params: subjects uuid[]
 -- row: pseudonym
--- repeatable
 SELECT a.subject, a.salt FROM strandline.audit_subject a WHERE a.subject = ANY (%(subjects)s::uuid[])
 
 -- name: add_seals
@@ -156,7 +143,7 @@ SELECT s.* FROM json_to_recordset(%(seals)s::json) AS s (
 -- name: move_sealed
 -- Put acts under their seals, each at its place; returns how many there were. An origin without a digest, as of a user who
 -- was erased meanwhile, is left out.
--- params: shard_keys uuid[], entry_ids uuid[], chain_keys uuid[], seals bigint[], places integer[], digests bytea?[]
+-- params: entry_ids uuid[], chain_keys uuid[], seals bigint[], places integer[], digests bytea?[]
 -- row: entries bigint
 WITH moved AS (
     DELETE FROM strandline.audit_entry e
@@ -180,23 +167,19 @@ SELECT count(*) AS entries FROM kept
 
 -- name: advance_chains
 -- The new ends of chains.
--- params: shard_keys uuid[], seals bigint[], entries bigint[]
+-- params: seals bigint[], entries bigint[]
 UPDATE strandline.audit_chain c SET seals = n.seals, entries = n.entries
 FROM unnest(%(shard_keys)s::uuid[], %(seals)s::bigint[], %(entries)s::bigint[]) AS n (shard_key, seals, entries)
 WHERE c.shard_key = n.shard_key
 
 -- name: chain_of
 -- How long a namespace's chain is, and how much of it was pruned.
--- params: shard_key uuid
 -- row: seals bigint, pruned_seals bigint, entries bigint
--- repeatable
 SELECT c.seals, c.pruned_seals, c.entries FROM strandline.audit_chain c WHERE c.shard_key = %(shard_key)s
 
 -- name: chains_of_name
 -- The chain under the key of a namespace, and each that gives this namespace as its own, whatever key it stands under.
--- params: shard_key uuid, namespace text
 -- row: shard_key uuid, namespace text
--- repeatable
 SELECT c.shard_key, c.namespace FROM strandline.audit_chain c
 WHERE c.shard_key = %(shard_key)s OR c.namespace = %(namespace)s
 ORDER BY c.shard_key
@@ -204,7 +187,6 @@ ORDER BY c.shard_key
 -- name: keys_of_trails
 -- The keys that chains, seals or sealed acts stand under.
 -- row: shard_key uuid!
--- repeatable
 WITH RECURSIVE sealing AS (
     (SELECT s.shard_key FROM strandline.audit_seal s ORDER BY s.shard_key LIMIT 1)
     UNION ALL
@@ -222,27 +204,23 @@ WHERE k.shard_key IS NOT NULL ORDER BY k.shard_key
 
 -- name: unsealed_of
 -- How many acts of a namespace no seal covers yet.
--- params: namespace text
 -- row: entries bigint
--- repeatable
 SELECT count(*) AS entries FROM strandline.audit_entry e WHERE e.namespace = %(namespace)s
 
 -- name: seals_after
 -- A page of a chain.
--- params: shard_key uuid, after bigint, limit bigint
+-- params: after bigint
 -- row: number bigint, entries integer, entries_before bigint, entry_ids uuid[], leaves bytea, root bytea, previous bytea,
 --     key_id text, mac bytea, sealed_at timestamptz
--- repeatable
 SELECT s.number, s.entries, s.entries_before, s.entry_ids, s.leaves, s.root, s.previous, s.key_id, s.mac, s.sealed_at
 FROM strandline.audit_seal s WHERE s.shard_key = %(shard_key)s AND s.number > %(after)s
 ORDER BY s.number LIMIT %(limit)s
 
 -- name: sealed_entries
 -- The acts that a range of seals covers, in their order.
--- params: shard_key uuid, from_seal bigint, through_seal bigint
+-- params: from_seal bigint
 -- row: seal bigint, place integer, entry_id uuid, act text, actor text?, origin text?, origin_digest bytea?, subject
 --     uuid?, session uuid?, seq bigint?, amount bigint?, detail text?, flags text[], created_at timestamptz, salt bytea?
--- repeatable
 SELECT e.seal, e.place, e.entry_id, e.act, e.actor, e.origin, e.origin_digest, e.subject, e.session, e.seq, e.count AS amount,
     e.detail::text, e.flags, e.created_at, a.salt
 FROM strandline.audit_sealed e LEFT JOIN strandline.audit_subject a ON a.subject = e.subject
@@ -251,9 +229,7 @@ ORDER BY e.seal, e.place
 
 -- name: stray_sealed
 -- Acts under seals that do not exist, or that were pruned: of these the last one stays, without its acts.
--- params: shard_key uuid, pruned_seals bigint, limit bigint
 -- row: seal bigint, place integer, entry_id uuid
--- repeatable
 SELECT e.seal, e.place, e.entry_id FROM strandline.audit_sealed e
 WHERE e.shard_key = %(shard_key)s AND (e.seal <= %(pruned_seals)s OR NOT EXISTS (
     SELECT FROM strandline.audit_seal s WHERE s.shard_key = %(shard_key)s AND s.number = e.seal))
@@ -262,9 +238,7 @@ ORDER BY e.seal, e.place LIMIT %(limit)s
 -- name: recorded_prunings
 -- The acts that say that a chain was pruned up to this seal, with the MAC that they give for it; seal is NULL for one that
 -- no seal covers yet.
--- params: shard_key uuid, through_seal bigint
 -- row: seal bigint?, mac text?
--- repeatable
 SELECT e.seal, e.detail ->> 'mac' AS mac FROM strandline.audit_sealed e
 WHERE e.shard_key = %(shard_key)s AND e.act = 'audit.prune'
     AND (e.detail ->> 'through_seal')::bigint = %(through_seal)s
@@ -275,7 +249,6 @@ WHERE e.shard_key = %(shard_key)s AND e.act = 'audit.prune'
 
 -- name: set_audit_level
 -- Set the level of a namespace's trail.
--- params: namespace text, level text
 WITH ruled AS (
     INSERT INTO strandline.namespace_rule (namespace, records_puts) VALUES (%(namespace)s, %(level)s = 'all')
     ON CONFLICT (namespace) DO UPDATE SET records_puts = excluded.records_puts
@@ -287,7 +260,6 @@ ON CONFLICT (namespace) DO UPDATE SET level = excluded.level, updated_at = exclu
 -- Namespaces with a level of their own or a chain, with what is known of both; in the order of their names.
 -- params: namespace text?
 -- row: namespace text, level text, seals bigint, pruned_seals bigint, entries bigint, mac bytea?, sealed_at timestamptz?
--- repeatable
 SELECT coalesce(c.namespace, l.namespace) AS namespace, coalesce(l.level, 'changes') AS level,
     coalesce(c.seals, 0) AS seals, coalesce(c.pruned_seals, 0) AS pruned_seals, coalesce(c.entries, 0) AS entries, s.mac,
     s.sealed_at
@@ -302,11 +274,9 @@ ORDER BY 1
 -- with the user that its pseudonym leads to. Filters that are NULL let all pass. Only what is behind a place of the list:
 -- before_at and before_id while it is among the unsealed (what was listed there may be sealed by now), before_seal and
 -- before_place in the chain.
--- params: shard_key uuid, namespace text, since timestamptz?, until timestamptz?, act text?, actor text?, subject uuid?,
---     before_at timestamptz?, before_id uuid?, before_seal bigint?, before_place integer?, entry_id uuid?, limit bigint
+-- params: act text?, subject uuid?, before_at timestamptz?, before_seal bigint?, before_place integer?, entry_id uuid?
 -- row: entry_id uuid, seal bigint?, place integer?, act text, actor text?, origin text?, subject uuid?, user_id text?,
 --     session uuid?, seq bigint?, amount bigint?, detail text?, flags text[], created_at timestamptz
--- repeatable
 SELECT e.entry_id, e.seal, e.place, e.act, e.actor, e.origin, e.subject, a.user_id, e.session, e.seq, e.count AS amount,
     e.detail::text, e.flags, e.created_at
 FROM (
@@ -329,23 +299,19 @@ ORDER BY e.seal DESC NULLS FIRST, e.place DESC, e.created_at DESC, e.entry_id DE
 
 -- name: subject_of
 -- The pseudonym of an owner, and the secret of its sessions' pseudonyms.
--- params: shard_key uuid
 -- row: pseudonym
--- repeatable
 SELECT a.subject, a.salt FROM strandline.audit_subject a WHERE a.shard_key = %(shard_key)s
 
 -- name: lock_chain
 -- Lock a namespace's chain, with how long it is and how much of it was pruned.
--- params: shard_key uuid
 -- row: seals bigint, pruned_seals bigint
 SELECT c.seals, c.pruned_seals FROM strandline.audit_chain c WHERE c.shard_key = %(shard_key)s FOR NO KEY UPDATE
 
 -- name: prunable_through
 -- The last of the first seals, at most as many seals and acts as given, that were all made before a time; one seal at
 -- least, however many acts it has. With its MAC.
--- params: shard_key uuid, before timestamptz, pruned_seals bigint, max_acts bigint, limit bigint
+-- params: before timestamptz, max_acts bigint
 -- row: number bigint, mac bytea
--- repeatable
 SELECT n.number, n.mac FROM (
     SELECT s.number, s.mac, s.entries, bool_and(s.sealed_at < %(before)s) OVER (ORDER BY s.number) AS is_old,
         sum(s.entries) OVER (ORDER BY s.number) AS acts
@@ -357,9 +323,8 @@ ORDER BY n.number DESC LIMIT 1
 
 -- name: prunable
 -- How many seals, with how many acts, pruning up to a time would take, and the last of them; as prunable_through goes.
--- params: shard_key uuid, before timestamptz
+-- params: before timestamptz
 -- row: entries bigint, through_seal bigint?
--- repeatable
 SELECT coalesce(sum(n.entries), 0)::bigint AS entries, max(n.number) AS through_seal FROM (
     SELECT s.number, s.entries, bool_and(s.sealed_at < %(before)s) OVER (ORDER BY s.number) AS is_old
     FROM strandline.audit_seal s
@@ -369,7 +334,6 @@ WHERE n.is_old
 
 -- name: prune_entries
 -- Delete the acts of the seals up to a number.
--- params: shard_key uuid, through_seal bigint
 -- row: entries bigint
 WITH gone AS (
     DELETE FROM strandline.audit_sealed e WHERE e.shard_key = %(shard_key)s AND e.seal <= %(through_seal)s
@@ -379,17 +343,15 @@ SELECT count(*) AS entries FROM gone
 
 -- name: prune_seals
 -- Delete the seals before a number; that one stays, so that the next can be seen to follow it.
--- params: shard_key uuid, through_seal bigint
 DELETE FROM strandline.audit_seal s WHERE s.shard_key = %(shard_key)s AND s.number < %(through_seal)s
 
 -- name: mark_pruned
 -- Note up to which seal a chain was pruned.
--- params: shard_key uuid, through_seal bigint
 UPDATE strandline.audit_chain c SET pruned_seals = %(through_seal)s WHERE c.shard_key = %(shard_key)s
 
 -- name: forget_unsealed_origins
 -- Take the origins out of an owner's acts that no seal covers yet.
--- params: shard_key uuid, subject uuid
+-- params: subject uuid
 -- row: entry_id uuid
 UPDATE strandline.audit_entry e SET origin = NULL
 WHERE e.shard_key = %(shard_key)s AND e.subject = %(subject)s AND e.origin IS NOT NULL
@@ -397,7 +359,7 @@ RETURNING e.entry_id
 
 -- name: forget_sealed_origins
 -- Take the origins out of so many sealed acts of an owner by the pseudonym; the seals cover their digests.
--- params: chain_key uuid, subject uuid, limit bigint
+-- params: chain_key uuid, subject uuid
 -- row: entry_id uuid
 WITH chosen AS MATERIALIZED (
     SELECT n.seal, n.place FROM strandline.audit_sealed n

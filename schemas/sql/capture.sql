@@ -2,7 +2,7 @@
 
 -- name: record_capture_act
 -- Record an act of a namespace (owner_key NULL) or of one owner; no row if another one took the number meanwhile.
--- params: namespace text, owner_key uuid?, capture json, actor text?
+-- params: owner_key uuid?, capture json
 -- row: recorded
 INSERT INTO strandline.capture_act (namespace, number, owner_key, capture, actor)
 SELECT %(namespace)s, 1 + coalesce(max(a.number), 0), %(owner_key)s::uuid, %(capture)s::json, %(actor)s
@@ -12,9 +12,8 @@ RETURNING number, created_at
 
 -- name: newest_capture_acts
 -- The newest act of a namespace, and that of an owner in it.
--- params: namespace text, owner_key uuid?
+-- params: owner_key uuid?
 -- row: number bigint, owner_key uuid?, capture text, actor text?, created_at timestamptz
--- repeatable
 SELECT DISTINCT ON (a.owner_key) a.number, a.owner_key, a.capture::text, a.actor, a.created_at
 FROM strandline.capture_act a
 WHERE a.namespace = %(namespace)s AND (a.owner_key IS NULL OR a.owner_key = %(owner_key)s::uuid)
@@ -22,16 +21,14 @@ ORDER BY a.owner_key, a.number DESC
 
 -- name: capture_acts
 -- The acts of a namespace (owner_key NULL) or of one owner in it, newest first.
--- params: namespace text, owner_key uuid?, limit bigint
+-- params: owner_key uuid?
 -- row: capture_act
--- repeatable
 SELECT a.number, a.capture::text, a.actor, a.created_at FROM strandline.capture_act a
 WHERE a.namespace = %(namespace)s AND a.owner_key IS NOT DISTINCT FROM %(owner_key)s::uuid
 ORDER BY a.number DESC LIMIT %(limit)s
 
 -- name: batch_capture
 -- What applies to the events of a batch: of its namespace and of its owner; no row if there is no act.
--- params: shard_key uuid, batch_id uuid
 -- row: number bigint, common text?, own text?
 SELECT b.capture_number AS number, @common_capture(s.namespace, b.capture_number) AS common,
     @own_capture(s.namespace, %(shard_key)s, b.capture_number) AS own
@@ -42,16 +39,14 @@ WHERE b.shard_key = %(shard_key)s AND b.batch_id = %(batch_id)s AND b.capture_nu
 
 -- name: withhold_candidate
 -- A candidate cannot become a fact, since an act has an operation switched off.
--- params: number bigint, shard_key uuid, generation_id integer, event_id uuid, ordinal integer
+-- params: number bigint, ordinal integer
 UPDATE strandline.fact_candidate SET withheld_by = %(number)s
 WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND event_id = %(event_id)s
     AND ordinal = %(ordinal)s
 
 -- name: source_events
 -- The flush events of a session's current incarnation, in their order.
--- params: shard_key uuid, session_key uuid
 -- row: event_id uuid
--- repeatable
 SELECT e.event_id FROM strandline.session s
 JOIN strandline.flush_event e ON e.shard_key = %(shard_key)s AND e.session_key = s.session_key
     AND e.incarnation = s.incarnation
@@ -61,9 +56,7 @@ ORDER BY e.from_seq
 -- name: events_left
 -- How many of some events the derivation that serves an owner has not merged yet; and why one of them was given up, if
 -- one was.
--- params: shard_key uuid, event_ids uuid[]
 -- row: events bigint, failure text?
--- repeatable
 SELECT count(*) AS events, (
         SELECT min(d.reason) FROM @serving(%(shard_key)s, '{facts}') AS serving
         JOIN strandline.dead_letter d ON d.shard_key = %(shard_key)s AND d.generation_id = serving.generation_id
@@ -77,9 +70,7 @@ WHERE NOT EXISTS (
 -- name: changes_of_events
 -- What some events did to the facts of the derivation that serves an owner, each operation on a fact once; those of an
 -- instruction are recorded as edits.
--- params: shard_key uuid, event_ids uuid[]
 -- row: fact_id uuid, operation text
--- repeatable
 WITH change AS (
     SELECT r.fact_id, r.operation, r.created_at
     FROM @serving(%(shard_key)s, '{facts}') AS serving
@@ -96,7 +87,6 @@ GROUP BY c.fact_id, c.operation ORDER BY min(c.created_at), c.fact_id
 
 -- name: is_carried_out
 -- Whether an instruction has changed facts already, or is gone with its session.
--- params: shard_key uuid, event_id uuid
 -- row: is_over boolean
 SELECT EXISTS (
         SELECT FROM strandline.fact_event e WHERE e.shard_key = %(shard_key)s AND e.instruction = %(event_id)s)
@@ -107,9 +97,8 @@ SELECT EXISTS (
 
 -- name: newest_facts
 -- The owner's newest live facts, the longest known first.
--- params: shard_key uuid, generation_id integer, limit bigint
 -- row: fact_id uuid, text text, said_at timestamptz, fingerprint bytea
--- opens: text text fact, fingerprint fingerprint - text
+-- opens: text, fingerprint fingerprint - text
 SELECT n.fact_id, n.text, n.said_at, n.fingerprint FROM (
     SELECT f.* FROM strandline.fact f
     WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live

@@ -3,13 +3,12 @@
 -- name: list_dead_letters
 -- Dead letters with their names, oldest first; dropped ones only if asked for.  Behind a place in that order, if one is
 -- given, and so many at most.
--- params: namespace text?, session_id text?, pipeline text?, stage text?, event_id uuid?, dropped boolean, after_at
---     timestamptz?, after_session uuid?, after_seq bigint?, after_generation integer?, after_stage text?, limit bigint?
+-- params: namespace text?, pipeline text?, stage text?, event_id uuid?, dropped boolean, after_session uuid?,
+--     after_seq bigint?, after_generation integer?, after_stage text?, limit bigint?
 -- row: event_id uuid, stage text, generation_id integer, pipeline text, namespace text, session_id text, user_id
 --     text?, shard_key uuid, session_key uuid, scope_key uuid, from_seq bigint, through_seq bigint, message_count
 --     integer, tokens bigint, cause text, flushed_at timestamptz, died_at timestamptz, batch_id uuid, reason text,
 --     current boolean, generation_state text, dropped_at timestamptz?, retry_at timestamptz?, retries smallint
--- repeatable
 SELECT d.event_id, d.stage, d.generation_id, g.pipeline, s.namespace, s.session_id, s.user_id,
     d.shard_key, d.session_key, d.scope_key, d.from_seq, d.through_seq, e.message_count, e.tokens, e.cause,
     e.created_at AS flushed_at, d.created_at AS died_at, d.batch_id, d.reason,
@@ -32,7 +31,6 @@ ORDER BY d.created_at, d.session_key, d.from_seq, d.generation_id, d.stage LIMIT
 
 -- name: ripe_letters
 -- The dead letters that are to be retried now.  Nothing is locked: a retry deletes the letter.
--- params: stages text[], limit bigint
 -- row: event_id uuid, stage text, generation_id integer
 SELECT d.event_id, d.stage, d.generation_id FROM strandline.dead_letter d
 WHERE d.retry_at <= statement_timestamp() AND d.dropped_at IS NULL AND d.stage = ANY (%(stages)s::text[])
@@ -42,7 +40,7 @@ ORDER BY d.retry_at LIMIT %(limit)s
 -- name: reopen_lane
 -- The lane's failure counts are cleared, and it may be tried at once.  The row stays locked until the end.
 -- An ordered lane is also taken from its holder, which would continue from a state that is about to be deleted.
--- params: seize boolean, shard_key uuid, scope_key uuid, generation_id integer, stage text
+-- params: seize boolean
 -- row: lease_epoch bigint
 UPDATE strandline.lane SET postponements = 0, failures = 0, crashes = 0, last_error = NULL,
     postponed_at = statement_timestamp(), next_attempt_at = statement_timestamp(),
@@ -58,8 +56,7 @@ RETURNING lease_epoch
 -- is sized by its candidates, as when extract passed it on.  Where the derivation does not serve the owner, it is
 -- left to the replay slots (ring_at: infinity).
 -- retries: how often it was retried by itself, this one included.
--- params: shard_key uuid, session_key uuid, generation_id integer, stage text, from_seq bigint, event_id uuid, retries
---     smallint
+-- params: retries smallint
 -- row: current boolean
 WITH letter AS (
     DELETE FROM strandline.dead_letter d
@@ -99,13 +96,11 @@ SELECT current FROM placed
 -- name: refold
 -- Take an ordered lane back to before the first of its folds that holds what comes behind an event: behind
 -- it in the conversation, or, where a lane serves several sessions, flushed after it.
--- params: shard_key uuid, scope_key uuid, generation_id integer, stage text, event_id uuid
 -- row: event_id uuid
 SELECT strandline.refold_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, %(event_id)s) AS event_id
 
 -- name: drop_letter
 -- Give up for good: receipt and batch stay dead, and the letter stays as the record of the drop.
--- params: shard_key uuid, session_key uuid, generation_id integer, stage text, from_seq bigint, event_id uuid
 -- row: batch_id uuid
 UPDATE strandline.dead_letter SET dropped_at = statement_timestamp(), retry_at = NULL
 WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND generation_id = %(generation_id)s

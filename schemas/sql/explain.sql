@@ -3,7 +3,7 @@
 
 -- name: explain_find_messages
 -- Messages with this id, also from before a reset; within a session, or wherever the namespace has one.
--- params: message_id text, namespace text, session_id text?, user_id text?, without_user boolean
+-- params: message_id text
 -- row: shard_key uuid, session_key uuid, seq bigint, session_id text, user_id text?, current boolean
 SELECT m.shard_key, m.session_key, m.seq, s.session_id, s.user_id, m.incarnation = s.incarnation AS current
 FROM strandline.session s
@@ -21,8 +21,7 @@ ORDER BY current DESC, m.seq DESC LIMIT 20
 
 -- name: explain_find_facts
 -- Facts with this id.
--- params: namespace text, session_id text?, user_id text?, without_user boolean, owner_key uuid?,
---     fact_id uuid
+-- params: owner_key uuid?
 -- row: shard_key uuid, generation_id integer
 SELECT f.shard_key, f.generation_id FROM (
     SELECT s.shard_key FROM strandline.session s
@@ -37,8 +36,7 @@ ORDER BY g.state = 'serving' DESC, f.generation_id DESC
 
 -- name: explain_find_fact_events
 -- The owners whose events name this fact, which may be gone by now.
--- params: namespace text, session_id text?, user_id text?, without_user boolean, owner_key uuid?,
---     fact_id uuid
+-- params: owner_key uuid?
 -- row: shard_key uuid
 SELECT DISTINCT e.shard_key FROM (
     SELECT s.shard_key FROM strandline.session s
@@ -50,12 +48,11 @@ JOIN strandline.fact_event e ON e.shard_key = o.shard_key AND e.fact_id = %(fact
 
 -- name: explain_message
 -- A message, its session's marks, and the event that delivered it.
--- params: shard_key uuid, session_key uuid, seq bigint
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?,
 --     namespace text, session_id text, user_id text?, pinned_through bigint, window_from bigint, current boolean,
 --     pipelines text[], fed text[], feeds text[], event_id uuid?, cause text!, from_seq bigint!, through_seq bigint!,
 --     flushed_at timestamptz!
--- opens: envelope json message id, metadata json metadata id
+-- opens: envelope, metadata
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text,
     s.namespace, s.session_id, s.user_id, s.pinned_through, s.window_from,
     m.incarnation = s.incarnation AS current,
@@ -74,7 +71,6 @@ WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq 
 -- The outcome of an event, stage by stage, in each generation of the session's pipelines.
 -- A lane that was not tried because its provider refuses everything has no error: the workers report it.
 -- A budget that a namespace waits for is used up; or it is not, and other workers hold slices of the rest.
--- params: pipelines text[], stages text[], stages_before text[], shard_key uuid, event_id uuid
 -- row: pipeline text, generation_id integer, generation_state text, stage text, outcome text?, applied_at
 --     timestamptz!, batch_id uuid?, batch_stage text?, batch_events integer!, event_ids uuid[]!,
 --     context_seqs bigint[]!, capture_number bigint?, due_since timestamptz?, reason text?, dropped_at timestamptz?,
@@ -118,7 +114,7 @@ ORDER BY g.pipeline, g.generation_id, stages.place
 
 -- name: explain_calls
 -- The ledger of some batches: model, time, tokens and cost of each call.
--- params: shard_key uuid, batch_ids uuid[]
+-- params: batch_ids uuid[]
 -- row: batch_id uuid, step text, model text, prompt_hash text, input_tokens bigint, output_tokens bigint, cost_usd
 --     float8?, seconds float8, created_at timestamptz
 SELECT c.batch_id, c.step, c.model, c.prompt_hash, c.input_tokens, c.output_tokens, c.cost_usd::float,
@@ -129,10 +125,9 @@ ORDER BY c.created_at
 
 -- name: explain_candidates
 -- The candidates that extract found in a message, and the person's event that dropped each, if any.
--- params: shard_key uuid, session_key uuid, seq bigint
 -- row: generation_id integer, event_id uuid, text text, batch_id uuid, dropped_by bigint?, withheld_by bigint?,
 --     kind text?
--- opens: text text fact
+-- opens: text
 SELECT c.generation_id, c.event_id, c.text, c.batch_id, c.dropped_by, c.withheld_by, (
     SELECT e.kind FROM strandline.fact_event e WHERE e.shard_key = %(shard_key)s AND e.number = c.dropped_by)
 FROM strandline.fact_candidate c
@@ -141,9 +136,8 @@ ORDER BY c.generation_id, c.event_id, c.ordinal
 
 -- name: explain_cited
 -- The facts that cite a message, and the operation it led to in each.
--- params: shard_key uuid, session_key uuid, seq bigint
 -- row: fact_id uuid, generation_id integer, text text, live boolean, operations text[]
--- opens: text text fact
+-- opens: text
 SELECT f.fact_id, f.generation_id, f.text, f.live, array_agg(r.operation ORDER BY r.revision) AS operations
 FROM strandline.fact_revision r
 JOIN strandline.fact f ON f.shard_key = r.shard_key AND f.generation_id = r.generation_id
@@ -154,7 +148,6 @@ ORDER BY f.generation_id, min(r.created_at), f.fact_id
 
 -- name: explain_contexts
 -- The batches that a message was shown to as context, and the messages that they were made of.
--- params: shard_key uuid, session_key uuid, seq bigint
 -- row: generation_id integer, batch_id uuid, from_seq bigint, through_seq bigint
 SELECT b.generation_id, b.batch_id, min(e.from_seq) AS from_seq, max(e.through_seq) AS through_seq
 FROM strandline.batch b
@@ -165,7 +158,6 @@ GROUP BY b.generation_id, b.batch_id ORDER BY b.generation_id, from_seq
 
 -- name: explain_chunks
 -- The searchable pieces that hold a message.
--- params: shard_key uuid, session_key uuid, seq bigint
 -- row: generation_id integer, from_seq bigint, through_seq bigint, pieces bigint
 SELECT c.generation_id, c.from_seq, c.through_seq, count(*) AS pieces FROM strandline.chunk c
 WHERE c.shard_key = %(shard_key)s AND c.session_key = %(session_key)s
@@ -174,9 +166,8 @@ GROUP BY c.generation_id, c.from_seq, c.through_seq ORDER BY c.generation_id, c.
 
 -- name: explain_states
 -- The first state of each folding pipeline that a message went into.
--- params: event_id uuid, shard_key uuid, session_key uuid
 -- row: generation_id integer, through_seq bigint, state text, batch_id uuid, created_at timestamptz
--- opens: state json state
+-- opens: state
 SELECT DISTINCT ON (b.generation_id) b.generation_id, b.through_seq, b.state::text, b.batch_id, b.created_at
 FROM strandline.block_state b
 JOIN strandline.receipt r ON r.shard_key = b.shard_key AND r.event_id = %(event_id)s
@@ -186,12 +177,11 @@ ORDER BY b.generation_id, b.ordinal
 
 -- name: explain_fact
 -- A fact as it is, and, if it ended, the fact that replaced or condensed it.
--- params: shard_key uuid, generation_id integer, fact_id uuid
 -- row: fact_id uuid, generation_id integer, state text, text text, topics text[], said_by text?, about_date date?,
 --     said_at timestamptz, valid_from timestamptz, valid_until timestamptz?, live boolean, invalidated_at
 --     timestamptz?, invalidated_by uuid?, condensed_into uuid?, replacement text?, feedback text?, created_at
 --     timestamptz, updated_at timestamptz
--- opens: text text fact, topics name topic, said_by name said_by, replacement text fact, feedback text feedback
+-- opens: text, topics, said_by, replacement text fact, feedback
 SELECT f.fact_id, f.generation_id, g.state, f.text, f.topics, f.said_by, f.about_date, f.said_at,
     f.valid_from, f.valid_until, f.live, f.invalidated_at, f.invalidated_by, f.condensed_into,
     o.text AS replacement, f.feedback, f.created_at, f.updated_at
@@ -203,11 +193,10 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.
 
 -- name: explain_revisions
 -- A fact's history, each step with its session and its flush event.
--- params: shard_key uuid, generation_id integer, fact_id uuid
 -- row: revision integer, operation text, text text, created_at timestamptz, model text?, prompt_hash text?,
 --     extract_batch_id uuid?, merge_batch_id uuid?, condense_batch_id uuid?, event_id uuid?, cause text?, flushed_at
 --     timestamptz!, namespace text?, session_id text!, fact_event bigint?, actor text?, carried_from integer?
--- opens: text text fact
+-- opens: text
 SELECT r.revision, r.operation, r.text, r.created_at, r.model, r.prompt_hash, r.extract_batch_id,
     r.merge_batch_id, r.condense_batch_id, r.event_id, e.cause, e.created_at AS flushed_at, s.namespace,
     s.session_id, r.fact_event, p.actor, b.carried_from
@@ -220,7 +209,7 @@ ORDER BY r.revision
 
 -- name: explain_fact_events
 -- People's events on a fact, by its id or by the events that worded it; for a deleted fact, clearings too.
--- params: shard_key uuid, fact_id uuid, generation_id integer?
+-- params: generation_id integer?
 -- row: number bigint, kind text, created_at timestamptz, actor text?
 SELECT e.number, e.kind, e.created_at, e.actor
 FROM @newest((SELECT o.* FROM strandline.fact_event o
@@ -232,9 +221,8 @@ ORDER BY e.number
 
 -- name: explain_sources
 -- The messages that a fact's history cites, the newest first, up to the one that fills a page.
--- params: shard_key uuid, generation_id integer, fact_id uuid, page_bytes bigint
 -- row: source_message
--- opens: envelope json message id, metadata json metadata id
+-- opens: envelope, metadata
 SELECT m.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM @filled((SELECT r.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope, m.metadata, m.bytes
     FROM @newest_revisions(%(shard_key)s, %(generation_id)s, %(fact_id)s) AS r
@@ -245,7 +233,6 @@ ORDER BY m.revision, m.seq
 
 -- name: explain_removed_sources
 -- The messages that a fact's history cites and that retention has removed: by range, and where they are archived.
--- params: shard_key uuid, generation_id integer, fact_id uuid
 -- row: revision integer, from_seq bigint, through_seq bigint, cause text, removed_at timestamptz, archive text?,
 --     object_name text?
 SELECT r.revision, min(cited.seq) AS from_seq, max(cited.seq) AS through_seq, g.cause, g.removed_at, g.archive,
@@ -259,9 +246,8 @@ GROUP BY r.revision, g.from_seq, g.cause, g.removed_at, g.archive, g.object_name
 -- name: explain_context_sources
 -- The messages that extract saw as context when it found what each step of a fact's history says, as far as they fill
 -- a page.
--- params: shard_key uuid, generation_id integer, fact_id uuid, page_bytes bigint
 -- row: source_message
--- opens: envelope json message id, metadata json metadata id
+-- opens: envelope, metadata
 SELECT m.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM @filled((SELECT r.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope, m.metadata, m.bytes
     FROM @newest_revisions(%(shard_key)s, %(generation_id)s, %(fact_id)s) AS r

@@ -3,7 +3,7 @@
 
 -- name: export_sessions
 -- Sessions of an owner, with their marks and policy.
--- params: shard_key uuid, session_key uuid?, after_session_key uuid, limit bigint
+-- params: session_key uuid?
 -- row: session_key uuid, session_id text, created_at timestamptz, last_put_at timestamptz, log_start_seq bigint, next_seq
 --     bigint, corrections integer, tokenizer text, pipelines text[], shared_scope text?, token_limit integer,
 --     flush_at_tokens integer, time_zone text?
@@ -16,9 +16,9 @@ ORDER BY s.session_key LIMIT %(limit)s
 
 -- name: export_messages
 -- Messages, those from before a reset included.
--- params: shard_key uuid, session_key uuid?, after_session_key uuid, after_seq bigint, limit bigint, page_bytes bigint
+-- params: session_key uuid?, after_seq bigint
 -- row: message_of_session
--- opens: envelope json message id, metadata json metadata id
+-- opens: envelope, metadata
 SELECT m.session_key, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM @filled((SELECT m.* FROM strandline.message m
     WHERE m.shard_key = %(shard_key)s AND (%(session_key)s::uuid IS NULL OR m.session_key = %(session_key)s)
@@ -28,7 +28,7 @@ ORDER BY m.session_key, m.seq
 
 -- name: export_flushes
 -- What was delivered to the pipelines, with what became of it in each stage.
--- params: shard_key uuid, session_key uuid?, after_session_key uuid, after_from_seq bigint, limit bigint
+-- params: session_key uuid?, after_from_seq bigint
 -- row: session_key uuid, event_id uuid, cause text, from_seq bigint, through_seq bigint, message_count integer, tokens
 --     bigint, created_at timestamptz, receipts text
 SELECT e.session_key, e.event_id, e.cause, e.from_seq, e.through_seq, e.message_count, e.tokens, e.created_at, (
@@ -42,11 +42,10 @@ ORDER BY e.session_key, e.from_seq LIMIT %(limit)s
 
 -- name: export_states
 -- Summaries and the states of custom blocks, each after each batch.
--- params: shard_key uuid, scope_key uuid?, after_scope_key uuid, after_generation_id integer, after_ordinal bigint, limit bigint,
---     page_bytes bigint
+-- params: scope_key uuid?, after_scope_key uuid, after_generation_id integer, after_ordinal bigint
 -- row: scope_key uuid, generation_id integer, pipeline text, ordinal bigint, through_seq bigint, state text, batch_id uuid,
 --     created_at timestamptz
--- opens: state json state
+-- opens: state
 SELECT b.scope_key, b.generation_id, b.pipeline, b.ordinal, b.through_seq, b.state::text, b.batch_id, b.created_at
 FROM @filled((SELECT b.*, g.pipeline, octet_length(b.state::text) AS bytes
     FROM strandline.block_state b JOIN strandline.generation g ON g.generation_id = b.generation_id
@@ -59,7 +58,7 @@ ORDER BY b.scope_key, b.generation_id, b.ordinal
 
 -- name: export_answers
 -- The raw answers of models; of vectors, which are numbers, the size alone.
--- params: shard_key uuid, scope_key uuid?, after_batch_id uuid, after_step text, limit bigint, page_bytes bigint
+-- params: scope_key uuid?, after_batch_id uuid, after_step text
 -- row: batch_id uuid, step text, stage text?, scope_key uuid?, model text, prompt_hash text, body bytea?, bytes integer,
 --     created_at timestamptz
 -- opens: body bytes answer

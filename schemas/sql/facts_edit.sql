@@ -4,7 +4,6 @@
 -- name: open_fact_lanes
 -- Insert the rows of the owner's merge lanes, for every derivation that is kept, so that they can be locked
 -- (open_fact_lanes_v1); returns the erasure that keeps the owner away, and the first data key of the owner's present life.
--- params: shard_key uuid, stage text
 -- row: erasure integer?, first_data_key integer
 -- repeatable
 SELECT erasure, first_data_key FROM strandline.open_fact_lanes_v1(%(shard_key)s, %(stage)s)
@@ -13,7 +12,6 @@ SELECT erasure, first_data_key FROM strandline.open_fact_lanes_v1(%(shard_key)s,
 -- Keep merges of this owner, and other edits, from writing until this transaction ends: in the order of the
 -- derivations, and so only where all of them have their row.  What this transaction does to them is noted.
 -- No other derivation begins to serve meanwhile (lock_pipeline): an edit gives back what it did where it did it.
--- params: shard_key uuid, stage text
 -- row: generation_id integer
 -- repeatable
 WITH @noted_change(%(shard_key)s, 'facts')
@@ -31,9 +29,7 @@ ORDER BY l.generation_id FOR UPDATE OF l FOR SHARE OF g
 
 -- name: fact_derivations
 -- The derivations of facts that are kept, and which of them serves the owner.
--- params: shard_key uuid
 -- row: generation_id integer, serving boolean
--- repeatable
 SELECT g.generation_id, v.generation_id IS NOT NULL AS serving
 FROM strandline.generation g
 LEFT JOIN @serving(%(shard_key)s, '{facts}') v ON v.generation_id = g.generation_id
@@ -43,9 +39,9 @@ ORDER BY g.generation_id
 -- name: record_fact_event
 -- Record a person's change as the owner's next event.
 -- instruction: the event of the instruction that asks for it, if one does.
--- params: shard_key uuid, kind text, fact_id uuid?, payload json?, traces jsonb?, actor text?, instruction uuid?
+-- params: fact_id uuid?, payload json?, traces jsonb?, instruction uuid?
 -- row: recorded
--- seals: payload within text=text:fact;input=text:input;feedback=text:feedback;topics.*=name:topic, traces traces
+-- seals: payload, traces
 INSERT INTO strandline.fact_event (shard_key, number, kind, fact_id, payload, traces, actor, instruction)
 SELECT %(shard_key)s, coalesce(max(e.number), 0) + 1, %(kind)s, %(fact_id)s::uuid, %(payload)s::json,
     %(traces)s::jsonb, %(actor)s, %(instruction)s::uuid
@@ -54,23 +50,18 @@ RETURNING number, created_at
 
 -- name: fact_was_deleted
 -- Whether a person or an agent deleted the owner's fact of this id.
--- params: shard_key uuid, fact_id uuid
 -- row: was_deleted boolean
--- repeatable
 SELECT EXISTS (SELECT FROM strandline.fact_event e
     WHERE e.shard_key = %(shard_key)s AND e.fact_id = %(fact_id)s AND e.kind = 'delete') AS was_deleted
 
 -- name: added_facts
 -- Which of these ids people's events have added facts under, whatever became of the facts.
--- params: shard_key uuid, fact_ids uuid[]
 -- row: fact_id uuid
--- repeatable
 SELECT e.fact_id FROM strandline.fact_event e
 WHERE e.shard_key = %(shard_key)s AND e.kind = 'add' AND e.fact_id = ANY (%(fact_ids)s::uuid[])
 
 -- name: name_fact_owner
 -- Record the namespace of an owner whom people give facts; there may be no session that names it.
--- params: shard_key uuid, namespace text, user_id text?
 -- repeatable
 INSERT INTO strandline.fact_owner (shard_key, namespace, user_id) VALUES (%(shard_key)s, %(namespace)s, %(user_id)s)
 ON CONFLICT DO NOTHING
@@ -78,9 +69,8 @@ ON CONFLICT DO NOTHING
 -- name: owners_with_facts
 -- The next owners of a namespace who have facts, or may come to: each with how many are live, and whether
 -- there is anything new since they were last cleared.
--- params: namespace text, after uuid, limit bigint
+-- params: after uuid
 -- row: shard_key uuid, live bigint, is_new boolean
--- repeatable
 WITH owner AS (
     (SELECT DISTINCT s.shard_key FROM strandline.session s
         WHERE s.namespace = %(namespace)s AND s.shard_key > %(after)s AND ('facts' = ANY (s.pipelines)
@@ -108,20 +98,17 @@ ORDER BY w.shard_key
 
 -- name: fact_events
 -- All events of people on an owner's facts, in order.
--- params: shard_key uuid
 -- row: number bigint, kind text, fact_id uuid?, payload text?, traces text, created_at timestamptz
--- opens: payload within text=text:fact;input=text:input;feedback=text:feedback;topics.*=name:topic, traces traces
--- repeatable
+-- opens: payload, traces
 SELECT e.number, e.kind, e.fact_id, e.payload::text, e.traces::text, e.created_at
 FROM strandline.fact_event e WHERE e.shard_key = %(shard_key)s ORDER BY e.number
 
 -- name: deciding_fact_events
 -- The deletions, corrections and clearings that may concern some candidates: by words or by session.
--- params: shard_key uuid, fact_ids uuid[], fingerprints text[], session_keys uuid[]
+-- params: fingerprints text[]
 -- row: number bigint, kind text, fact_id uuid?, traces text, created_at timestamptz
 -- seals: fingerprints hex
--- opens: traces traces
--- repeatable
+-- opens: traces
 SELECT e.number, e.kind, e.fact_id, e.traces::text, e.created_at
 FROM strandline.fact_event e
 WHERE e.shard_key = %(shard_key)s AND e.kind IN ('delete', 'replace', 'clear')
@@ -134,7 +121,7 @@ ORDER BY e.number
 -- name: blank_fact_events
 -- Remove the text from earlier events of deleted facts (NULL: of all): by their ids, or by the
 -- numbers of the events that worded them.
--- params: fact_ids uuid[]?, shard_key uuid, number bigint, numbers bigint[]
+-- params: fact_ids uuid[]?, number bigint, numbers bigint[]
 -- repeatable
 UPDATE strandline.fact_event e SET payload = NULL,
     traces = CASE WHEN %(fact_ids)s::uuid[] IS NULL THEN '[]'::jsonb ELSE e.traces END
@@ -144,10 +131,8 @@ WHERE e.shard_key = %(shard_key)s AND e.number < %(number)s
 
 -- name: fact_traces
 -- The traces of facts: each wording with its messages, including those of facts condensed into them.
--- params: fact_ids uuid[], shard_key uuid, generation_id integer
 -- row: root uuid, traces text
--- opens: traces traces
--- repeatable
+-- opens: traces
 WITH RECURSIVE part AS (
     SELECT wanted.fact_id AS root, wanted.fact_id FROM unnest(%(fact_ids)s::uuid[]) AS wanted (fact_id)
     UNION
@@ -167,10 +152,8 @@ GROUP BY p.root
 -- name: own_fact_traces
 -- The traces of facts: each wording with its messages; a condensed one by its words, because its messages are those
 -- of its parts.
--- params: shard_key uuid, generation_id integer, fact_ids uuid[]
 -- row: fact_id uuid, traces text
--- opens: traces traces
--- repeatable
+-- opens: traces
 SELECT f.fact_id, json_agg(CASE WHEN r.operation = 'condense'
     THEN json_build_object('fingerprint', encode(r.fingerprint, 'hex'), 'text', @sealed_text(r, r.text))
     ELSE json_build_object('fingerprint', encode(r.fingerprint, 'hex'),
@@ -185,16 +168,13 @@ GROUP BY f.fact_id
 
 -- name: uncondense
 -- Take apart the condensed facts that hold these; return the facts that are live again, or separate now.
--- params: shard_key uuid, generation_id integer, fact_ids uuid[]
 -- row: fact_id uuid
 -- repeatable
 SELECT unnest(strandline.uncondense_v1(%(shard_key)s, %(generation_id)s, %(fact_ids)s::uuid[])) AS fact_id
 
 -- name: facts_that_hold
 -- For each of some facts the one that it was condensed into in the end, or the fact itself.
--- params: shard_key uuid, generation_id integer, fact_ids uuid[]
 -- row: fact_id uuid
--- repeatable
 WITH RECURSIVE held AS (
     SELECT f.fact_id, f.condensed_into FROM strandline.fact f
     WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
@@ -208,12 +188,10 @@ SELECT h.fact_id FROM held h WHERE h.condensed_into IS NULL
 -- name: facts_of_traces
 -- Facts of one derivation that once had these words, or come from these sessions, even if they were condensed; except
 -- those that were said again, or worded by a person, since then.
--- params: shard_key uuid, generation_id integer, fingerprints text[], session_keys uuid[], number bigint, at
---     timestamptz
+-- params: fingerprints text[], number bigint
 -- row: fact_id uuid, text text, live boolean
 -- seals: fingerprints hex
--- opens: text text fact
--- repeatable
+-- opens: text
 SELECT f.fact_id, f.text, f.live FROM strandline.fact f
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
     AND EXISTS (
@@ -233,21 +211,17 @@ ORDER BY f.live DESC, f.created_at, f.fact_id
 
 -- name: live_fact_like
 -- The live fact that says the same words.
--- params: shard_key uuid, generation_id integer, fingerprint bytea
 -- row: fact_id uuid
--- seals: fingerprint digest
--- repeatable
+-- seals: fingerprint
 SELECT f.fact_id FROM strandline.fact f
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live
     AND f.fingerprint = %(fingerprint)s
 
 -- name: find_fact
 -- One fact of one derivation, and by which event people last worded it.
--- params: shard_key uuid, generation_id integer, fact_id uuid
 -- row: fact_id uuid, text text, live boolean, created_at timestamptz, valid_from timestamptz, topics text[],
 --     about_date date?, worded_by bigint?
--- opens: text text fact, topics name topic
--- repeatable
+-- opens: text, topics
 SELECT f.fact_id, f.text, f.live, f.created_at, f.valid_from, f.topics, f.about_date,
     (SELECT max(r.fact_event) FROM strandline.fact_revision r WHERE r.shard_key = %(shard_key)s
         AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id) AS worded_by
@@ -257,9 +231,8 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.
 -- name: facts_until
 -- All facts that were there, or were said, up to a moment; except those that a person's event since then worded, such
 -- as an imported one, which is older than its event.
--- params: shard_key uuid, generation_id integer, until timestamptz, number bigint
+-- params: until timestamptz, number bigint
 -- row: fact_id uuid
--- repeatable
 SELECT f.fact_id FROM strandline.fact f
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
     AND (f.created_at <= %(until)s::timestamptz OR f.said_at <= %(until)s::timestamptz)
@@ -269,11 +242,9 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
 
 -- name: write_fact
 -- Insert a fact as a person worded it; no row if it exists already, or if another fact has these words.
--- params: shard_key uuid, generation_id integer, fact_id uuid, text text, fingerprint bytea, lexemes text[], topics
---     text[], about_date date?, at timestamptz, valid_from timestamptz, created_at timestamptz, input text?, agent_id
---     text?, team_id text?, number bigint
+-- params: valid_from timestamptz, created_at timestamptz, input text?, number bigint
 -- row: fact_id uuid
--- seals: text text fact, fingerprint digest, lexemes word, topics name topic, input text input
+-- seals: text, fingerprint, lexemes word, topics, input
 -- repeatable
 INSERT INTO strandline.fact (shard_key, generation_id, fact_id, text, fingerprint, lexemes, topics,
     about_date, said_at, valid_from, created_at, updated_at, input, agent_id, team_id)
@@ -289,10 +260,8 @@ RETURNING fact_id
 -- name: reword_fact
 -- Give a fact a person's words; valid_from and created_at stay. If it had ended in this derivation, it is live again:
 -- the person says so.
--- params: text text, fingerprint bytea, lexemes text[], topics text[], about_date date?, at timestamptz, shard_key
---     uuid, generation_id integer, fact_id uuid
 -- row: fact_id uuid
--- seals: text text fact, fingerprint digest, lexemes word, topics name topic
+-- seals: text, fingerprint, lexemes word, topics
 -- repeatable
 UPDATE strandline.fact f SET text = %(text)s, fingerprint = %(fingerprint)s, lexemes = %(lexemes)s::text[],
     topics = %(topics)s::text[], about_date = coalesce(%(about_date)s::date, f.about_date),
@@ -303,9 +272,8 @@ RETURNING f.fact_id
 
 -- name: repeat_fact
 -- A person adds a fact that is known already: it gets the person's other values.
--- params: at timestamptz, topics text[], about_date date?, input text?, agent_id text?, team_id text?, shard_key uuid,
---     generation_id integer, fact_id uuid
--- seals: topics name topic, input text input
+-- params: input text?
+-- seals: topics, input
 -- repeatable
 UPDATE strandline.fact f SET said_at = greatest(f.said_at, %(at)s), updated_at = statement_timestamp(),
     topics = (SELECT coalesce(array_agg(DISTINCT t), '{}') FROM unnest(f.topics || %(topics)s::text[]) AS t),
@@ -315,9 +283,8 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.
 
 -- name: revise_by_person
 -- The person's event in the fact's history.
--- params: shard_key uuid, generation_id integer, fact_id uuid, operation text, text text, fingerprint bytea, lexemes
---     text[], number bigint
--- seals: text text fact, fingerprint digest, lexemes word
+-- params: number bigint
+-- seals: text, fingerprint, lexemes word
 -- repeatable
 INSERT INTO strandline.fact_revision (shard_key, generation_id, fact_id, revision, operation, text,
     fingerprint, lexemes, seqs, fact_event)
@@ -328,8 +295,8 @@ WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.
 
 -- name: set_feedback
 -- Record people's opinion of a fact.
--- params: feedback text?, shard_key uuid, generation_id integer, fact_ids uuid[]
--- seals: feedback text feedback
+-- params: feedback text?
+-- seals: feedback
 -- repeatable
 UPDATE strandline.fact f SET feedback = %(feedback)s, updated_at = statement_timestamp()
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
@@ -338,7 +305,7 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
 -- name: remove_facts
 -- Delete facts, each with those condensed into it; return which, whether they were live, and the events by which
 -- people had worded them.
--- params: shard_key uuid, generation_id integer, fact_ids uuid[], number bigint
+-- params: number bigint
 -- row: fact_id uuid, live boolean, worded_by bigint[]
 -- repeatable
 SELECT fact_id, live, worded_by FROM strandline.remove_facts_v1(
@@ -346,10 +313,8 @@ SELECT fact_id, live, worded_by FROM strandline.remove_facts_v1(
 
 -- name: owner_topics
 -- The topics of an owner's live facts, the most frequent first, each with the number of its facts.
--- params: shard_key uuid, limit bigint
 -- row: topic text, facts bigint
 -- opens: topic name topic
--- repeatable
 SELECT listed.topic, count(DISTINCT f.fact_id) AS facts
 FROM strandline.fact f
 JOIN @serving(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
@@ -360,17 +325,13 @@ GROUP BY listed.topic ORDER BY count(DISTINCT f.fact_id) DESC, listed.topic LIMI
 -- name: list_facts
 -- A page of an owner's facts with where each came from, up to the one that fills it, and how many there are in all;
 -- always one row.
--- params: shard_key uuid, with_invalidated boolean, fact_ids uuid[]?, topics text[]?, agent_id text?, team_id text?,
---     sort text, limit bigint, offset bigint, after_at timestamptz?, after_made timestamptz?, after_id uuid?, page_bytes
---     bigint
+-- params: fact_ids uuid[]?, topics text[]?, sort text, after_made timestamptz?, after_id uuid?
 -- row: total bigint, is_cut boolean, fact_id uuid?, text text!, topics text[]!, said_by text?, about_date date?, said_at
 --     timestamptz!, valid_from timestamptz!, valid_until timestamptz?, invalidated_at timestamptz?, invalidated_by uuid?,
 --     condensed_into uuid?, input text?, agent_id text?, team_id text?, feedback text?, created_at timestamptz!,
 --     updated_at timestamptz!, revisions text?
--- seals: topics name topic
--- opens: text text fact, topics name topic, said_by name said_by, input text input, feedback text feedback,
---     revisions within *.text=text:fact
--- repeatable
+-- seals: topics
+-- opens: text, topics, said_by, input, feedback, revisions within *.text=text:fact
 WITH found AS MATERIALIZED (
     SELECT f.fact_id, f.generation_id, f.said_at, f.created_at, f.updated_at FROM strandline.fact f
     JOIN @serving(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
@@ -423,10 +384,9 @@ ORDER BY f.place
 
 -- name: fact_texts
 -- A page of the texts of an owner's facts, for a search by substring.
--- params: shard_key uuid, with_invalidated boolean, after uuid, limit bigint
+-- params: after uuid
 -- row: fact_id uuid, text text
--- opens: text text fact
--- repeatable
+-- opens: text
 SELECT f.fact_id, f.text FROM strandline.fact f
 JOIN @serving(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
 WHERE f.shard_key = %(shard_key)s AND (f.live OR %(with_invalidated)s) AND f.fact_id > %(after)s
@@ -434,9 +394,8 @@ ORDER BY f.fact_id LIMIT %(limit)s
 
 -- name: facts_as_they_are
 -- The words of facts that a merge was planned with, as they are now.
--- params: shard_key uuid, generation_id integer, fact_ids uuid[]
 -- row: fact_id uuid, text text, fingerprint bytea
--- opens: text text fact, fingerprint fingerprint - text
+-- opens: text, fingerprint fingerprint - text
 SELECT f.fact_id, f.text, f.fingerprint FROM strandline.fact f
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live
     AND f.fact_id = ANY (%(fact_ids)s::uuid[])

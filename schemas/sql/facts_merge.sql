@@ -2,14 +2,13 @@
 
 -- name: note_facts_change
 -- A merge is about to change facts of an owner.
--- params: shard_key uuid
 -- row: noted integer
 WITH @noted_change(%(shard_key)s, 'facts')
 SELECT 1 AS noted
 
 -- name: insert_candidates
 -- Insert the candidates that extract found.
--- params: shard_key uuid, generation_id integer, batch_id uuid, model text, prompt_hash text, candidates json
+-- params: candidates json
 -- seals: candidates within *.text=text:fact;*.fingerprint=hex;*.topics.*=name:topic;*.said_by=name:said_by
 INSERT INTO strandline.fact_candidate (shard_key, generation_id, event_id, ordinal, session_key, batch_id,
     text, fingerprint, seqs, topics, said_by, about_date, said_at, model, prompt_hash)
@@ -21,11 +20,10 @@ FROM json_to_recordset(%(candidates)s::json) AS c (
 
 -- name: pending_candidates
 -- The candidates that a merge has to apply, in the order of its batch; with the lines that extract saw as context.
--- params: event_ids uuid[], shard_key uuid, generation_id integer
 -- row: event_id uuid, ordinal integer, session_key uuid, batch_id uuid, text text, seqs bigint[], topics text[],
 --     said_by text?, about_date date?, said_at timestamptz, model text, prompt_hash text, context_seqs bigint[],
 --     flushed_at timestamptz?, is_by_assistants boolean
--- opens: text text fact, topics name topic, said_by name said_by
+-- opens: text, topics, said_by
 SELECT c.event_id, c.ordinal, c.session_key, c.batch_id, c.text, c.seqs, c.topics, c.said_by, c.about_date,
     c.said_at, c.model, c.prompt_hash, coalesce((
         SELECT b.context_seqs FROM strandline.batch b
@@ -43,7 +41,7 @@ ORDER BY wanted.place, c.ordinal
 
 -- name: drop_candidate
 -- Drop a candidate because of a person's event.
--- params: number bigint, shard_key uuid, generation_id integer, event_id uuid, ordinal integer
+-- params: number bigint, ordinal integer
 UPDATE strandline.fact_candidate SET dropped_by = %(number)s
 WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND event_id = %(event_id)s
     AND ordinal = %(ordinal)s
@@ -51,11 +49,11 @@ WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND event_
 -- name: related_facts
 -- The owner's live facts that share words with the candidates, closest first; with the person's event that
 -- worded a fact last, if one did.
--- params: fingerprints bytea[], lexemes text[], shard_key uuid, generation_id integer, limit bigint
+-- params: fingerprints bytea[]
 -- row: fact_id uuid, text text, said_at timestamptz, fingerprint bytea, is_by_assistants boolean, number bigint?,
 --     created_at timestamptz!
 -- seals: fingerprints query, lexemes query
--- opens: text text fact, fingerprint fingerprint - text
+-- opens: text, fingerprint fingerprint - text
 WITH nearest AS (
     SELECT f.fact_id, f.generation_id, f.text, f.said_at, f.fingerprint, row_number() OVER (
         ORDER BY f.fingerprint = ANY (%(fingerprints)s::bytea[]) DESC, overlap.shared DESC, f.said_at DESC,
@@ -80,13 +78,9 @@ ORDER BY n.place
 -- name: add_fact
 -- Insert a new fact with its first revision. If a live fact has the same words, that one is kept instead, with the
 -- candidate as another source.
--- params: shard_key uuid, generation_id integer, fact_id uuid, text text, fingerprint bytea, lexemes text[], topics
---     text[], said_by text?, about_date date?, said_at timestamptz, own_text text?, own_fingerprint bytea?,
---     own_lexemes text[]?, event_id uuid, session_key uuid, seqs bigint[], extract_batch_id uuid, merge_batch_id uuid,
---     model text, prompt_hash text
+-- params: said_by text?
 -- row: fact_id uuid
--- seals: text text fact, fingerprint digest, lexemes word, topics name topic, said_by name said_by, own_text text fact,
---     own_fingerprint digest, own_lexemes word
+-- seals: text, fingerprint, lexemes word, topics, said_by, own_text, own_fingerprint, own_lexemes
 WITH kept AS (
     INSERT INTO strandline.fact (shard_key, generation_id, fact_id, text, fingerprint, lexemes, topics,
         said_by, about_date, said_at, valid_from)
@@ -113,10 +107,9 @@ RETURNING fact_id
 
 -- name: update_fact
 -- Update a fact, if it still has the words that the merge was planned with; its earlier words stay in its revisions.
--- params: text text, fingerprint bytea, lexemes text[], topics text[], about_date date?, said_at timestamptz,
---     shard_key uuid, generation_id integer, fact_id uuid, expected bytea
+-- params: expected bytea
 -- row: fact_id uuid
--- seals: text text fact, fingerprint digest, lexemes word, topics name topic, expected digest
+-- seals: text, fingerprint, lexemes word, topics, expected digest
 UPDATE strandline.fact f SET text = %(text)s, fingerprint = %(fingerprint)s, lexemes = %(lexemes)s::text[],
     topics = (SELECT coalesce(array_agg(DISTINCT t), '{}') FROM unnest(f.topics || %(topics)s::text[]) AS t),
     about_date = coalesce(%(about_date)s, f.about_date), said_at = greatest(f.said_at, %(said_at)s),
@@ -130,7 +123,6 @@ RETURNING f.fact_id
 
 -- name: confirm_fact
 -- Said again: change only when it was first and last said.
--- params: said_at timestamptz, shard_key uuid, generation_id integer, fact_id uuid
 -- row: fact_id uuid
 UPDATE strandline.fact f SET said_at = greatest(f.said_at, %(said_at)s),
     valid_from = least(f.valid_from, %(said_at)s), updated_at = statement_timestamp()
@@ -139,7 +131,7 @@ RETURNING f.fact_id
 
 -- name: invalidate_fact
 -- End a fact that is no longer true, because of a later statement; it stays, with the fact that replaced it.
--- params: by_fact_id uuid, said_at timestamptz, shard_key uuid, generation_id integer, fact_id uuid, expected bytea
+-- params: by_fact_id uuid, expected bytea
 -- row: fact_id uuid
 -- seals: expected digest
 UPDATE strandline.fact f SET live = false, invalidated_at = statement_timestamp(), invalidated_by = %(by_fact_id)s,
@@ -151,10 +143,7 @@ RETURNING f.fact_id
 -- name: insert_revision
 -- Provenance: the operation on a fact, with its event, messages, prompt and model; and the candidate's own words, if
 -- the fact is worded differently.
--- params: shard_key uuid, generation_id integer, fact_id uuid, operation text, text text, fingerprint bytea, lexemes
---     text[], own_text text?, own_fingerprint bytea?, own_lexemes text[]?, event_id uuid, session_key uuid, seqs
---     bigint[], extract_batch_id uuid, merge_batch_id uuid, model text, prompt_hash text
--- seals: text text fact, fingerprint digest, lexemes word, own_text text fact, own_fingerprint digest, own_lexemes word
+-- seals: text, fingerprint, lexemes word, own_text, own_fingerprint, own_lexemes
 INSERT INTO strandline.fact_revision (shard_key, generation_id, fact_id, revision, operation, text,
     fingerprint, lexemes, own_text, own_fingerprint, own_lexemes, event_id, session_key, seqs,
     extract_batch_id, merge_batch_id, model, prompt_hash)
@@ -168,7 +157,6 @@ WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.
 -- name: condensing
 -- How many live facts an owner has, how many the last attempt to condense them left, and the smallest max_facts of
 -- some sessions.
--- params: shard_key uuid, generation_id integer, session_keys uuid[]
 -- row: live bigint, left_by_last integer, max_facts integer?
 SELECT (SELECT count(*) FROM strandline.fact f WHERE f.shard_key = %(shard_key)s
         AND f.generation_id = %(generation_id)s AND f.live) AS live,
@@ -179,9 +167,8 @@ SELECT (SELECT count(*) FROM strandline.fact f WHERE f.shard_key = %(shard_key)s
 
 -- name: condensable_facts
 -- The live facts that no person has worded or judged, longest known first.
--- params: shard_key uuid, generation_id integer, limit bigint
 -- row: fact_id uuid, text text, said_at timestamptz, fingerprint bytea, lexemes text[], is_by_assistants boolean
--- opens: text text fact, fingerprint fingerprint - text
+-- opens: text, fingerprint fingerprint - text
 SELECT f.fact_id, f.text, f.said_at, f.fingerprint, f.lexemes, @is_assistants_fact(f, %(shard_key)s) AS is_by_assistants
 FROM strandline.fact f
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live AND f.feedback IS NULL
@@ -192,7 +179,6 @@ ORDER BY f.said_at, f.fact_id LIMIT %(limit)s
 
 -- name: end_condensed
 -- End the facts that one sentence condenses: they stay, and name it.
--- params: fact_id uuid, shard_key uuid, generation_id integer, parts uuid[]
 -- row: fact_id uuid
 UPDATE strandline.fact f SET live = false, condensed_into = %(fact_id)s, updated_at = statement_timestamp()
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live
@@ -201,9 +187,7 @@ RETURNING f.fact_id
 
 -- name: add_condensed
 -- The sentence, with the time, topics and speaker of what it holds, and every source of it.
--- params: shard_key uuid, generation_id integer, parts uuid[], fact_id uuid, text text, fingerprint bytea, lexemes
---     text[], topics text[], batch_id uuid, model text, prompt_hash text
--- seals: text text fact, fingerprint digest, lexemes word, topics name topic
+-- seals: text, fingerprint, lexemes word, topics
 WITH part AS (
     SELECT f.* FROM strandline.fact f WHERE f.shard_key = %(shard_key)s
         AND f.generation_id = %(generation_id)s AND f.fact_id = ANY (%(parts)s::uuid[])
@@ -233,8 +217,7 @@ FROM source s
 
 -- name: record_condensation
 -- Record the outcome of an attempt to condense.
--- params: shard_key uuid, generation_id integer, batch_id uuid, outcome text, facts_before integer, facts_after
---     integer, reason text?
+-- params: facts_before integer, facts_after integer, reason text?
 INSERT INTO strandline.condensation (shard_key, generation_id, batch_id, outcome, facts_before, facts_after,
     reason)
 VALUES (%(shard_key)s, %(generation_id)s, %(batch_id)s, %(outcome)s, %(facts_before)s, %(facts_after)s,

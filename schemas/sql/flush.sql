@@ -2,17 +2,15 @@
 
 -- name: plan_window
 -- The input of a flush plan: marks, policy and the window's entries, in one snapshot.
--- params: shard_key uuid, session_key uuid
 -- row: to_flush text?
 -- repeatable
 SELECT strandline.window_v1(%(shard_key)s, %(session_key)s) AS to_flush
 
 -- name: flush
 -- Move the marks and record the events, if nothing changed since the plan.
--- params: shard_key uuid, session_key uuid, incarnation uuid, corrections integer, old_window_from bigint,
---     old_flushed_through bigint, window_from bigint, flushed_through bigint, tokens_out bigint, messages_out integer, bytes_out bigint, cause
---     text, event_ids uuid[], from_seqs bigint[], through_seqs bigint[], tokens bigint[], messages integer[], version
---     smallint, question_seq bigint?, lazily boolean, delay_seconds float8
+-- params: corrections integer, window_from bigint, flushed_through bigint, tokens_out bigint, messages_out integer,
+--     bytes_out bigint, cause text, tokens bigint[], messages integer[], version smallint, question_seq bigint?,
+--     delay_seconds float8
 -- row: generation_id integer?, stage text!, scope_key uuid!
 -- repeatable
 SELECT generation_id, stage, scope_key FROM strandline.flush_v1(
@@ -23,7 +21,6 @@ SELECT generation_id, stage, scope_key FROM strandline.flush_v1(
 
 -- name: end_delay
 -- The work of a session waits no longer for more to share its model calls; returns its lanes.
--- params: shard_key uuid, session_key uuid
 -- row: lane
 WITH waiting AS MATERIALIZED (
     SELECT d.generation_id, d.stage, d.from_seq FROM strandline.due d
@@ -37,8 +34,7 @@ RETURNING d.shard_key, d.scope_key, d.generation_id, d.stage
 
 -- name: postpone_planning
 -- Nothing could be flushed: do not plan again before the window has grown by so much.
--- params: tokens_more bigint, shard_key uuid, session_key uuid, incarnation uuid, old_window_from bigint,
---     old_flushed_through bigint
+-- params: tokens_more bigint
 -- repeatable
 UPDATE strandline.session SET replan_at_tokens = pinned_tokens + window_tokens + %(tokens_more)s
 WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND incarnation = %(incarnation)s
@@ -46,21 +42,18 @@ WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND incarnatio
 
 -- name: ripe_watches
 -- Sessions that it is time to look at.  Nothing is locked: a flush is a compare-and-set.
--- params: limit bigint
 -- row: shard_key uuid, session_key uuid, watch_id uuid, cause text
 SELECT w.shard_key, w.session_key, w.watch_id, w.cause FROM strandline.watch w
 WHERE w.check_at <= statement_timestamp() ORDER BY w.check_at LIMIT %(limit)s
 
 -- name: end_watch
 -- Delete a watch that was looked at.
--- params: shard_key uuid, session_key uuid, watch_id uuid
 -- repeatable
 DELETE FROM strandline.watch
 WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND watch_id = %(watch_id)s
 
 -- name: watch_again
 -- The session was used since: replace this watch by one for the end of its new idle period.
--- params: shard_key uuid, session_key uuid, watch_id uuid, wait_seconds float8
 -- repeatable
 WITH ended AS (
     DELETE FROM strandline.watch
@@ -72,7 +65,6 @@ SELECT shard_key, session_key, 'idle', statement_timestamp() + make_interval(sec
 
 -- name: put_off_watch
 -- Looking at this session failed: let the others come first for a while.
--- params: wait_seconds float8, shard_key uuid, session_key uuid, watch_id uuid
 -- row: watch_id uuid
 UPDATE strandline.watch SET check_at = statement_timestamp() + make_interval(secs => %(wait_seconds)s)
 WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND watch_id = %(watch_id)s

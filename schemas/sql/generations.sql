@@ -3,7 +3,7 @@
 -- name: register_generation
 -- The first derivation of a pipeline in this database.  One that serves already stays as it was made; only if
 -- it has derived nothing yet does it take on what it is to be made with from now on.
--- params: config jsonb, prompts jsonb, pipeline text, version text, entry_scope text, entry_stage text
+-- params: version text
 WITH adopted AS (
     UPDATE strandline.generation g SET config = %(config)s::jsonb, prompts = %(prompts)s::jsonb
     WHERE g.pipeline = %(pipeline)s AND g.state = 'serving'
@@ -21,14 +21,12 @@ ON CONFLICT (pipeline) WHERE state = 'serving' DO NOTHING
 -- name: serving_generations
 -- The default serving derivation of each pipeline; an owner may have another one.
 -- row: generation
--- repeatable
 SELECT generation_id, pipeline, version, state, entry_scope, config::text, prompts::text
 FROM strandline.generation WHERE state = 'serving'
 ORDER BY pipeline
 
 -- name: find_generation
 -- One derivation, whatever its state.
--- params: generation_id integer
 -- row: generation
 SELECT generation_id, pipeline, version, state, entry_scope, config::text, prompts::text
 FROM strandline.generation WHERE generation_id = %(generation_id)s
@@ -42,14 +40,13 @@ ORDER BY pipeline, generation_id
 
 -- name: lock_pipeline
 -- Keep others from beginning, switching or pruning a derivation of this pipeline until the transaction ends.
--- params: pipeline text
 -- row: generation_id integer, state text, served_until timestamptz?
 SELECT generation_id, state, served_until FROM strandline.generation WHERE pipeline = %(pipeline)s
 ORDER BY generation_id FOR UPDATE
 
 -- name: begin_generation
 -- A derivation beside the one that serves: fed by every flush that sees this row, closed to workers so far.
--- params: pipeline text, version text, entry_stage text, entry_scope text, config jsonb, prompts jsonb
+-- params: version text
 -- row: generation_id integer
 INSERT INTO strandline.generation (pipeline, version, state, entry_stage, entry_scope, config, prompts,
     fed_since, backfilled_through)
@@ -70,13 +67,12 @@ SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS number
 
 -- name: feed_generation
 -- Mark that every flush feeds it from now on.
--- params: generation_id integer
 UPDATE strandline.generation SET state = 'feeding', fed_since = statement_timestamp(), state_since = statement_timestamp()
 WHERE generation_id = %(generation_id)s AND state = 'preparing'
 
 -- name: owners_after
 -- Owners that have events to derive from, in order.
--- params: after uuid, limit bigint
+-- params: after uuid
 -- row: shard_key uuid
 SELECT DISTINCT o.shard_key FROM (
     (SELECT DISTINCT e.shard_key FROM strandline.flush_event e
@@ -89,7 +85,6 @@ ORDER BY o.shard_key LIMIT %(limit)s
 
 -- name: lock_owner_lanes
 -- Keep retention from removing messages of an owner until this transaction ends: it locks lanes of theirs, in this order.
--- params: shard_key uuid
 -- row: lanes integer
 -- repeatable
 SELECT count(*)::integer AS lanes FROM (
@@ -98,8 +93,7 @@ SELECT count(*)::integer AS lanes FROM (
 
 -- name: lanes_to_fill
 -- Lanes of an owner in which a derivation has not seen events that fit (missing), and whether it is to derive any.
--- params: shard_key uuid, generation_id integer, last_stage text, namespace text?, session_id text?, user_id text?,
---     since timestamptz?, until timestamptz?
+-- params: namespace text?
 -- row: scope_key uuid, is_known boolean
 SELECT m.scope_key, bool_or(m.is_known) AS is_known
 FROM @missing(%(shard_key)s, %(generation_id)s, %(last_stage)s) m
@@ -110,8 +104,7 @@ GROUP BY m.scope_key ORDER BY m.scope_key
 -- Make due the matching events of an owner that a derivation has not seen, in one lane or in all: a page of them, or
 -- none if it has seen all. From before a reset, only events that the serving derivation still knows are derived
 -- again; the others are void.
--- params: shard_key uuid, generation_id integer, last_stage text, scope_key uuid?, namespace text?, session_id text?,
---     user_id text?, since timestamptz?, until timestamptz?, limit bigint
+-- params: scope_key uuid?, namespace text?
 -- row: backlog
 WITH missing AS MATERIALIZED (
     SELECT m.* FROM @missing(%(shard_key)s, %(generation_id)s, %(last_stage)s) m
@@ -142,7 +135,6 @@ SELECT count(*)::integer AS events, coalesce(sum(tokens), 0)::bigint AS tokens F
 -- name: truncated_event
 -- An event of an owner of which messages are gone from the log, if there is one. Those that a correction took back are
 -- not missed, nor those that retention removed: what they gave is the base of what is derived.
--- params: shard_key uuid
 -- row: session_id text, from_seq bigint, through_seq bigint, message_count integer, remaining integer
 SELECT s.session_id, e.from_seq, e.through_seq, e.message_count, l.remaining
 FROM strandline.flush_event e
@@ -164,13 +156,12 @@ ORDER BY e.session_key, e.from_seq LIMIT 1
 
 -- name: open_backfilled
 -- Workers may work on the owners up to this one.
--- params: through uuid, generation_id integer
+-- params: through uuid
 UPDATE strandline.generation SET backfilled_through = %(through)s
 WHERE generation_id = %(generation_id)s AND backfilled_through < %(through)s
 
 -- name: end_backfill
 -- Mark that everything flushed so far is due or done in it.
--- params: generation_id integer
 UPDATE strandline.generation SET backfilled_through = NULL, fed_since = '-infinity'
 WHERE generation_id = %(generation_id)s AND backfilled_through IS NOT NULL
 
@@ -178,7 +169,7 @@ WHERE generation_id = %(generation_id)s AND backfilled_through IS NOT NULL
 -- A page of owners: how many of their events a derivation lacks, how many of those are dead letters, and how many
 -- are neither that nor were flushed since it was made; whether it serves them already, or a fence stands, so that nothing
 -- of them is derived; and whether what they search is shared with other owners.
--- params: generation_id integer, after uuid, limit bigint, last_stage text
+-- params: after uuid
 -- row: shard_key uuid, events integer, dead integer, older integer, is_settled boolean, is_shared boolean
 SELECT o.shard_key, u.events, u.dead, u.older, @is_fenced(o.shard_key) OR EXISTS (
     SELECT FROM strandline.scope_generation s
@@ -209,7 +200,6 @@ ORDER BY o.shard_key
 -- name: switch_owner
 -- Let this derivation serve the owner, if it covers all that the earlier one covers: check and switch are one
 -- statement. Its row is locked, so that who retires it sees that it serves, or is waited for.
--- params: shard_key uuid, generation_id integer, last_stage text
 -- row: shard_key uuid
 INSERT INTO strandline.scope_generation AS s (shard_key, pipeline, generation_id)
 SELECT %(shard_key)s, n.pipeline, n.generation_id FROM strandline.generation n
@@ -225,7 +215,6 @@ RETURNING shard_key
 
 -- name: pause_owner
 -- For some seconds, the serving derivation takes up no more work of the owner, so that the other one can catch up.
--- params: shard_key uuid, seconds float8, pipeline text
 INSERT INTO strandline.scope_generation AS s (shard_key, pipeline, generation_id, paused_until)
 SELECT %(shard_key)s, v.pipeline, v.generation_id,
     statement_timestamp() + make_interval(secs => %(seconds)s)
@@ -236,13 +225,11 @@ WHERE s.generation_id = excluded.generation_id AND (s.paused_until IS NULL OR s.
 
 -- name: ring_owner
 -- Ring for due work of this owner in the derivation that serves it now, as for any live work.
--- params: shard_key uuid, generation_id integer
 UPDATE strandline.due SET ring_at = statement_timestamp()
 WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND ring_at = 'infinity'
 
 -- name: end_serving
 -- The derivation that served by default is still fed, so that it can be rolled back to.
--- params: pipeline text, generation_id integer
 -- row: generation_id integer
 UPDATE strandline.generation SET state = 'feeding', served_until = statement_timestamp(),
     state_since = statement_timestamp()
@@ -251,7 +238,6 @@ RETURNING generation_id
 
 -- name: begin_serving
 -- Let this derivation serve all owners.
--- params: generation_id integer
 -- row: generation_id integer
 UPDATE strandline.generation SET state = 'serving', served_until = NULL, state_since = statement_timestamp()
 WHERE generation_id = %(generation_id)s AND state = 'feeding'
@@ -259,14 +245,12 @@ RETURNING generation_id
 
 -- name: forget_owners_generations
 -- Remove the exceptions: all owners of a pipeline are served by the same derivation again.
--- params: pipeline text
 -- row: generation_id integer
 DELETE FROM strandline.scope_generation WHERE pipeline = %(pipeline)s
 RETURNING generation_id
 
 -- name: ring_generation
 -- Ring for due work in the derivation that serves all owners now, as for any live work.
--- params: generation_id integer, stages text[]
 UPDATE strandline.due SET ring_at = statement_timestamp()
 WHERE generation_id = %(generation_id)s AND stage = ANY (%(stages)s::text[]) AND ring_at = 'infinity'
 
@@ -288,7 +272,6 @@ ORDER BY g.pipeline, g.generation_id
 
 -- name: retire_generation
 -- Retire it: it is no longer fed, and no worker works on it.
--- params: generation_id integer
 -- row: pipeline text
 UPDATE strandline.generation g SET state = 'retired',
     state_since = CASE WHEN g.state = 'retired' THEN g.state_since ELSE statement_timestamp() END
@@ -298,7 +281,7 @@ RETURNING g.pipeline
 
 -- name: owners_with_rows
 -- Owners who may have rows of a derivation, in order.
--- params: after uuid, limit bigint
+-- params: after uuid
 -- row: shard_key uuid
 SELECT DISTINCT o.shard_key FROM (
     (SELECT DISTINCT s.shard_key FROM strandline.session s
@@ -315,7 +298,6 @@ ORDER BY o.shard_key LIMIT %(limit)s
 -- name: prune_lanes
 -- Take the lanes of an owner's derivation from their holders, and lock them: wait for a worker that is writing; a
 -- later one finds its lease gone.
--- params: shard_key uuid, generation_id integer
 -- row: stage text
 SELECT l.stage FROM strandline.lane l
 WHERE l.shard_key = %(shard_key)s AND l.generation_id = %(generation_id)s
@@ -323,7 +305,6 @@ ORDER BY l.scope_key, l.stage FOR UPDATE
 
 -- name: prune_owner
 -- Delete all rows of an owner's derivation, whose lanes are locked; the cost of its model calls stays in the ledger.
--- params: shard_key uuid, generation_id integer
 -- row: events integer
 WITH lanes AS (
     DELETE FROM strandline.lane WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s

@@ -2,7 +2,7 @@
 
 -- name: put_items
 -- Store items with their vectors, in place of those under the same path and key.
--- params: shard_key uuid, items json
+-- params: items json
 -- seals: items within *.value=json:item
 INSERT INTO strandline.store_item AS s (shard_key, path, key, value, vectors, ttl_minutes, expires_at)
 SELECT %(shard_key)s, i.item ->> 'path', i.item ->> 'key', i.item -> 'value',
@@ -17,10 +17,10 @@ ON CONFLICT (shard_key, path, key) DO UPDATE SET value = excluded.value, vectors
 -- name: claim_item
 -- Store an item unless there is one under its path and key, and return what is stored then. No row: another transaction
 -- has just stored or deleted one; ask again.
--- params: shard_key uuid, path text, key text, value json
--- seals: value json item
+-- params: key text, value json
+-- seals: value
 -- row: value text, is_new boolean
--- opens: value json item
+-- opens: value
 WITH claimed AS (
     INSERT INTO strandline.store_item (shard_key, path, key, value)
     VALUES (%(shard_key)s, %(path)s, %(key)s, %(value)s)
@@ -35,7 +35,6 @@ WHERE s.shard_key = %(shard_key)s AND s.path = %(path)s AND s.key = %(key)s
 -- name: lock_items
 -- Hold items by path and key until the transaction ends, in one order everywhere, so that two transactions that write
 -- the same ones do not wait for each other.
--- params: shard_key uuid, paths text[], keys text[]
 -- row: key text
 SELECT s.key FROM strandline.store_item s
 JOIN unnest(%(paths)s::text[], %(keys)s::text[]) AS k (path, key) ON s.path = k.path AND s.key = k.key
@@ -44,27 +43,23 @@ ORDER BY s.path, s.key FOR UPDATE OF s
 
 -- name: items_after
 -- A page of the items under a path, in the order of their keys.
--- params: shard_key uuid, path text, after text, limit bigint
+-- params: after text
 -- row: key text, value text
--- opens: value json item
--- repeatable
+-- opens: value
 SELECT s.key, s.value::text FROM strandline.store_item s
 WHERE s.shard_key = %(shard_key)s AND s.path = %(path)s AND s.key > %(after)s AND @unexpired(s)
 ORDER BY s.key LIMIT %(limit)s
 
 -- name: delete_items
 -- Delete items by path and key; one that is not there is no error.
--- params: shard_key uuid, paths text[], keys text[]
 -- repeatable
 DELETE FROM strandline.store_item s USING unnest(%(paths)s::text[], %(keys)s::text[]) AS k (path, key)
 WHERE s.shard_key = %(shard_key)s AND s.path = k.path AND s.key = k.key
 
 -- name: get_items
 -- Items by path and key, without those that have expired.
--- params: shard_key uuid, paths text[], keys text[]
 -- row: item
--- opens: value json item
--- repeatable
+-- opens: value
 SELECT s.path, s.key, s.value::text, s.ttl_minutes, s.created_at, s.updated_at
 FROM unnest(%(paths)s::text[], %(keys)s::text[]) AS k (path, key)
 JOIN strandline.store_item s ON s.path = k.path AND s.key = k.key
@@ -72,9 +67,8 @@ WHERE s.shard_key = %(shard_key)s AND @unexpired(s)
 
 -- name: search_items
 -- Items below a path that match a filter, those written last first.
--- params: shard_key uuid, path_from text, path_before text, equal jsonb, filter jsonb, limit bigint, offset bigint
 -- row: item
--- opens: value json item
+-- opens: value
 -- repeatable
 SELECT s.path, s.key, s.value::text, s.ttl_minutes, s.created_at, s.updated_at
 FROM strandline.store_item s
@@ -85,11 +79,10 @@ ORDER BY s.updated_at DESC, s.path, s.key LIMIT %(limit)s OFFSET %(offset)s
 -- name: search_items_by_vector
 -- Items below a path that match a filter and have vectors, by the nearest of these to the query's, nearest first.
 -- Vectors of another length are those of another embedder, and are not compared.
--- params: shard_key uuid, path_from text, path_before text, equal jsonb, filter jsonb, vector halfvec, distance text,
---     limit bigint, offset bigint
+-- params: vector halfvec, distance text
 -- row: path text, key text, value text, ttl_minutes float8?, created_at timestamptz, updated_at timestamptz, score
 --     float8
--- opens: value json item
+-- opens: value
 -- repeatable
 SELECT s.path, s.key, s.value::text, s.ttl_minutes, s.created_at, s.updated_at, nearest.score
 FROM strandline.store_item s CROSS JOIN LATERAL (
@@ -107,7 +100,6 @@ ORDER BY nearest.score DESC, s.updated_at DESC, s.path, s.key LIMIT %(limit)s OF
 
 -- name: refresh_items
 -- Let items live on for their whole time. One that another transaction writes is left to that; none comes back.
--- params: shard_key uuid, paths text[], keys text[]
 -- repeatable
 WITH live AS MATERIALIZED (
     SELECT s.path, s.key FROM unnest(%(paths)s::text[], %(keys)s::text[]) AS k (path, key)
@@ -121,10 +113,8 @@ WHERE s.shard_key = %(shard_key)s AND s.path = l.path AND s.key = l.key
 
 -- name: list_item_paths
 -- The different paths of items below a path, each cut off at a depth, of those that match all patterns.
--- params: shard_key uuid, path_from text, path_before text, patterns text[], max_depth integer, limit bigint, offset
---     bigint
+-- params: patterns text[], max_depth integer
 -- row: labels text[]
--- repeatable
 SELECT DISTINCT (string_to_array(left(s.path, -1), '.'))[1:%(max_depth)s] AS labels
 FROM strandline.store_item s
 WHERE s.shard_key = %(shard_key)s AND s.path >= %(path_from)s AND s.path < %(path_before)s
@@ -133,7 +123,6 @@ ORDER BY labels LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: forget_expired_items
 -- Delete a page of items whose time is over; reads do not show them as it is.
--- params: limit bigint
 -- row: shard_key uuid
 WITH page AS MATERIALIZED (
     SELECT s.shard_key, s.path, s.key FROM strandline.store_item s

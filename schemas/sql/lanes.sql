@@ -3,7 +3,6 @@
 
 -- name: ring_due
 -- Lanes of a stage with work that no worker picked up: postpone the next look, and return them (ring_due_v1).
--- params: stage text, limit bigint
 -- row: lane
 SELECT DISTINCT shard_key, scope_key, generation_id, stage
 FROM strandline.ring_due_v1(%(stage)s, %(limit)s)
@@ -11,13 +10,11 @@ FROM strandline.ring_due_v1(%(stage)s, %(limit)s)
 -- name: bring_rings_forward
 -- Ring now for what is to be rung for later than any wait is long, and for what has waited long enough for its
 -- budget.
--- params: stages text[], limit bigint
 -- row: brought integer
 SELECT strandline.bring_rings_forward_v1(%(stages)s::text[], %(limit)s) AS brought
 
 -- name: find_lane
 -- The lane, if this database has it; a hint may come from another one's producer.
--- params: shard_key uuid, scope_key uuid, generation_id integer, stage text
 -- row: stage text
 SELECT l.stage FROM strandline.lane l
 WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(scope_key)s AND l.generation_id = %(generation_id)s
@@ -26,7 +23,7 @@ WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(scope_key)s AND l.generati
 -- name: orphaned_lanes
 -- Lanes whose holder died or kept them past their deadline: taken over at once, whatever ring_at says and
 -- whatever waits in the queue.
--- params: stages text[], dead_after_seconds numeric, limit bigint
+-- params: dead_after_seconds numeric
 -- row: lane
 SELECT l.shard_key, l.scope_key, l.generation_id, l.stage FROM strandline.lane l
 WHERE l.holder IS NOT NULL AND l.stage = ANY (%(stages)s::text[])
@@ -40,8 +37,7 @@ LIMIT %(limit)s
 
 -- name: claim_lane
 -- Claim this lane, if it has work and can be claimed (claim_lane_v1), and begin its first batch.
--- params: shard_key uuid, scope_key uuid, generation_id integer, stage text, worker_id uuid, dead_after_seconds
---     float8, deadline_seconds float8, batch_id uuid, token_budget bigint, max_events integer
+-- params: dead_after_seconds float8
 -- row: lease_epoch bigint, postponements integer, failures integer, crashes integer, namespace text, has_lane_limit
 --     boolean, has_budget boolean, batch_id uuid?, event_id uuid!, session_key uuid!, incarnation uuid!, cause text!,
 --     from_seq bigint!, through_seq bigint!, message_count integer!, tokens bigint!, version smallint!, created_at
@@ -57,9 +53,7 @@ LEFT JOIN LATERAL strandline.begin_batch_v1(
 
 -- name: take_turn
 -- Claim the lane of a stage whose turn it is (take_turn_v1), and begin its first batch.
--- params: stage text, precedences smallint[], after text, namespaces text[], owners uuid[], skipped_generations
---     integer[], shard_key uuid, scope_key uuid, generation_id integer, worker_id uuid, dead_after_seconds float8,
---     deadline_seconds float8, batch_id uuid, token_budget bigint, max_events integer
+-- params: precedences smallint[], after text, owners uuid[], dead_after_seconds float8
 -- row: shard_key uuid, scope_key uuid?, generation_id integer!, lease_epoch bigint!, postponements integer!, failures
 --     integer!, crashes integer!, namespace text, has_lane_limit boolean, has_budget boolean, batch_id uuid?, event_id
 --     uuid!, session_key uuid!, incarnation uuid!, cause text!, from_seq bigint!, through_seq bigint!, message_count
@@ -78,8 +72,7 @@ LEFT JOIN LATERAL (
 
 -- name: release_lane
 -- Release the lane, with its next attempt postponed where something failed.
--- params: postponements integer, failures integer, last_error text?, wait_seconds float8, shard_key uuid, scope_key
---     uuid, generation_id integer, stage text, lease_epoch bigint, worker_id uuid
+-- params: postponements integer, failures integer, last_error text?
 -- row: lease_epoch bigint
 UPDATE strandline.lane SET
     holder = NULL, deadline_at = NULL, crashes = 0,
@@ -92,8 +85,6 @@ RETURNING lease_epoch
 
 -- name: release_untouched_lane
 -- Release the lane as it was found, since nothing was tried; it is not to be claimed again before its time.
--- params: wait_seconds float8, shard_key uuid, scope_key uuid, generation_id integer, stage text, lease_epoch bigint,
---     worker_id uuid
 UPDATE strandline.lane SET holder = NULL, deadline_at = NULL,
     postponed_at = statement_timestamp(),
     next_attempt_at = statement_timestamp() + make_interval(secs => %(wait_seconds)s)
@@ -102,16 +93,13 @@ WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id 
 
 -- name: last_error
 -- Why the lane's last attempt failed: a sentence that quotes nothing of users.
--- params: shard_key uuid, scope_key uuid, generation_id integer, stage text
 -- row: last_error text?
--- repeatable
 SELECT last_error FROM strandline.lane
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
     AND stage = %(stage)s
 
 -- name: lock_lane
 -- Lock the lease inside a transaction; no row means that it was lost.
--- params: shard_key uuid, scope_key uuid, generation_id integer, stage text, lease_epoch bigint, worker_id uuid
 -- row: held integer
 SELECT 1 AS held FROM strandline.lane
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
@@ -120,7 +108,6 @@ FOR UPDATE
 
 -- name: see_lane
 -- Whether the lease is held, without waiting for who has the lane locked; no row means that it was lost.
--- params: shard_key uuid, scope_key uuid, generation_id integer, stage text, lease_epoch bigint, worker_id uuid
 -- row: held integer
 SELECT 1 AS held FROM strandline.lane
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
@@ -128,8 +115,6 @@ WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id 
 
 -- name: keep_lane
 -- The holder makes progress within its batch: renew the lease's deadline; no row if the lease was lost.
--- params: deadline_seconds float8, shard_key uuid, scope_key uuid, generation_id integer, stage text, lease_epoch
---     bigint, worker_id uuid
 -- row: lease_epoch bigint
 UPDATE strandline.lane SET deadline_at = statement_timestamp() + make_interval(secs => %(deadline_seconds)s)
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
@@ -138,9 +123,7 @@ RETURNING lease_epoch
 
 -- name: renew_lane
 -- A batch is done: begin the next one, or give way (renew_lane_v1).
--- params: gives_way boolean, shard_key uuid, scope_key uuid, generation_id integer, stage text, namespace text,
---     skipped_generations integer[], worker_id uuid, dead_after_seconds float8, deadline_seconds float8, lease_epoch
---     bigint, batch_id uuid, token_budget bigint, max_events integer
+-- params: gives_way boolean, dead_after_seconds float8
 -- row: lease_epoch bigint, postponements integer, failures integer, crashes integer, namespace text?, has_lane_limit
 --     boolean, has_budget boolean, batch_id uuid?, event_id uuid!, session_key uuid!, incarnation uuid!, cause text!,
 --     from_seq bigint!, through_seq bigint!, message_count integer!, tokens bigint!, version smallint!, created_at
@@ -155,8 +138,7 @@ FROM strandline.renew_lane_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %
 -- name: release_undrained_lanes
 -- Release the lanes that this worker holds in the table but no longer drains: their release did not get through.
 -- A lane that is being written (by a reset, say) is left for the next time, not waited for.
--- params: worker_id uuid, older_than_seconds float8, shard_keys uuid[], scope_keys uuid[], generation_ids integer[],
---     stages text[]
+-- params: older_than_seconds float8
 -- row: stage text
 WITH left_over AS (
     SELECT l.shard_key, l.scope_key, l.generation_id, l.stage FROM strandline.lane l
@@ -177,14 +159,12 @@ RETURNING l.stage
 
 -- name: shorten_leases
 -- No lease of this worker ends later than one that begins now: the clock may have stepped back.
--- params: deadline_seconds float8, worker_id uuid
 UPDATE strandline.lane SET deadline_at = statement_timestamp() + make_interval(secs => %(deadline_seconds)s)
 WHERE holder = %(worker_id)s
     AND deadline_at > statement_timestamp() + make_interval(secs => %(deadline_seconds)s)
 
 -- name: lane_has_work
 -- Whether anything is due in the lane, and ready.
--- params: shard_key uuid, scope_key uuid, generation_id integer, stage text
 -- row: due integer
 SELECT 1 AS due FROM strandline.due d
 WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
@@ -194,7 +174,7 @@ LIMIT 1
 -- name: close_batch
 -- The batch is over: applied, void, split or dead. The answers of a void one refer to deleted messages, perhaps to
 -- some that a person wanted forgotten.
--- params: shard_key uuid, batch_id uuid, state text
+-- params: state text
 -- row: batch_id uuid
 WITH gone AS (
     DELETE FROM strandline.answer
@@ -206,7 +186,6 @@ RETURNING batch_id
 
 -- name: batch_events
 -- The events of a batch in its order.
--- params: event_ids uuid[], shard_key uuid
 -- row: event_id uuid, shard_key uuid, session_key uuid, incarnation uuid, cause text, from_seq bigint, through_seq
 --     bigint, message_count integer, tokens bigint, version smallint, created_at timestamptz
 SELECT e.event_id, e.shard_key, e.session_key, e.incarnation, e.cause, e.from_seq, e.through_seq,
@@ -217,9 +196,8 @@ ORDER BY wanted.place
 
 -- name: range_messages
 -- The messages of one event.
--- params: shard_key uuid, session_key uuid, from_seq bigint, through_seq bigint
 -- row: message
--- opens: envelope json message id, metadata json metadata id
+-- opens: envelope, metadata
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.message m
 WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
@@ -229,10 +207,9 @@ ORDER BY m.seq
 -- name: batch_messages
 -- The messages of several events, with each event's place among them (1, 2, …); those that retention removed, as far as
 -- they were taken from the archive for the derivation.
--- params: session_keys uuid[], from_seqs bigint[], through_seqs bigint[], shard_key uuid, generation_id integer
 -- row: place bigint, time_zone text?, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope
 --     text, metadata text?
--- opens: envelope json message id, metadata json metadata id
+-- opens: envelope, metadata
 WITH w AS MATERIALIZED (
     SELECT g.*, @zone_of(%(shard_key)s, g.session_key, g.from_seq) AS time_zone
     FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(through_seqs)s::bigint[])
@@ -254,10 +231,9 @@ ORDER BY place, seq
 
 -- name: context_messages
 -- The messages before a batch's first event that it shows as context.
--- params: shard_key uuid, batch_id uuid
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?, time_zone
 --     text?
--- opens: envelope json message id, metadata json metadata id
+-- opens: envelope, metadata
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text,
     @zone_of(%(shard_key)s, b.scope_key, m.seq) AS time_zone
 FROM strandline.batch b
@@ -268,14 +244,12 @@ ORDER BY m.seq
 
 -- name: has_context
 -- Whether a batch shows lines before its first event; it is tried once more without, before it counts as failed.
--- params: shard_key uuid, batch_id uuid
 -- row: has_context boolean
 SELECT context_seqs <> '{}' AS has_context FROM strandline.batch
 WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s
 
 -- name: stored_answer
 -- A raw answer that an earlier attempt stored.
--- params: shard_key uuid, batch_id uuid, step text
 -- row: model text, prompt_hash text, body bytea
 -- opens: body bytes answer
 SELECT model, prompt_hash, body FROM strandline.answer
@@ -283,9 +257,7 @@ WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND step = %(step)s
 
 -- name: store_answer
 -- Store a raw answer and its cost, if the lease still holds (store_answer_v1).
--- params: shard_key uuid, scope_key uuid, generation_id integer, stage text, lease_epoch bigint, worker_id uuid,
---     batch_id uuid, step text, model text, prompt_hash text, body bytea, input_tokens bigint, output_tokens bigint,
---     seconds float8, cost_usd numeric?
+-- params: body bytea
 -- row: is_first boolean
 -- seals: body bytes answer
 SELECT is_first FROM strandline.store_answer_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s,
@@ -296,8 +268,6 @@ SELECT is_first FROM strandline.store_answer_v1(%(shard_key)s, %(scope_key)s, %(
 -- Lock the lease, and then what is due of a batch whose events still belong to their session's incarnation, or were
 -- derived before: how many leases (1, or 0 when it was taken away), and how many events.  In the order in which all
 -- others lock what is due.
--- params: shard_key uuid, scope_key uuid, generation_id integer, stage text, lease_epoch bigint, worker_id uuid,
---     event_ids uuid[]
 -- row: leases bigint, events bigint
 WITH held AS (
     SELECT 1 FROM strandline.lane
@@ -319,8 +289,6 @@ SELECT (SELECT count(*) FROM held) AS leases, (SELECT count(*) FROM locked) AS e
 -- The effect is written: the batch is over, its work is no longer due, and receipts say how it ended.  A lane
 -- that has no more to do now is released with that.  No row: there is no such open batch, and nothing was done.
 -- Says whether the lane has more to do, and so is still held.
--- params: outcome text, shard_key uuid, batch_id uuid, scope_key uuid, generation_id integer, stage text, event_ids
---     uuid[], lease_epoch bigint, worker_id uuid
 -- row: is_due boolean
 WITH closed AS (
     UPDATE strandline.batch SET state = %(outcome)s, closed_at = statement_timestamp()
@@ -355,7 +323,7 @@ SELECT is_due FROM more
 -- name: make_dead_letter
 -- Go past an event that cannot be applied: a dead letter, whose messages stay in the tail.  It is tried again by itself
 -- after the wait at the place of the retries that it has had; without one, a person has to.
--- params: batch_id uuid, reason text, retry_seconds float8[], shard_key uuid, scope_key uuid, generation_id integer, stage text, event_id uuid
+-- params: reason text, retry_seconds float8[]
 INSERT INTO strandline.dead_letter (shard_key, session_key, generation_id, stage, from_seq, through_seq,
     scope_key, event_id, incarnation, batch_id, reason, retries, retry_at)
 SELECT d.shard_key, d.session_key, d.generation_id, d.stage, d.from_seq, d.through_seq, d.scope_key,
@@ -370,7 +338,7 @@ ON CONFLICT DO NOTHING
 -- Make the events due in the pipeline's next stage, on the owner's lane.
 -- Only live work is rung for; other work has ring_at infinity: that of a derivation which does not serve, which is
 -- merged in the order of the flushes, and the work that a replay in place made due.
--- params: next_stage text, scope_key uuid, tokens bigint, generation_id integer, shard_key uuid, event_ids uuid[]
+-- params: next_stage text, tokens bigint
 INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
     scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at, was_applied)
 SELECT e.shard_key, e.session_key, g.generation_id, %(next_stage)s, e.from_seq, e.through_seq,
@@ -387,7 +355,6 @@ WHERE e.shard_key = %(shard_key)s AND e.event_id = ANY (%(event_ids)s::uuid[])
 
 -- name: insert_receipts
 -- A later stage has nothing to do for these events.
--- params: shard_key uuid, generation_id integer, stage text, batch_id uuid, event_ids uuid[]
 INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome, batch_id)
 SELECT %(shard_key)s, event_id, %(generation_id)s, %(stage)s, 'applied', %(batch_id)s
 FROM unnest(%(event_ids)s::uuid[]) AS passed (event_id)

@@ -2,8 +2,8 @@
 
 -- name: set_limits
 -- Set limits of a namespace; a limit that is not given (NULL) stays as it was.
--- params: namespace text, max_lanes integer?, max_lanes_per_worker integer?, calls_per_day bigint?, tokens_per_day
---     bigint?, usd_per_day float8?, agents_read_only boolean?, max_sessions bigint?, max_bytes bigint?
+-- params: max_lanes integer?, max_lanes_per_worker integer?, calls_per_day bigint?, tokens_per_day bigint?,
+--     usd_per_day float8?, agents_read_only boolean?, max_sessions bigint?, max_bytes bigint?
 -- row: namespace text
 INSERT INTO strandline.namespace_limit AS l (namespace, max_lanes, max_lanes_per_worker, calls_per_day,
     tokens_per_day, usd_per_day, agents_read_only, max_sessions, max_bytes)
@@ -22,7 +22,7 @@ RETURNING namespace
 
 -- name: clear_limits
 -- Remove the named limits of a namespace.
--- params: cleared text[], namespace text
+-- params: cleared text[]
 -- row: namespace text
 UPDATE strandline.namespace_limit SET
     max_lanes = CASE WHEN 'max_lanes' <> ALL (%(cleared)s::text[]) THEN max_lanes END,
@@ -40,14 +40,12 @@ RETURNING namespace
 
 -- name: forget_cleared
 -- Delete the row of a namespace without any limit.
--- params: namespace text
 DELETE FROM strandline.namespace_limit WHERE namespace = %(namespace)s
     AND num_nonnulls(max_lanes, max_lanes_per_worker, calls_per_day, tokens_per_day, usd_per_day,
         agents_read_only, max_sessions, max_bytes) = 0
 
 -- name: count_anew
 -- Have what a namespace has stored counted by the next put, if there is a bound on it; after a change of its limits.
--- params: namespace text
 WITH bounded AS MATERIALIZED (
     SELECT l.namespace FROM strandline.namespace_limit l
     WHERE l.namespace = %(namespace)s AND num_nonnulls(l.max_sessions, l.max_bytes) > 0
@@ -60,21 +58,18 @@ ON CONFLICT (namespace) DO UPDATE SET count_at = excluded.count_at
 
 -- name: agents_may_write
 -- Whether agents may change memories of a namespace by their tools.
--- params: namespace text
 -- row: may_write boolean
--- repeatable
 SELECT NOT EXISTS (SELECT FROM strandline.namespace_limit l
     WHERE l.namespace = %(namespace)s AND l.agents_read_only) AS may_write
 
 -- name: revoke_slices
 -- Make workers return the slices of a namespace's budget, which were cut from the earlier one.
--- params: namespace text
 UPDATE strandline.budget_slice SET expires_at = '-infinity'
 WHERE namespace = %(namespace)s AND expires_at > statement_timestamp()
 
 -- name: revoked_slices
 -- The namespaces whose slices this worker is to return.
--- params: namespaces text[], days date[], worker_id uuid
+-- params: days date[]
 -- row: namespace text
 SELECT b.namespace FROM unnest(%(namespaces)s::text[], %(days)s::date[]) AS held (namespace, day)
 JOIN strandline.budget_slice b ON b.namespace = held.namespace AND b.day = held.day
@@ -82,7 +77,6 @@ JOIN strandline.budget_slice b ON b.namespace = held.namespace AND b.day = held.
 
 -- name: ring_put_off
 -- Ring now for a page of the work that waited for a namespace's budget; by owner, and locked in this order.
--- params: namespace text, from_shard uuid, limit bigint
 -- row: shard_key uuid
 WITH page AS MATERIALIZED (
     SELECT d.shard_key, d.session_key, d.generation_id, d.stage, d.from_seq FROM strandline.due d
@@ -102,7 +96,6 @@ RETURNING d.shard_key
 --     bigint?, usd_per_day float8?, agents_read_only boolean, max_sessions bigint?, max_bytes bigint?, sessions_stored
 --     bigint?, bytes_stored bigint?, calls_today bigint, tokens_today bigint, usd_today float8, lanes_at_work bigint,
 --     due bigint, waits_until timestamptz?, waits_for text!
--- repeatable
 SELECT l.namespace, l.max_lanes, l.max_lanes_per_worker, l.calls_per_day, l.tokens_per_day, l.usd_per_day,
     coalesce(l.agents_read_only, false) AS agents_read_only, l.max_sessions, l.max_bytes,
     stored.sessions AS sessions_stored, stored.bytes AS bytes_stored, used.calls_today, used.tokens_today, used.usd_today, (
@@ -125,8 +118,7 @@ ORDER BY l.namespace
 
 -- name: take_slice
 -- The next slice of a namespace's budget for this worker (take_slice_v1).
--- params: namespace text, worker_id uuid, day date, calls_used bigint, tokens_used bigint, usd_used float8,
---     tokens_wanted bigint, slice_seconds float8
+-- params: tokens_wanted bigint, slice_seconds float8
 -- row: day date, has_budget boolean, is_granted boolean, calls bigint?, tokens bigint?, usd float8?, seconds float8,
 --     waits_for text?
 SELECT * FROM strandline.take_slice_v1(%(namespace)s, %(worker_id)s, %(day)s, %(calls_used)s, %(tokens_used)s,
@@ -134,7 +126,6 @@ SELECT * FROM strandline.take_slice_v1(%(namespace)s, %(worker_id)s, %(day)s, %(
 
 -- name: return_slice
 -- Record this worker's use of a day's budget; it no longer holds a slice of it.
--- params: namespace text, day date, worker_id uuid, calls_used bigint, tokens_used bigint, usd_used float8
 INSERT INTO strandline.budget_slice AS b (namespace, day, worker_id, calls_used, calls_granted, tokens_used,
     tokens_granted, usd_used, usd_granted)
 VALUES (%(namespace)s, %(day)s, %(worker_id)s, %(calls_used)s, %(calls_used)s, %(tokens_used)s, %(tokens_used)s,
@@ -146,13 +137,13 @@ ON CONFLICT (namespace, day, worker_id) DO UPDATE SET calls_used = excluded.call
 
 -- name: admit_call
 -- Count a producer's model call before it is made; no row without a budget (admit_call_v1).
--- params: namespace text, tokens bigint
+-- params: tokens bigint
 -- row: day date?, waits_for text?, seconds float8
 SELECT * FROM strandline.admit_call_v1(%(namespace)s, %(tokens)s)
 
 -- name: settle_call
 -- Count the difference between the use of a producer's call and its estimate.
--- params: namespace text, day date, calls bigint, tokens bigint, usd float8
+-- params: calls bigint, tokens bigint, usd float8
 UPDATE strandline.budget_slice SET calls_used = calls_used + %(calls)s, calls_granted = calls_used + %(calls)s,
     tokens_used = tokens_used + %(tokens)s, tokens_granted = tokens_used + %(tokens)s,
     usd_used = usd_used + %(usd)s, usd_granted = usd_used + %(usd)s
@@ -160,8 +151,7 @@ WHERE namespace = %(namespace)s AND day = %(day)s AND worker_id = '00000000-0000
 
 -- name: record_call
 -- Write a producer's model call, which belongs to no derivation, into the ledger (record_call_v1).
--- params: shard_key uuid, call_id uuid, purpose text, batch_id uuid, step text, model text, prompt_hash text,
---     input_tokens bigint, output_tokens bigint, seconds float8, cost_usd numeric?
+-- params: call_id uuid, purpose text
 -- row: nothing void?
 SELECT strandline.record_call_v1(%(shard_key)s, %(call_id)s, %(purpose)s, %(batch_id)s, %(step)s, %(model)s,
     %(prompt_hash)s, %(input_tokens)s, %(output_tokens)s, %(seconds)s, %(cost_usd)s::numeric) AS nothing
@@ -169,7 +159,6 @@ SELECT strandline.record_call_v1(%(shard_key)s, %(call_id)s, %(purpose)s, %(batc
 -- name: lock_pace
 -- The pace that workers keep with a model server, as JSON, and the present in seconds; locked to the end of the
 -- transaction.
--- params: server text
 -- row: pace text?, now float8
 INSERT INTO strandline.replay_budget AS b (namespace, calls_left) VALUES ('server ' || %(server)s, 0)
 ON CONFLICT (namespace) DO UPDATE SET filled_at = excluded.filled_at
@@ -177,5 +166,5 @@ RETURNING b.pace, extract(epoch FROM statement_timestamp())::double precision AS
 
 -- name: keep_pace
 -- Keep the pace that was locked.
--- params: pace text, server text
+-- params: pace text
 UPDATE strandline.replay_budget SET pace = %(pace)s WHERE namespace = 'server ' || %(server)s

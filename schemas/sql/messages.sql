@@ -5,9 +5,8 @@
 -- marks, ends no turn that is to be delivered, no watch has to be planned, and the audit trail does not record puts.
 -- Without a row nothing was done, and put_v1 decides. It also decides if the id was used before: the unique index
 -- refuses it then, which undoes all of this.
--- params: tokens integer, bytes integer, role text, shard_key uuid, session_key uuid, id text, digest bytea, envelope
---     json, metadata json?, calls json?, answers json?, created_at timestamptz?, labels bigint[]?,
---     data_key integer
+-- params: tokens integer, bytes integer, envelope json, metadata json?, calls json?, answers json?, created_at
+--     timestamptz?, labels bigint[]?
 -- row: seq bigint
 -- repeatable
 WITH moved AS (
@@ -55,9 +54,8 @@ SELECT session_key::text, seq FROM stored
 
 -- name: put
 -- Accept messages: one round trip.
--- params: shard_key uuid, session_key uuid, claimed boolean, session jsonb, ids text[], roles text[], tokens
---     integer[], bytes integer[], digests bytea[], envelopes text[], metadata text?[], created_at timestamptz?[],
---     calls text?[], answers text?[], labels text?[], data_key integer, act jsonb?
+-- params: tokens integer[], bytes integer[], metadata text?[], created_at timestamptz?[], calls text?[], answers
+--     text?[], labels text?[], act jsonb?
 -- row: put
 -- repeatable
 SELECT status, detail, seqs, to_flush, is_recorded FROM strandline.put_v1(
@@ -68,10 +66,9 @@ SELECT status, detail, seqs, to_flush, is_recorded FROM strandline.put_v1(
 
 -- name: history
 -- A page of the whole log, in order, cut off by count and bytes; one message at least.
--- params: after_seq bigint, shard_key uuid, session_key uuid, page_size bigint, page_bytes bigint
+-- params: after_seq bigint
 -- row: message
--- opens: envelope json message id, metadata json metadata id
--- repeatable
+-- opens: envelope, metadata
 WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM @filled((SELECT m.* FROM strandline.message m
@@ -81,10 +78,9 @@ ORDER BY m.seq
 
 -- name: messages_with_ids
 -- Messages of an owner's sessions, or of one of them, by their ids: those that reads may show.
--- params: shard_key uuid, scope_key uuid?, ids text[]
+-- params: scope_key uuid?
 -- row: message
--- opens: envelope json message id, metadata json metadata id
--- repeatable
+-- opens: envelope, metadata
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.session s
 JOIN strandline.message m ON m.shard_key = s.shard_key AND m.incarnation = s.incarnation
@@ -94,17 +90,13 @@ WHERE s.shard_key = %(shard_key)s AND (%(scope_key)s::uuid IS NULL OR s.session_
 
 -- name: log_state
 -- By which it is known that nothing of a log was taken back, replaced or reset.
--- params: shard_key uuid, session_key uuid
 -- row: incarnation uuid, corrections integer
--- repeatable
 SELECT s.incarnation, s.corrections FROM strandline.session s
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: newest_seqs
 -- The numbers of the newest messages of a log, the newest first; without a filter, so the primary key has all of it.
--- params: shard_key uuid, session_key uuid, limit bigint, offset bigint
 -- row: seq bigint
--- repeatable
 WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
 SELECT m.seq FROM strandline.message m
 WHERE @is_of_log(m)
@@ -113,11 +105,9 @@ ORDER BY m.seq DESC LIMIT %(limit)s OFFSET %(offset)s
 -- name: recent_matches
 -- Of the newest messages, as many as are looked at, the numbers of those that a filter lets pass, the newest first. One
 -- row at least, which says how many there were to look at: fewer than asked for are the whole log.
--- params: shard_key uuid, session_key uuid, scan bigint, roles text[], since timestamptz?, until timestamptz?, labels
---     bigint[]?, clear_labels bigint[]?, limit bigint, offset bigint
+-- params: scan bigint, labels bigint[]?
 -- row: scanned bigint, seq bigint?
 -- seals: labels label - session_key, clear_labels transition
--- repeatable
 WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s)), recent AS MATERIALIZED (
     SELECT m.seq, m.role, m.created_at, m.labels FROM strandline.message m
     WHERE @is_of_log(m)
@@ -139,8 +129,6 @@ ORDER BY f.seq DESC
 -- what matches alone; in the order of the log all of it might have to be read. Here and below, the keys are compared in
 -- a form that no other index serves: the planner cannot know how many messages a session has, and with the usual number
 -- in mind it would read all of a long one's.
--- params: shard_key uuid, session_key uuid, roles text[], since timestamptz?, until timestamptz?, limit bigint, offset
---     bigint
 -- row: seq bigint
 -- repeatable
 WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s)), matching AS MATERIALIZED (
@@ -158,11 +146,9 @@ ORDER BY f.seq DESC LIMIT %(limit)s OFFSET %(offset)s
 -- name: matches_by_label
 -- The same of messages whose metadata has all of some labels, whose numbers differ from session to session.
 -- While some of the owner's messages may not be sealed yet, their labels are looked for as well.
--- params: shard_key uuid, session_key uuid, labels bigint[], clear_labels bigint[]?, roles text[], since timestamptz?,
---     until timestamptz?, limit bigint, offset bigint
+-- params: labels bigint[]
 -- row: seq bigint
 -- seals: labels label - session_key, clear_labels transition
--- repeatable
 WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s)), matching AS MATERIALIZED (
     SELECT m.seq, m.role, m.created_at, m.labels FROM strandline.message m
     WHERE (m.labels @> %(labels)s::bigint[] OR m.labels @> %(clear_labels)s::bigint[])
@@ -176,10 +162,8 @@ ORDER BY f.seq DESC LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: messages_by_seq
 -- Some messages of a session by their numbers, in order.
--- params: shard_key uuid, session_key uuid, seqs bigint[]
 -- row: message
--- opens: envelope json message id, metadata json metadata id
--- repeatable
+-- opens: envelope, metadata
 WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.message m
@@ -189,11 +173,9 @@ ORDER BY m.seq
 
 -- name: messages_in_order
 -- Some messages of a session, in the order of the numbers given, up to the one that fills a page.
--- params: shard_key uuid, session_key uuid, seqs bigint[], page_bytes bigint
 -- row: place bigint, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
 --     text?, bytes_taken bigint
--- opens: envelope json message id, metadata json metadata id
--- repeatable
+-- opens: envelope, metadata
 WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
 SELECT m.place, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text,
     m.bytes_before + m.bytes AS bytes_taken
@@ -204,19 +186,16 @@ ORDER BY m.place
 
 -- name: bytes_of_messages
 -- How much some messages of a session have together.
--- params: shard_key uuid, session_key uuid, seqs bigint[]
 -- row: bytes bigint
--- repeatable
 SELECT coalesce(sum(m.bytes), 0) AS bytes FROM strandline.message m
 WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = ANY (%(seqs)s::bigint[])
 
 -- name: newest_within
 -- A page of messages behind the prompt, the newest first, as far as they fit so many tokens together, up to the one
 -- that fills max_bytes; a message takes some beside its texts.
--- params: shard_key uuid, session_key uuid, before_seq bigint, page_size bigint, tokens bigint, max_bytes bigint
+-- params: before_seq bigint, tokens bigint, max_bytes bigint
 -- row: measured_message
--- opens: envelope json message id, metadata json metadata id
--- repeatable
+-- opens: envelope, metadata
 WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
 SELECT p.seq, p.id, p.role, p.tokens, p.created_at, p.envelope::text, p.metadata::text, p.bytes_taken
 FROM (
@@ -235,10 +214,8 @@ ORDER BY p.seq DESC
 
 -- name: head_messages
 -- The pinned head of a session, in order, or what replaced it.
--- params: shard_key uuid, session_key uuid
 -- row: message
--- opens: envelope json message id, metadata json metadata id
--- repeatable
+-- opens: envelope, metadata
 WITH head AS (
     SELECT coalesce(p.seq, s.log_start_seq) AS first, coalesce(p.seq, s.pinned_through) AS last
     FROM strandline.session s
@@ -253,10 +230,8 @@ ORDER BY m.seq
 
 -- name: newest_message
 -- The message that a pop would remove.
--- params: shard_key uuid, session_key uuid
 -- row: message
--- opens: envelope json message id, metadata json metadata id
--- repeatable
+-- opens: envelope, metadata
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM (
     SELECT n.* FROM strandline.session s
@@ -269,9 +244,7 @@ WHERE @is_visible(m, %(shard_key)s)
 
 -- name: parted_call
 -- The call and the last of its results that a cut before a number would part, if nobody spoke between; no row if none.
--- params: shard_key uuid, session_key uuid, seq bigint
 -- row: call_seq bigint, result_seq bigint
--- repeatable
 SELECT c.seq AS call_seq, r.seq AS result_seq
 FROM strandline.session s
 CROSS JOIN LATERAL (
@@ -295,18 +268,16 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: pop
 -- Remove it, if it is still the newest, and was not delivered.
--- params: shard_key uuid, session_key uuid, seq bigint, pop_id uuid, act jsonb?
+-- params: pop_id uuid, act jsonb?
 -- row: status text
 -- repeatable
 SELECT strandline.pop_v1(%(shard_key)s, %(session_key)s, %(seq)s, %(pop_id)s, %(act)s::jsonb) AS status
 
 -- name: message_at
 -- A message by its number, with all that a replacement keeps; and whether the session exists.
--- params: shard_key uuid, session_key uuid, seq bigint
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?, digest
 --     bytea
--- opens: envelope json message id, metadata json metadata id
--- repeatable
+-- opens: envelope, metadata
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text, m.digest
 FROM strandline.session s
 JOIN strandline.message m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
@@ -316,11 +287,10 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: find_correction
 -- A correction by its id, with the messages that it concerned.
--- params: shard_key uuid, correction_id uuid, digest bytea, clear_digest bytea?
+-- params: clear_digest bytea?
 -- row: session_key uuid, number integer, kind text, from_seq bigint, through_seq bigint, is_of_content boolean,
 --     seqs bigint[], created_at timestamptz
--- seals: digest digest, clear_digest transition
--- repeatable
+-- seals: digest, clear_digest transition
 SELECT c.session_key, c.number, c.kind, c.from_seq, c.through_seq,
     coalesce(c.digest IN (%(digest)s, %(clear_digest)s), false) AS is_of_content, ARRAY(
         SELECT u.seq FROM strandline.superseded u
@@ -331,12 +301,11 @@ WHERE c.shard_key = %(shard_key)s AND c.correction_id = %(correction_id)s
 
 -- name: correct
 -- Take back the messages from a number on, or give one other content (correct_v1).
--- params: shard_key uuid, session_key uuid, correction_id uuid, kind text, from_seq bigint, newest bigint?,
---     corrections integer?, content bytea?, actor text?, expected bytea?, digest bytea?, envelope text?, tokens
+-- params: newest bigint?, corrections integer?, content bytea?, expected bytea?, digest bytea?, envelope text?, tokens
 --     integer?, bytes integer?, act jsonb?
 -- row: status text, number integer, from_seq bigint, through_seq bigint, seqs bigint[], created_at timestamptz,
 --     is_shared boolean, touched uuid[]
--- seals: content digest, digest digest
+-- seals: content digest, digest
 -- repeatable
 SELECT status, number, from_seq, through_seq, seqs, created_at, is_shared, touched FROM strandline.correct_v1(
     %(shard_key)s, %(session_key)s, %(correction_id)s, %(kind)s, %(from_seq)s, %(newest)s, %(corrections)s,
@@ -346,9 +315,8 @@ SELECT status, number, from_seq, through_seq, seqs, created_at, is_shared, touch
 -- name: known_messages
 -- How many of these ids exist in the session's current incarnation, and which of them with another digest.
 -- keyed_digests: their form where the owner's content is sealed.
--- params: ids text[], digests bytea[], keyed_digests bytea[], shard_key uuid, session_key uuid
+-- params: keyed_digests bytea[]
 -- row: messages bigint, differing text[]
--- repeatable
 SELECT count(*) AS messages, coalesce(
         array_agg(m.id) FILTER (WHERE m.digest NOT IN (given.digest, given.keyed_digest)), '{}') AS differing
 FROM strandline.session s
@@ -361,9 +329,7 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: stored_digests
 -- The digests of some messages of the session's current incarnation.
--- params: ids text[], shard_key uuid, session_key uuid
 -- row: id text, digest bytea
--- repeatable
 SELECT m.id, m.digest FROM strandline.session s
 JOIN strandline.message m ON m.shard_key = s.shard_key AND m.incarnation = s.incarnation
     AND m.id = ANY (%(ids)s::text[])
@@ -382,7 +348,7 @@ COPY pg_temp.strandline_import (
 
 -- name: put_imported
 -- Put what was copied, as ``put`` does.
--- params: shard_key uuid, session_key uuid, claimed boolean, session jsonb, data_key integer, act jsonb?
+-- params: act jsonb?
 -- row: put
 SELECT p.status, p.detail, p.seqs, p.to_flush, p.is_recorded
 FROM (
@@ -401,7 +367,7 @@ CROSS JOIN LATERAL strandline.put_v1(
 
 -- name: reset
 -- Start the log over; with derived, forget the derived memory.
--- params: shard_key uuid, session_key uuid, derived boolean, act jsonb?
+-- params: derived boolean, act jsonb?
 -- row: messages bigint, ended uuid[]?, touched uuid[]?
 -- repeatable
 SELECT messages, ended, touched FROM strandline.reset_v1(

@@ -2,8 +2,6 @@
 
 -- name: flushed_sessions
 -- The names of sessions whose events are handed over.
--- params: shard_key uuid, session_keys uuid[]
 -- row: session_key uuid, namespace text, session_id text, user_id text?
--- repeatable
 SELECT session_key, namespace, session_id, user_id FROM strandline.session
 WHERE shard_key = %(shard_key)s AND session_key = ANY (%(session_keys)s::uuid[])

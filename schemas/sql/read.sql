@@ -4,13 +4,11 @@
 -- One snapshot for a read: part 0 is the header (marks, coverage, facts, states), part 1 the tail,
 -- newest first and cut off by count and bytes, and the question of the turn inside of which the window begins, part 2
 -- the pinned head or what replaced it, the newest system message behind it, and the window, without what is known of it.
--- params: shard_key uuid, session_key uuid, pipelines text[], tail_rows bigint, tail_bytes bigint, known_through
---     bigint?, known_from bigint?, known_seal text?, max_facts bigint, known_facts text?
+-- params: tail_rows bigint, tail_bytes bigint, known_through bigint?, known_from bigint?, known_seal text?,
+--     known_facts text?
 -- row: part integer, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
 --     text?
--- opens: envelope json message id, metadata json metadata id, envelope within
---     facts.*.text=text:fact;states.*=json:state
--- repeatable
+-- opens: envelope, metadata, envelope within facts.*.text=text:fact;states.*=json:state
 WITH s AS (
     -- newest_note: of the newest system message; an index on these alone has it.
     SELECT t.*, @bounds_of(t, %(shard_key)s, %(session_key)s), (
@@ -148,9 +146,7 @@ ORDER BY part, seq
 -- name: coverage
 -- Which ranges some pipelines have not covered yet, and the last message there is (for a bounded wait); and whether a
 -- range waits for more to share its model call (end_delay).
--- params: shard_key uuid, pipelines text[], seq bigint, session_key uuid
 -- row: pipeline text?, from_seq bigint?, last_seq bigint, waits boolean
--- repeatable
 SELECT g.pipeline, d.from_seq, s.next_seq - 1 AS last_seq, d.ready_at IS NOT NULL AS waits
 FROM strandline.session s
 LEFT JOIN @serving(%(shard_key)s, %(pipelines)s) g ON true
@@ -160,9 +156,7 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: serving_generation
 -- The derivation of a pipeline that serves an owner, and its recipe; the version of the owner's pieces, and its time zone.
--- params: shard_key uuid, pipeline text
 -- row: generation_id integer, config text, pieces_version text, time_zone text?
--- repeatable
 SELECT generation_id, config::text, @version_of(%(shard_key)s, 'pieces') AS pieces_version,
     @owners_zone(%(shard_key)s) AS time_zone
 FROM @serving(%(shard_key)s, ARRAY[%(pipeline)s::text]) AS serving
@@ -170,9 +164,8 @@ FROM @serving(%(shard_key)s, ARRAY[%(pipeline)s::text]) AS serving
 -- name: fact_sources
 -- Some live facts of an owner, of a generation or (NULL) the serving one: when each was last said, and where; a row
 -- per session that said it.
--- params: shard_key uuid, generation_id integer?, fact_ids uuid[]
+-- params: generation_id integer?
 -- row: fact_id uuid, said_at timestamptz, session_key uuid?, seqs bigint[]?
--- repeatable
 SELECT f.fact_id, f.said_at, r.session_key, r.seqs
 FROM (
     SELECT coalesce(%(generation_id)s::integer, v.generation_id) AS generation_id

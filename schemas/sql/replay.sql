@@ -2,7 +2,7 @@
 
 -- name: replay_lanes
 -- Lanes with work of derivations that do not serve, free to be taken, from an owner on: so many of each stage.
--- params: stages text[], from_shard uuid, dead_after_seconds numeric, limit bigint
+-- params: dead_after_seconds numeric
 -- row: lane
 SELECT f.shard_key, f.scope_key, f.generation_id, f.stage
 FROM unnest(%(stages)s::text[]) AS s (stage) CROSS JOIN LATERAL (
@@ -26,7 +26,7 @@ FROM unnest(%(stages)s::text[]) AS s (stage) CROSS JOIN LATERAL (
 -- name: take_replay_call
 -- Take one model call from what replays may ask for in the owner's namespace: the seconds to wait, 0 for none.
 -- The allowance fills up by the second, to one second's worth (and at least one call).
--- params: shard_key uuid, calls_per_second float8
+-- params: calls_per_second float8
 -- row: wait_seconds float8
 WITH place AS (
     SELECT s.namespace FROM strandline.session s WHERE s.shard_key = %(shard_key)s LIMIT 1
@@ -50,14 +50,13 @@ SELECT CASE WHEN NOT EXISTS (SELECT FROM place) OR EXISTS (SELECT FROM made) OR 
 
 -- name: replay_rate
 -- How many model calls a second the replay of a derivation was begun with; NULL: as the settings say.
--- params: generation_id integer
 -- row: calls_per_second float8?
 SELECT calls_per_second FROM strandline.replay
 WHERE generation_id = %(generation_id)s AND kind = 'new' ORDER BY replay_id DESC LIMIT 1
 
 -- name: begin_replay
 -- Record that a replay begins.
--- params: kind text, pipeline text, generation_id integer, selection jsonb, held boolean, calls_per_second float8?
+-- params: selection jsonb, held boolean, calls_per_second float8?
 -- row: replay_id integer
 INSERT INTO strandline.replay (kind, pipeline, generation_id, selection, held, calls_per_second)
 VALUES (%(kind)s, %(pipeline)s, %(generation_id)s, %(selection)s::jsonb, %(held)s, %(calls_per_second)s)
@@ -78,7 +77,7 @@ ORDER BY r.replay_id
 
 -- name: replays_before
 -- The next replays, newest first; alive are those whose process has reported lately.
--- params: before integer?, limit bigint
+-- params: before integer?
 -- row: replay
 SELECT r.replay_id, r.kind, r.pipeline, r.generation_id, r.selection::text, r.state, r.held, r.position,
     r.calls_per_second, r.counts::text, r.started_at, r.updated_at,
@@ -89,7 +88,6 @@ ORDER BY r.replay_id DESC LIMIT %(limit)s
 
 -- name: take_replay
 -- Resume a replay that is not running elsewhere.
--- params: replay_id integer
 -- row: replay_id integer
 UPDATE strandline.replay SET state = 'running', stop_asked = false, updated_at = statement_timestamp()
 WHERE replay_id = %(replay_id)s
@@ -98,7 +96,6 @@ RETURNING replay_id
 
 -- name: ask_replay_to_stop
 -- Ask whichever process carries a replay on to stop; one that no process carries on is stopped by this.
--- params: replay_id integer
 -- row: replay_id integer
 UPDATE strandline.replay SET stop_asked = true,
     state = CASE WHEN updated_at > statement_timestamp() - interval '15 seconds' THEN state ELSE 'stopped' END
@@ -107,7 +104,7 @@ RETURNING replay_id
 
 -- name: report_replay
 -- Record a replay's progress, which also shows that its process lives; the row says whether it was asked to stop.
--- params: state text, position uuid?, counts jsonb, replay_id integer
+-- params: state text, position uuid?
 -- row: stop_asked boolean
 UPDATE strandline.replay SET state = %(state)s, position = coalesce(%(position)s, position),
     counts = counts || %(counts)s::jsonb, updated_at = statement_timestamp()
@@ -116,14 +113,12 @@ RETURNING stop_asked
 
 -- name: generation_backlog
 -- The due work in a derivation, by stage.
--- params: generation_id integer
 -- row: stage text, due integer
 SELECT d.stage, count(*)::integer AS due FROM strandline.due d WHERE d.generation_id = %(generation_id)s
 GROUP BY d.stage
 
 -- name: owners_backlog
 -- How much is due in a derivation for some owners.
--- params: shard_keys uuid[], generation_id integer
 -- row: due integer
 SELECT count(*)::integer AS due FROM strandline.due d
 WHERE d.shard_key = ANY (%(shard_keys)s::uuid[]) AND d.generation_id = %(generation_id)s
@@ -131,7 +126,7 @@ WHERE d.shard_key = ANY (%(shard_keys)s::uuid[]) AND d.generation_id = %(generat
 -- name: older_backlog
 -- How much is due in a derivation from flushes before a moment (NULL: now), of owners whom no fence keeps away; and that
 -- moment.
--- params: before timestamptz?, generation_id integer
+-- params: before timestamptz?
 -- row: due integer, moment timestamptz
 SELECT count(d.event_id)::integer AS due, m.moment FROM (
     SELECT coalesce(%(before)s::timestamptz, statement_timestamp()) AS moment) AS m
@@ -141,7 +136,7 @@ GROUP BY m.moment
 
 -- name: selected_owners
 -- Owners who have sessions that fit, in order.
--- params: after uuid, namespace text?, session_id text?, user_id text?, limit bigint
+-- params: after uuid, namespace text?
 -- row: shard_key uuid
 SELECT DISTINCT s.shard_key FROM strandline.session s
 WHERE s.shard_key > %(after)s::uuid AND (%(namespace)s::text IS NULL OR s.namespace = %(namespace)s)
@@ -152,8 +147,7 @@ ORDER BY s.shard_key LIMIT %(limit)s
 -- name: selected_batches
 -- The batches that a derivation applied from an owner's matching events, in order, each with its lane and events;
 -- is_removed: retention has removed messages of it, so it cannot be derived again, and stays as it is.
--- params: shard_key uuid, generation_id integer, stage text, namespace text?, session_id text?, user_id text?, since
---     timestamptz?, until timestamptz?
+-- params: namespace text?
 -- row: batch_id uuid, scope_key uuid, event_ids uuid[], is_removed boolean
 SELECT b.batch_id, b.scope_key, b.event_ids,
     b.carried_from IS NOT NULL OR @has_removed(b.event_ids, %(shard_key)s) AS is_removed
@@ -167,7 +161,6 @@ ORDER BY b.created_at, b.batch_id
 
 -- name: open_lane
 -- A lane that no worker has taken yet, so that it can be locked.
--- params: shard_key uuid, scope_key uuid, generation_id integer, stage text
 INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage)
 VALUES (%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s)
 ON CONFLICT DO NOTHING
@@ -175,9 +168,8 @@ ON CONFLICT DO NOTHING
 -- name: lane_states
 -- The states of an ordered lane in order, each with the batch that made it; is_removed: retention has removed messages
 -- of it, so it is taken as it is: the base of those after it.
--- params: shard_key uuid, scope_key uuid, generation_id integer
 -- row: ordinal bigint, through_seq bigint, state text, batch_id uuid, event_ids uuid[], is_removed boolean
--- opens: state json state
+-- opens: state
 SELECT f.ordinal, f.through_seq, f.state::text, f.batch_id, b.event_ids,
     b.carried_from IS NOT NULL OR @has_removed(b.event_ids, %(shard_key)s) AS is_removed
 FROM strandline.block_state f
@@ -187,9 +179,9 @@ ORDER BY f.ordinal
 
 -- name: rewrite_state
 -- The state of a batch as it is derived again.
--- params: state jsonb, shard_key uuid, scope_key uuid, generation_id integer, batch_id uuid
+-- params: state jsonb
 -- row: ordinal bigint
--- seals: state json state
+-- seals: state
 UPDATE strandline.block_state SET state = %(state)s::jsonb
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
     AND batch_id = %(batch_id)s
@@ -197,7 +189,6 @@ RETURNING ordinal
 
 -- name: digest_chunks
 -- A digest of the stored chunks of a batch.
--- params: shard_key uuid, generation_id integer, batch_id uuid
 -- row: chunk_digest
 SELECT count(*)::integer AS pieces, md5(coalesce(string_agg((c.session_key, c.from_seq, c.piece, c.through_seq,
     c.event_id, c.length, c.lexemes, c.embedding, c.code, c.role, c.speaker, c.tone, c.said_on)::text, '|'
@@ -207,9 +198,6 @@ WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s AND c.
 
 -- name: digest_derived_chunks
 -- The same digest of the chunks that `insert_chunks` would write.
--- params: session_keys uuid[], from_seqs bigint[], pieces integer[], through_seqs bigint[], event_ids uuid[],
---     lengths integer[], lexemes text[], embeddings text?[], roles text[], speakers text[], tones smallint[], said_on
---     date?[]
 -- row: chunk_digest
 SELECT count(*)::integer AS pieces, md5(coalesce(string_agg((c.session_key, c.from_seq, c.piece, c.through_seq,
     c.event_id, c.length, c.lexemes::tsvector, c.embedding::halfvec,
@@ -222,7 +210,6 @@ FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integ
 
 -- name: delete_chunks
 -- Delete the pieces of a batch, which are written again.
--- params: shard_key uuid, generation_id integer, batch_id uuid
 WITH change AS (
     @note_change(%(shard_key)s, 'pieces')
 )
@@ -231,10 +218,9 @@ WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND batch_
 
 -- name: stored_candidates
 -- The candidates of a batch as extract made them; edits of facts do not change these columns.
--- params: shard_key uuid, generation_id integer, batch_id uuid
 -- row: event_id uuid, ordinal integer, session_key uuid, text text, seqs bigint[], topics text[], said_by text?,
 --     about_date date?, said_at timestamptz, model text, prompt_hash text
--- opens: text text fact, topics name topic, said_by name said_by
+-- opens: text, topics, said_by
 SELECT c.event_id, c.ordinal, c.session_key, c.text, c.seqs, c.topics, c.said_by, c.about_date, c.said_at, c.model,
     c.prompt_hash
 FROM strandline.fact_candidate c
@@ -243,7 +229,6 @@ ORDER BY c.event_id, c.ordinal
 
 -- name: stored_answers
 -- The answers of a batch.
--- params: shard_key uuid, batch_id uuid
 -- row: step text, model text, prompt_hash text, body bytea
 -- opens: body bytes answer
 SELECT step, model, prompt_hash, body FROM strandline.answer
@@ -251,7 +236,6 @@ WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s
 
 -- name: lock_lane_for_replay
 -- Lock a lane, so that no worker, and no reset that forgets, writes in it until the transaction ends.
--- params: shard_key uuid, scope_key uuid, generation_id integer, stage text
 -- row: lease_epoch bigint
 SELECT lease_epoch FROM strandline.lane
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
@@ -260,7 +244,6 @@ FOR UPDATE
 
 -- name: is_applied
 -- Whether a batch still counts as applied: one that a reset has touched does not.
--- params: shard_key uuid, batch_id uuid
 -- row: applied integer
 SELECT 1 AS applied FROM strandline.batch
 WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND state = 'applied'
@@ -268,7 +251,6 @@ WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND state = 'applied
 -- name: redo_batch
 -- Its answers are gone: make its events due again, so that the model is called again.  What was derived from before a
 -- reset is due in its session's present incarnation, as in unfold_v1.
--- params: shard_key uuid, batch_id uuid, generation_id integer, stage text, scope_key uuid
 -- row: event_id uuid
 WITH voided AS (
     UPDATE strandline.batch SET state = 'void'
@@ -295,14 +277,13 @@ RETURNING event_id
 
 -- name: unfold_from
 -- Take an ordered lane back to before one of its states (NULL: only drop its open batch).
--- params: shard_key uuid, scope_key uuid, generation_id integer, stage text, ordinal bigint?
+-- params: ordinal bigint?
 -- row: event_id uuid
 SELECT strandline.unfold_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, %(ordinal)s, true) AS event_id
 
 -- name: replay_size
 -- The work of a replay in place: the matching events of a pipeline, and their tokens.
--- params: pipeline text, namespace text?, session_id text?, user_id text?, since timestamptz?, until timestamptz?,
---     only_dead boolean, generation_id integer
+-- params: namespace text?, only_dead boolean
 -- row: backlog
 SELECT count(*)::integer AS events, coalesce(sum(e.tokens), 0)::bigint AS tokens FROM strandline.flush_event e
 JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
@@ -315,7 +296,6 @@ WHERE (%(pipeline)s::text = ANY (s.pipelines)
 
 -- name: event_sizes
 -- Events with the sizes that a batch is limited by, in the order of a lane.
--- params: shard_key uuid, event_ids uuid[]
 -- row: event_id uuid, tokens bigint
 SELECT e.event_id, e.tokens FROM strandline.flush_event e
 WHERE e.shard_key = %(shard_key)s AND e.event_id = ANY (%(event_ids)s::uuid[])
@@ -324,7 +304,7 @@ ORDER BY array_position(%(event_ids)s::uuid[], e.event_id)
 -- name: derivable_events
 -- The events of an owner that a new derivation of a pipeline would derive (as backfill_owner makes them due), in
 -- the order of its lanes: by session, or by time.
--- params: pipeline text, shard_key uuid, last_stage text, by_owner boolean
+-- params: by_owner boolean
 -- row: session_key uuid, event_id uuid, tokens bigint
 SELECT e.session_key, e.event_id, e.tokens FROM strandline.flush_event e
 JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
@@ -338,7 +318,6 @@ ORDER BY CASE WHEN NOT %(by_owner)s::boolean THEN e.session_key END,
 -- name: derived_candidates
 -- The candidates of the derivation that serves an owner, by event, in the order of the flushes: the tokens of the event,
 -- all texts, and those that neither a person nor an act has dropped.
--- params: shard_key uuid
 -- row: event_id uuid, tokens bigint, all_texts text[], texts text[]
 -- opens: all_texts text fact, texts text fact
 SELECT c.event_id, e.tokens, array_agg(c.text ORDER BY c.ordinal) AS all_texts,
@@ -352,7 +331,6 @@ ORDER BY e.created_at, e.session_key, e.from_seq
 
 -- name: ledger_averages
 -- Per stage of a pipeline, over the latest calls: how many there were for how many tokens of events, and their size.
--- params: pipeline text
 -- row: stage text, calls float8, input_tokens float8, output_tokens float8, tokens float8
 WITH latest AS MATERIALIZED (
     SELECT m.* FROM strandline.model_call m JOIN strandline.generation g ON g.generation_id = m.generation_id
@@ -368,7 +346,6 @@ FROM latest c GROUP BY c.stage
 
 -- name: compare_facts
 -- The live facts of two derivations of an owner, matched by their words, or else by a message they both come from.
--- params: shard_key uuid, old integer, new integer
 -- row: change text, before text?, after text?
 -- opens: before text fact, after text fact
 WITH old AS (
@@ -401,7 +378,6 @@ ORDER BY 1, 2, 3
 
 -- name: compare_states
 -- The newest states of two derivations of an owner's lanes, side by side.
--- params: shard_key uuid, old integer, new integer
 -- row: session_id text, before text?, after text?
 -- opens: before json state, after json state
 SELECT coalesce(s.session_id, '') AS session_id, o.state::text AS before, n.state::text AS after
@@ -420,7 +396,6 @@ ORDER BY 1
 
 -- name: owner_names
 -- The names of an owner: a namespace, and the user or the session.
--- params: shard_keys uuid[]
 -- row: shard_key uuid, namespace text, user_id text?, session_id text
 SELECT s.shard_key, s.namespace, s.user_id, min(s.session_id) AS session_id FROM strandline.session s
 WHERE s.shard_key = ANY (%(shard_keys)s::uuid[])
@@ -428,7 +403,6 @@ GROUP BY s.shard_key, s.namespace, s.user_id
 
 -- name: cited_messages
 -- The messages that facts of a derivation come from.
--- params: shard_key uuid, generation_id integer, fact_ids uuid[]
 -- row: session_key uuid, seq bigint
 SELECT DISTINCT r.session_key, cited.seq
 FROM strandline.fact_revision r CROSS JOIN LATERAL unnest(r.seqs) AS cited (seq)

@@ -1,9 +1,8 @@
 -- Resealing (docs/architecture/encryption.md).  Written by `make queries` from schemas/tables.
 -- name: unsealed_answer
 -- The next rows of answer of which something is not sealed under the newest data key.
--- params: shard_key uuid, prefix text, after_batch_id uuid, after_step text, limit bigint
+-- params: prefix text, after_batch_id uuid, after_step text
 -- row: batch_id uuid, step text, body bytea, version text
--- repeatable
 SELECT t.batch_id, t.step, t.body, t.xmin::text AS version
 FROM strandline.answer t
 WHERE t.shard_key = %(shard_key)s AND (t.batch_id, t.step) > (%(after_batch_id)s, %(after_step)s)
@@ -12,7 +11,7 @@ ORDER BY t.batch_id, t.step LIMIT %(limit)s
 
 -- name: reseal_answer
 -- Store rows of answer in the form that they are to have, unless they were changed.
--- params: shard_key uuid, batch_id uuid[], step text[], version text[], body bytea[]
+-- params: version text[], batch_id uuid[], step text[], body bytea[]
 -- repeatable
 UPDATE strandline.answer t
 SET body = n.body
@@ -22,10 +21,8 @@ WHERE t.shard_key = %(shard_key)s AND t.batch_id = n.batch_id AND t.step = n.ste
 
 -- name: unsealed_archived_input
 -- The next rows of archived_input of which something is not sealed under the newest data key.
--- params: shard_key uuid, prefix text, after_session_key uuid, after_seq bigint, after_generation_id integer, limit
---     bigint
+-- params: prefix text, after_seq bigint, after_generation_id integer
 -- row: session_key uuid, seq bigint, generation_id integer, id text, envelope text, metadata text?, version text
--- repeatable
 SELECT t.session_key, t.seq, t.generation_id, t.id, t.envelope::text, t.metadata::text, t.xmin::text AS version
 FROM strandline.archived_input t
 WHERE t.shard_key = %(shard_key)s AND (t.session_key, t.seq, t.generation_id) > (%(after_session_key)s, %(after_seq)s,
@@ -36,8 +33,7 @@ ORDER BY t.session_key, t.seq, t.generation_id LIMIT %(limit)s
 
 -- name: reseal_archived_input
 -- Store rows of archived_input in the form that they are to have, unless they were changed.
--- params: shard_key uuid, session_key uuid[], seq bigint[], generation_id integer[], version text[], envelope text[],
---     metadata text?[]
+-- params: version text[], session_key uuid[], seq bigint[], generation_id integer[], envelope text[], metadata text?[]
 -- repeatable
 UPDATE strandline.archived_input t
 SET envelope = n.envelope::json, metadata = n.metadata::json
@@ -49,10 +45,8 @@ WHERE t.shard_key = %(shard_key)s AND t.session_key = n.session_key AND t.seq = 
 
 -- name: unsealed_block_state
 -- The next rows of block_state of which something is not sealed under the newest data key.
--- params: shard_key uuid, prefix text, after_scope_key uuid, after_generation_id integer, after_ordinal bigint, limit
---     bigint
+-- params: prefix text, after_scope_key uuid, after_generation_id integer, after_ordinal bigint
 -- row: scope_key uuid, generation_id integer, ordinal bigint, state text, version text
--- repeatable
 SELECT t.scope_key, t.generation_id, t.ordinal, t.state::text, t.xmin::text AS version
 FROM strandline.block_state t
 WHERE t.shard_key = %(shard_key)s AND (t.scope_key, t.generation_id, t.ordinal) > (%(after_scope_key)s,
@@ -62,7 +56,7 @@ ORDER BY t.scope_key, t.generation_id, t.ordinal LIMIT %(limit)s
 
 -- name: reseal_block_state
 -- Store rows of block_state in the form that they are to have, unless they were changed.
--- params: shard_key uuid, scope_key uuid[], generation_id integer[], ordinal bigint[], version text[], state text[]
+-- params: version text[], scope_key uuid[], generation_id integer[], ordinal bigint[], state text[]
 -- repeatable
 UPDATE strandline.block_state t
 SET state = n.state::jsonb
@@ -74,11 +68,9 @@ WHERE t.shard_key = %(shard_key)s AND t.scope_key = n.scope_key AND t.generation
 
 -- name: unsealed_chunk
 -- The next rows of chunk of which something is not sealed under the newest data key.
--- params: shard_key uuid, has_vectors boolean, after_generation_id integer, after_session_key uuid, after_from_seq
---     bigint, after_piece integer, limit bigint
+-- params: has_vectors boolean, after_generation_id integer, after_from_seq bigint, after_piece integer
 -- row: generation_id integer, session_key uuid, from_seq bigint, piece integer, lexemes text, speaker text[], version
 --     text
--- repeatable
 SELECT t.generation_id, t.session_key, t.from_seq, t.piece, t.lexemes::text, t.speaker, t.xmin::text AS version
 FROM strandline.chunk t
 WHERE t.shard_key = %(shard_key)s AND (t.generation_id, t.session_key, t.from_seq, t.piece) > (%(after_generation_id)s,
@@ -90,9 +82,8 @@ ORDER BY t.generation_id, t.session_key, t.from_seq, t.piece LIMIT %(limit)s
 
 -- name: unsealed_correction
 -- The next rows of correction of which something is not sealed under the newest data key.
--- params: shard_key uuid, after_session_key uuid, after_number integer, limit bigint
+-- params: after_number integer
 -- row: session_key uuid, number integer, digest bytea?, version text
--- repeatable
 SELECT t.session_key, t.number, t.digest, t.xmin::text AS version
 FROM strandline.correction t
 WHERE t.shard_key = %(shard_key)s AND (t.session_key, t.number) > (%(after_session_key)s, %(after_number)s)
@@ -101,7 +92,7 @@ ORDER BY t.session_key, t.number LIMIT %(limit)s
 
 -- name: reseal_correction
 -- Store rows of correction in the form that they are to have, unless they were changed.
--- params: shard_key uuid, session_key uuid[], number integer[], version text[], digest bytea?[]
+-- params: version text[], session_key uuid[], number integer[], digest bytea?[]
 -- repeatable
 UPDATE strandline.correction t
 SET digest = n.digest
@@ -112,10 +103,9 @@ WHERE t.shard_key = %(shard_key)s AND t.session_key = n.session_key AND t.number
 
 -- name: unsealed_fact
 -- The next rows of fact of which something is not sealed under the newest data key.
--- params: shard_key uuid, prefix text, after_generation_id integer, after_fact_id uuid, limit bigint
+-- params: prefix text, after_generation_id integer, after_fact_id uuid
 -- row: generation_id integer, fact_id uuid, text text, fingerprint bytea, lexemes text[], topics text[], said_by
 --     text?, input text?, feedback text?, version text
--- repeatable
 SELECT t.generation_id, t.fact_id, t.text, t.fingerprint, t.lexemes, t.topics, t.said_by, t.input, t.feedback,
     t.xmin::text AS version
 FROM strandline.fact t
@@ -128,11 +118,9 @@ ORDER BY t.generation_id, t.fact_id LIMIT %(limit)s
 
 -- name: unsealed_fact_candidate
 -- The next rows of fact_candidate of which something is not sealed under the newest data key.
--- params: shard_key uuid, prefix text, after_generation_id integer, after_event_id uuid, after_ordinal integer, limit
---     bigint
+-- params: prefix text, after_generation_id integer, after_event_id uuid, after_ordinal integer
 -- row: generation_id integer, event_id uuid, ordinal integer, text text, fingerprint bytea, topics text[], said_by
 --     text?, version text
--- repeatable
 SELECT t.generation_id, t.event_id, t.ordinal, t.text, t.fingerprint, t.topics, t.said_by, t.xmin::text AS version
 FROM strandline.fact_candidate t
 WHERE t.shard_key = %(shard_key)s AND (t.generation_id, t.event_id, t.ordinal) > (%(after_generation_id)s,
@@ -144,8 +132,8 @@ ORDER BY t.generation_id, t.event_id, t.ordinal LIMIT %(limit)s
 
 -- name: reseal_fact_candidate
 -- Store rows of fact_candidate in the form that they are to have, unless they were changed.
--- params: shard_key uuid, generation_id integer[], event_id uuid[], ordinal integer[], version text[], text text[],
---     fingerprint bytea[], topics text[], said_by text?[]
+-- params: version text[], generation_id integer[], event_id uuid[], ordinal integer[], text text[], fingerprint
+--     bytea[], said_by text?[]
 -- repeatable
 UPDATE strandline.fact_candidate t
 SET text = n.text, fingerprint = n.fingerprint, topics = n.topics::text[], said_by = n.said_by
@@ -157,9 +145,8 @@ WHERE t.shard_key = %(shard_key)s AND t.generation_id = n.generation_id AND t.ev
 
 -- name: unsealed_fact_event
 -- The next rows of fact_event of which something is not sealed under the newest data key.
--- params: shard_key uuid, prefix text, after_number bigint, limit bigint
+-- params: prefix text, after_number bigint
 -- row: number bigint, payload text?, traces text, version text
--- repeatable
 SELECT t.number, t.payload::text, t.traces::text, t.xmin::text AS version
 FROM strandline.fact_event t
 WHERE t.shard_key = %(shard_key)s AND (t.number) > (%(after_number)s)
@@ -171,7 +158,7 @@ ORDER BY t.number LIMIT %(limit)s
 
 -- name: reseal_fact_event
 -- Store rows of fact_event in the form that they are to have, unless they were changed.
--- params: shard_key uuid, number bigint[], version text[], payload text?[], traces text[]
+-- params: version text[], number bigint[], payload text?[], traces text[]
 -- repeatable
 UPDATE strandline.fact_event t
 SET payload = n.payload::json, traces = n.traces::jsonb
@@ -181,11 +168,9 @@ WHERE t.shard_key = %(shard_key)s AND t.number = n.number AND t.xmin::text = n.v
 
 -- name: unsealed_fact_revision
 -- The next rows of fact_revision of which something is not sealed under the newest data key.
--- params: shard_key uuid, prefix text, after_generation_id integer, after_fact_id uuid, after_revision integer, limit
---     bigint
+-- params: prefix text, after_generation_id integer, after_fact_id uuid, after_revision integer
 -- row: generation_id integer, fact_id uuid, revision integer, text text, fingerprint bytea, lexemes text[], own_text
 --     text?, own_fingerprint bytea?, own_lexemes text[]?, version text
--- repeatable
 SELECT t.generation_id, t.fact_id, t.revision, t.text, t.fingerprint, t.lexemes, t.own_text, t.own_fingerprint,
     t.own_lexemes, t.xmin::text AS version
 FROM strandline.fact_revision t
@@ -199,8 +184,8 @@ ORDER BY t.generation_id, t.fact_id, t.revision LIMIT %(limit)s
 
 -- name: reseal_fact_revision
 -- Store rows of fact_revision in the form that they are to have, unless they were changed.
--- params: shard_key uuid, generation_id integer[], fact_id uuid[], revision integer[], version text[], text text[],
---     fingerprint bytea[], lexemes text[], own_text text?[], own_fingerprint bytea?[], own_lexemes text?[]
+-- params: version text[], generation_id integer[], fact_id uuid[], revision integer[], text text[], fingerprint
+--     bytea[], own_text text?[], own_fingerprint bytea?[], own_lexemes text?[]
 -- repeatable
 UPDATE strandline.fact_revision t
 SET text = n.text, fingerprint = n.fingerprint, lexemes = n.lexemes::text[], own_text = n.own_text, own_fingerprint =
@@ -215,9 +200,8 @@ WHERE t.shard_key = %(shard_key)s AND t.generation_id = n.generation_id AND t.fa
 
 -- name: unsealed_kept_response
 -- The next rows of kept_response of which something is not sealed under the newest data key.
--- params: shard_key uuid, prefix text, after_request_key uuid, limit bigint
+-- params: prefix text, after_request_key uuid
 -- row: request_key uuid, body text?, version text
--- repeatable
 SELECT t.request_key, t.body::text, t.xmin::text AS version
 FROM strandline.kept_response t
 WHERE t.shard_key = %(shard_key)s AND (t.request_key) > (%(after_request_key)s)
@@ -226,7 +210,7 @@ ORDER BY t.request_key LIMIT %(limit)s
 
 -- name: reseal_kept_response
 -- Store rows of kept_response in the form that they are to have, unless they were changed.
--- params: shard_key uuid, request_key uuid[], version text[], body text?[]
+-- params: version text[], request_key uuid[], body text?[]
 -- repeatable
 UPDATE strandline.kept_response t
 SET body = n.body::json
@@ -236,10 +220,9 @@ WHERE t.shard_key = %(shard_key)s AND t.request_key = n.request_key AND t.xmin::
 
 -- name: unsealed_message
 -- The next rows of message of which something is not sealed under the newest data key.
--- params: shard_key uuid, prefix text, after_session_key uuid, after_seq bigint, limit bigint
+-- params: prefix text, after_seq bigint
 -- row: session_key uuid, seq bigint, id text, digest bytea, envelope text, metadata text?, calls text?, answers text?,
 --     labels bigint[]?, version text
--- repeatable
 SELECT t.session_key, t.seq, t.id, t.digest, t.envelope::text, t.metadata::text, t.calls::text, t.answers::text,
     t.labels, t.xmin::text AS version
 FROM strandline.message t
@@ -251,8 +234,8 @@ ORDER BY t.session_key, t.seq LIMIT %(limit)s
 
 -- name: reseal_message
 -- Store rows of message in the form that they are to have, unless they were changed.
--- params: shard_key uuid, session_key uuid[], seq bigint[], version text[], digest bytea[], envelope text[], metadata
---     text?[], calls text?[], answers text?[], labels text?[]
+-- params: version text[], session_key uuid[], seq bigint[], digest bytea[], envelope text[], metadata text?[], calls
+--     text?[], answers text?[], labels text?[]
 -- repeatable
 UPDATE strandline.message t
 SET digest = n.digest, envelope = n.envelope::json, metadata = n.metadata::json, calls = n.calls::json, answers =
@@ -264,9 +247,8 @@ WHERE t.shard_key = %(shard_key)s AND t.session_key = n.session_key AND t.seq = 
 
 -- name: unsealed_session_run
 -- The next rows of session_run of which something is not sealed under the newest data key.
--- params: shard_key uuid, after_session_key uuid, after_run_id text, limit bigint
+-- params: after_run_id text
 -- row: session_key uuid, run_id text, digests bytea[], version text
--- repeatable
 SELECT t.session_key, t.run_id, t.digests, t.xmin::text AS version
 FROM strandline.session_run t
 WHERE t.shard_key = %(shard_key)s AND (t.session_key, t.run_id) > (%(after_session_key)s, %(after_run_id)s)
@@ -275,7 +257,7 @@ ORDER BY t.session_key, t.run_id LIMIT %(limit)s
 
 -- name: reseal_session_run
 -- Store rows of session_run in the form that they are to have, unless they were changed.
--- params: shard_key uuid, session_key uuid[], run_id text[], version text[], digests text[]
+-- params: version text[], session_key uuid[], run_id text[], digests text[]
 -- repeatable
 UPDATE strandline.session_run t
 SET digests = n.digests::bytea[]
@@ -286,9 +268,8 @@ WHERE t.shard_key = %(shard_key)s AND t.session_key = n.session_key AND t.run_id
 
 -- name: unsealed_shared_message
 -- The next rows of shared_message of which something is not sealed under the newest data key.
--- params: shard_key uuid, prefix text, after_session_key uuid, after_seq bigint, limit bigint
+-- params: prefix text, after_seq bigint
 -- row: session_key uuid, seq bigint, id text, envelope text, metadata text?, version text
--- repeatable
 SELECT t.session_key, t.seq, t.id, t.envelope::text, t.metadata::text, t.xmin::text AS version
 FROM strandline.shared_message t
 WHERE t.shard_key = %(shard_key)s AND (t.session_key, t.seq) > (%(after_session_key)s, %(after_seq)s)
@@ -298,7 +279,7 @@ ORDER BY t.session_key, t.seq LIMIT %(limit)s
 
 -- name: reseal_shared_message
 -- Store rows of shared_message in the form that they are to have, unless they were changed.
--- params: shard_key uuid, session_key uuid[], seq bigint[], version text[], envelope text[], metadata text?[]
+-- params: version text[], session_key uuid[], seq bigint[], envelope text[], metadata text?[]
 -- repeatable
 UPDATE strandline.shared_message t
 SET envelope = n.envelope::json, metadata = n.metadata::json
@@ -309,9 +290,8 @@ WHERE t.shard_key = %(shard_key)s AND t.session_key = n.session_key AND t.seq = 
 
 -- name: unsealed_store_item
 -- The next rows of store_item of which something is not sealed under the newest data key.
--- params: shard_key uuid, prefix text, after_path text, after_key text, limit bigint
+-- params: prefix text, after_path text, after_key text
 -- row: path text, key text, value text, version text
--- repeatable
 SELECT t.path, t.key, t.value::text, t.xmin::text AS version
 FROM strandline.store_item t
 WHERE t.shard_key = %(shard_key)s AND (t.path, t.key) > (%(after_path)s, %(after_key)s)
@@ -320,7 +300,7 @@ ORDER BY t.path, t.key LIMIT %(limit)s
 
 -- name: reseal_store_item
 -- Store rows of store_item in the form that they are to have, unless they were changed.
--- params: shard_key uuid, path text[], key text[], version text[], value text[]
+-- params: version text[], path text[], key text[], value text[]
 -- repeatable
 UPDATE strandline.store_item t
 SET value = n.value::json

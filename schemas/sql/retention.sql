@@ -2,8 +2,7 @@
 
 -- name: record_retention_act
 -- Record an act of a namespace; no row if another one took the number meanwhile.
--- params: namespace text, ttl_seconds bigint?, max_age_seconds bigint?, max_messages bigint?, forget_facts boolean?,
---     archive text?, keeps_important boolean?, ages jsonb, actor text?
+-- params: max_messages bigint?, archive text?, keeps_important boolean?, ages jsonb
 -- row: number bigint
 WITH ruled AS (@rule_ttl(%(namespace)s))
 INSERT INTO strandline.retention_act (
@@ -18,8 +17,7 @@ RETURNING number
 
 -- name: record_session_retention_act
 -- The same of one session, which may have no message yet.
--- params: namespace text, shard_key uuid, session_key uuid, ttl_seconds bigint?, max_age_seconds bigint?, max_messages
---     bigint?, forget_facts boolean?, archive text?, tightened text[], actor text?
+-- params: max_messages bigint?, archive text?, tightened text[]
 -- row: number bigint
 -- repeatable
 WITH ruled AS (@rule_ttl(%(namespace)s))
@@ -35,20 +33,16 @@ RETURNING number
 
 -- name: retention_acts
 -- The acts of a namespace, newest first.
--- params: namespace text, limit bigint
 -- row: number bigint, ttl_seconds bigint?, max_age_seconds bigint?, max_messages bigint?, forget_facts boolean?,
 --     archive text?, keeps_important boolean?, ages text, actor text?, created_at timestamptz
--- repeatable
 SELECT a.number, a.ttl_seconds, a.max_age_seconds, a.max_messages, a.forget_facts, a.archive, a.keeps_important,
     a.ages::text, a.actor, a.created_at
 FROM strandline.retention_act a WHERE a.namespace = %(namespace)s ORDER BY a.number DESC LIMIT %(limit)s
 
 -- name: session_retention_acts
 -- The acts of a session, newest first.
--- params: shard_key uuid, session_key uuid, limit bigint
 -- row: number bigint, ttl_seconds bigint?, max_age_seconds bigint?, max_messages bigint?, forget_facts boolean?,
 --     archive text?, tightened text[], actor text?, created_at timestamptz
--- repeatable
 SELECT a.number, a.ttl_seconds, a.max_age_seconds, a.max_messages, a.forget_facts, a.archive, a.tightened, a.actor,
     a.created_at
 FROM strandline.session_retention_act a
@@ -62,7 +56,7 @@ SELECT EXISTS (SELECT FROM strandline.retention_act) OR EXISTS (SELECT FROM stra
 -- name: sessions_to_retain
 -- The next sessions in the order of their keys, each with whether something of it may be past its time: it expired, has
 -- a step or a life under way, or its oldest message behind the head is past its age, or there are more than are kept.
--- params: after_shard uuid, after_session uuid, namespace text?, session_key uuid?, limit bigint
+-- params: after_session uuid, namespace text?, session_key uuid?
 -- row: shard_key uuid, session_key uuid, is_concerned boolean
 SELECT s.shard_key, s.session_key, @is_expired(s, s.shard_key, s.session_key) OR EXISTS (
         SELECT FROM strandline.expired_life l
@@ -90,7 +84,6 @@ ORDER BY s.shard_key, s.session_key LIMIT %(limit)s
 -- name: past_messages
 -- How many messages of a session no read shows any more, by why; how many of them wait until all of their event is past
 -- its time, since events leave whole; and how many important ones stay.
--- params: shard_key uuid, session_key uuid
 -- row: namespace text, session_id text, expired bigint, aged bigint, surplus bigint, waiting bigint, important bigint
 WITH retained AS MATERIALIZED (
     @retained(%(shard_key)s, %(session_key)s)
@@ -125,7 +118,7 @@ FROM s LEFT JOIN counted c ON true GROUP BY s.namespace, s.session_id
 
 -- name: plan_removal
 -- The next step of a session's retention (plan_removal_v1).
--- params: shard_key uuid, session_key uuid, max_messages bigint, max_bytes bigint, busy_seconds float8
+-- params: max_messages bigint, max_bytes bigint
 -- row: status text, from_seq bigint?, incarnation uuid?, has_given_up boolean
 SELECT status, from_seq, incarnation, has_given_up FROM strandline.plan_removal_v1(
     %(shard_key)s, %(session_key)s, %(max_messages)s, %(max_bytes)s, %(busy_seconds)s)
@@ -133,9 +126,8 @@ SELECT status, from_seq, incarnation, has_given_up FROM strandline.plan_removal_
 -- name: left_objects
 -- Objects that steps of a session which were given up may have left in archives; not those that a process tried to
 -- delete within some seconds.
--- params: shard_key uuid, session_key uuid, retry_seconds float8
+-- params: retry_seconds float8
 -- row: step_id uuid, archive text, object_name text
--- repeatable
 SELECT g.step_id, coalesce(g.archive, '') AS archive, coalesce(g.object_name, '') AS object_name
 FROM strandline.given_up_step g
 WHERE g.shard_key = %(shard_key)s AND g.session_key = %(session_key)s AND @is_left(g)
@@ -143,16 +135,14 @@ WHERE g.shard_key = %(shard_key)s AND g.session_key = %(session_key)s AND @is_le
 
 -- name: try_left_object
 -- Record that an object which a given-up step left was deleted, or could not be.
--- params: shard_key uuid, session_key uuid, step_id uuid, is_deleted boolean
+-- params: is_deleted boolean
 UPDATE strandline.given_up_step g SET tried_at = statement_timestamp(),
     deleted_at = CASE WHEN %(is_deleted)s::boolean THEN statement_timestamp() END
 WHERE g.shard_key = %(shard_key)s AND g.session_key = %(session_key)s AND g.step_id = %(step_id)s
 
 -- name: is_step_given_up
 -- Whether a step was given up.
--- params: shard_key uuid, session_key uuid, step_id uuid
 -- row: is_given_up boolean
--- repeatable
 SELECT EXISTS (
     SELECT FROM strandline.given_up_step g
     WHERE g.shard_key = %(shard_key)s AND g.session_key = %(session_key)s AND g.step_id = %(step_id)s) AS is_given_up
@@ -160,7 +150,6 @@ SELECT EXISTS (
 -- name: expired_window
 -- What a life that expired has not delivered: its mark, and of each message [seq, role, tokens, calls, answers, bytes],
 -- in order; and by what size it is to be divided.
--- params: shard_key uuid, session_key uuid, incarnation uuid
 -- row: flushed_through bigint, token_flush_size integer, entries text
 SELECT l.flushed_through, s.token_flush_size, (
     SELECT coalesce(json_agg(
@@ -174,8 +163,7 @@ WHERE l.shard_key = %(shard_key)s AND l.session_key = %(session_key)s AND l.inca
 
 -- name: deliver_expired
 -- Record events for it, and make them due (deliver_expired_v1).
--- params: shard_key uuid, session_key uuid, incarnation uuid, old_flushed_through bigint, event_ids uuid[], from_seqs
---     bigint[], through_seqs bigint[], tokens bigint[], messages integer[], version smallint
+-- params: tokens bigint[], messages integer[], version smallint
 -- row: is_first boolean
 SELECT strandline.deliver_expired_v1(%(shard_key)s, %(session_key)s, %(incarnation)s, %(old_flushed_through)s,
     %(event_ids)s::uuid[], %(from_seqs)s::bigint[], %(through_seqs)s::bigint[], %(tokens)s::bigint[],
@@ -183,7 +171,6 @@ SELECT strandline.deliver_expired_v1(%(shard_key)s, %(session_key)s, %(incarnati
 
 -- name: begin_attempt
 -- Take up a step that no other process has begun within some seconds; no row if one has.
--- params: shard_key uuid, session_key uuid, from_seq bigint, busy_seconds float8
 -- row: step_id uuid, incarnation uuid, through_seq bigint, cause text, state text, archive text?, object_name text?,
 --     object_digest text?, attempts integer, namespace text, session_id text, user_id text?, shared_key uuid?
 UPDATE strandline.retention_step o SET attempted_at = statement_timestamp(), attempts = o.attempts + 1
@@ -198,7 +185,6 @@ RETURNING o.step_id, o.incarnation, o.through_seq, o.cause, o.state, o.archive, 
 
 -- name: leaving_messages
 -- The messages of a step as they are stored, in order, each with a digest of all of them.
--- params: shard_key uuid, session_key uuid, from_seq bigint, through_seq bigint
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?,
 --     byte_count integer, digest bytea, calls text?, answers text?, labels bigint?[]?, is_important boolean, rows_digest text
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text, m.bytes AS byte_count, m.digest,
@@ -215,7 +201,7 @@ ORDER BY m.seq
 -- name: name_object
 -- Write down under which name the messages of a step will be in the archive, before they are; no row if another process
 -- has taken it up. In a transaction that has looked at the fence: until it commits, none is set.
--- params: shard_key uuid, session_key uuid, from_seq bigint, step_id uuid, object_name text?
+-- params: object_name text?
 -- row: step_id uuid
 UPDATE strandline.retention_step SET object_name = %(object_name)s
 WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND from_seq = %(from_seq)s
@@ -226,7 +212,6 @@ RETURNING step_id
 -- Whether messages of anybody were ever put into an archive.
 -- params: archive text
 -- row: is_used boolean
--- repeatable
 SELECT EXISTS (
     SELECT FROM strandline.retention_step o WHERE o.archive = %(archive)s AND o.object_digest IS NOT NULL) AS is_used
 
@@ -238,8 +223,7 @@ UNION SELECT a.archive FROM strandline.session_retention_act a WHERE a.archive L
 
 -- name: mark_archived
 -- Record that the messages of a step are in the archive; not of an owner who is being erased.
--- params: shard_key uuid, session_key uuid, from_seq bigint, step_id uuid, object_digest text?, rows_digest text,
---     messages integer
+-- params: object_digest text?, rows_digest text, messages integer
 -- row: step_id uuid
 UPDATE strandline.retention_step SET state = 'archived', object_digest = %(object_digest)s, rows_digest = %(rows_digest)s, messages = %(messages)s,
     archived_at = statement_timestamp()
@@ -251,7 +235,6 @@ RETURNING step_id
 
 -- name: mark_read_back
 -- Record that what is in the archive was read, and is what was written.
--- params: shard_key uuid, session_key uuid, from_seq bigint, step_id uuid
 -- row: step_id uuid
 UPDATE strandline.retention_step SET state = 'read_back', read_back_at = statement_timestamp()
 WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND from_seq = %(from_seq)s
@@ -260,14 +243,13 @@ RETURNING step_id
 
 -- name: remove_messages
 -- Take the messages of a step out of the log (remove_messages_v1).
--- params: shard_key uuid, session_key uuid, from_seq bigint, step_id uuid
 -- row: status text, removed integer, touched uuid[]
 SELECT status, removed, touched FROM strandline.remove_messages_v1(
     %(shard_key)s, %(session_key)s, %(from_seq)s, %(step_id)s)
 
 -- name: give_up_attempt
 -- Record why an attempt failed; it is repeated after a while, or at once.
--- params: shard_key uuid, session_key uuid, from_seq bigint, step_id uuid, reason text, at_once boolean
+-- params: reason text, at_once boolean
 UPDATE strandline.retention_step SET last_error = %(reason)s,
     failed_at = statement_timestamp(), attempted_at = CASE WHEN %(at_once)s::boolean THEN NULL ELSE attempted_at END
 WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND from_seq = %(from_seq)s
@@ -275,18 +257,16 @@ WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND from_seq =
 
 -- name: drop_step
 -- Remove a step of which nothing has left the log.
--- params: shard_key uuid, session_key uuid, from_seq bigint, step_id uuid
 DELETE FROM strandline.retention_step
 WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND from_seq = %(from_seq)s
     AND step_id = %(step_id)s AND state <> 'removed'
 
 -- name: archived_objects
 -- What an owner, or one of its sessions, has in archives: ranges that left the log, in order, and those on their way.
--- params: shard_key uuid, session_key uuid?
+-- params: session_key uuid?
 -- row: session_key uuid, session_id text, from_seq bigint, through_seq bigint, step_id uuid, cause text, state text,
 --     archive text?, object_name text?, object_digest text?, messages integer, removed integer, kept_seqs bigint[],
 --     last_error text?, planned_at timestamptz, removed_at timestamptz?
--- repeatable
 SELECT o.session_key, coalesce(s.session_id, '') AS session_id, o.from_seq, o.through_seq, o.step_id, o.cause, o.state,
     o.archive, o.object_name, o.object_digest, o.messages, o.removed, o.kept_seqs, o.last_error, o.planned_at,
     o.removed_at
@@ -297,18 +277,16 @@ ORDER BY o.session_key, o.from_seq
 
 -- name: restore_range
 -- Put archived messages into a session of their own (restore_session_v1).
--- params: shard_key uuid, session_key uuid, old_key uuid, policy jsonb, event_id uuid, before_id uuid?, from_seq
---     bigint, through_seq bigint, messages json
+-- params: old_key uuid, policy jsonb, messages json
 -- row: status text, messages integer
 SELECT status, messages FROM strandline.restore_session_v1(%(shard_key)s, %(session_key)s, %(old_key)s,
     %(policy)s::jsonb, %(event_id)s, %(before_id)s, %(from_seq)s, %(through_seq)s, %(messages)s::json)
 
 -- name: open_archived
 -- Messages of an owner as an archive holds them, for the drivers to open.
--- params: shard_key uuid, ids text[], envelopes text[], metadata text?[]
+-- params: metadata text?[]
 -- row: shard_key uuid, id text, envelope text, metadata text?
--- opens: envelope json message id, metadata json metadata id
--- repeatable
+-- opens: envelope, metadata
 SELECT %(shard_key)s::uuid AS shard_key, o.id, o.envelope, o.metadata
 FROM unnest(%(ids)s::text[], %(envelopes)s::text[], %(metadata)s::text[]) WITH ORDINALITY
     AS o (id, envelope, metadata, place)
@@ -316,7 +294,7 @@ ORDER BY o.place
 
 -- name: insert_archived_input
 -- Messages from the archive for a derivation to be made of; those that are there stay.
--- params: shard_key uuid, session_key uuid, generation_id integer, messages json
+-- params: messages json
 INSERT INTO strandline.archived_input (
     shard_key, session_key, seq, generation_id, id, role, tokens, envelope, metadata, created_at)
 SELECT %(shard_key)s, %(session_key)s, m.seq, %(generation_id)s, m.id, m.role, m.tokens, m.envelope::json,
@@ -327,25 +305,23 @@ ON CONFLICT DO NOTHING
 
 -- name: forget_archived_input
 -- The derivation is made: messages that it was made of are in the archive alone.
--- params: shard_key uuid, generation_id integer
 DELETE FROM strandline.archived_input WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
 
 -- name: owners_with_input
 -- Owners for whom messages were taken from the archive for a derivation.
--- params: generation_id integer, after uuid, limit bigint
+-- params: after uuid
 -- row: shard_key uuid
 SELECT DISTINCT i.shard_key FROM strandline.archived_input i
 WHERE i.generation_id = %(generation_id)s AND i.shard_key > %(after)s ORDER BY i.shard_key LIMIT %(limit)s
 
 -- name: carry_base
 -- Begin a derivation of an owner with what the one that serves keeps of removed messages (carry_base_v1).
--- params: shard_key uuid, generation_id integer, old_id integer, stages text[]
+-- params: old_id integer
 -- row: events integer
 SELECT strandline.carry_base_v1(%(shard_key)s, %(generation_id)s, %(old_id)s, %(stages)s::text[]) AS events
 
 -- name: removed_events
 -- How many events of an owner have lost their messages to retention, of those that a derivation has applied.
--- params: shard_key uuid, generation_id integer
 -- row: events bigint
 SELECT count(*) AS events FROM strandline.flush_event e
 WHERE e.shard_key = %(shard_key)s AND @is_event_removed(e, %(shard_key)s) AND EXISTS (
@@ -383,7 +359,7 @@ WHERE run_id = %(run_id)s
 
 -- name: count_run
 -- Add to what a pass has done.
--- params: run_id integer, counts jsonb
+-- params: run_id integer
 UPDATE strandline.retention_run r SET updated_at = statement_timestamp(), counts = (
     SELECT coalesce(jsonb_object_agg(n.name, n.number), '{}') FROM (
         SELECT b.key AS name, sum(b.value::bigint) AS number FROM (
@@ -393,7 +369,6 @@ WHERE r.run_id = %(run_id)s
 
 -- name: retention_runs
 -- The last passes, newest first.
--- params: limit bigint
 -- row: run_id integer, namespace text?, state text, counts text, started_at timestamptz, updated_at timestamptz,
 --     ended_at timestamptz?
 SELECT r.run_id, r.namespace, r.state, r.counts::text, r.started_at, r.updated_at, r.ended_at
@@ -406,7 +381,7 @@ WHERE state = 'done' AND ended_at < statement_timestamp() - interval '30 days'
 
 -- name: open_steps
 -- Steps under way, those longest first that nobody works on.
--- params: namespace text?, limit bigint
+-- params: namespace text?
 -- row: shard_key uuid, session_key uuid, from_seq bigint, through_seq bigint, state text, archive text?, attempts
 --     integer, last_error text?, planned_at timestamptz, attempted_at timestamptz?, namespace text, session_id text
 SELECT o.shard_key, o.session_key, o.from_seq, o.through_seq, o.state, o.archive, o.attempts, o.last_error, o.planned_at,
@@ -442,7 +417,7 @@ WHERE a.ages <> '{}'::jsonb ORDER BY a.namespace
 
 -- name: aged_owners
 -- The next owners of a namespace, for what grows beside their logs; also those who have facts and no session.
--- params: namespace text, after uuid, limit bigint
+-- params: after uuid
 -- row: shard_key uuid
 SELECT s.shard_key FROM strandline.session s
 WHERE s.namespace = %(namespace)s AND s.shard_key > %(after)s
@@ -454,7 +429,6 @@ ORDER BY shard_key LIMIT %(limit)s
 -- name: forget_old_answers
 -- Answers of batches that ended so long ago. A replay in place asks a model again for what it lacks, and leaves facts as
 -- they are.
--- params: shard_key uuid, age_seconds float8, limit bigint
 -- row: batch_id uuid
 DELETE FROM strandline.answer a
 WHERE a.shard_key = %(shard_key)s AND a.batch_id IN (
@@ -466,7 +440,6 @@ RETURNING a.batch_id
 
 -- name: forget_old_calls
 -- The ledger of calls so long ago.
--- params: shard_key uuid, age_seconds float8, limit bigint
 -- row: call_id uuid
 DELETE FROM strandline.model_call c
 WHERE c.shard_key = %(shard_key)s AND c.call_id IN (
@@ -477,7 +450,6 @@ RETURNING c.call_id
 -- name: forget_old_traces
 -- What tombstones recognise by: after so long, the words of what a person took away are new knowledge if a replay finds
 -- them.
--- params: shard_key uuid, age_seconds float8, limit bigint
 -- row: number bigint
 UPDATE strandline.fact_event e SET traces = '[]'
 WHERE e.shard_key = %(shard_key)s AND e.number IN (
@@ -488,7 +460,6 @@ RETURNING e.number
 -- name: forget_ended_facts
 -- Facts that ended so long ago because of another, with their revisions, and the candidates that only these were made of.
 -- Lanes and facts are locked first, as an edit locks them: one that a correction or an edit revives meanwhile stays.
--- params: shard_key uuid, age_seconds float8, limit bigint
 -- row: fact_id uuid
 WITH locked AS MATERIALIZED (
     SELECT l.generation_id FROM strandline.lane l

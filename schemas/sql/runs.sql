@@ -2,16 +2,13 @@
 
 -- name: run_is_known
 -- Whether there is a run of this id.
--- params: shard_key uuid, session_key uuid, run_id text
 -- row: known boolean
--- repeatable
 SELECT EXISTS (
     SELECT FROM strandline.session_run r
     WHERE r.shard_key = %(shard_key)s AND r.session_key = %(session_key)s AND r.run_id = %(run_id)s) AS known
 
 -- name: lock_first_run
 -- Hold the first run of a session: whoever changes one takes this first, and may then lead others to new numbers.
--- params: shard_key uuid, session_key uuid
 -- row: number integer
 -- repeatable
 SELECT r.number FROM strandline.session_run r
@@ -21,7 +18,6 @@ FOR UPDATE
 
 -- name: lock_run
 -- A run by its id, held until the transaction ends.
--- params: shard_key uuid, session_key uuid, run_id text
 -- row: number integer, seqs bigint[], digests bytea[]
 -- repeatable
 SELECT r.number, r.seqs, r.digests FROM strandline.session_run r
@@ -30,8 +26,7 @@ FOR UPDATE
 
 -- name: add_run
 -- Write a new run, behind those there are. No row: another caller has just added one with this id.
--- params: shard_key uuid, session_key uuid, run_id text, status text, agent_id text?, team_id text?, seqs bigint[],
---     digests bytea[]
+-- params: status text
 -- row: number integer
 -- repeatable
 INSERT INTO strandline.session_run (
@@ -46,8 +41,7 @@ RETURNING number
 -- name: change_run
 -- Give a run other messages and another status. If it comes again after all of its messages were taken back
 -- (is_behind), it is the newest.
--- params: shard_key uuid, session_key uuid, run_id text, status text, agent_id text?, team_id text?, seqs bigint[],
---     digests bytea[], is_behind boolean
+-- params: status text, is_behind boolean
 -- repeatable
 UPDATE strandline.session_run t SET status = %(status)s, agent_id = %(agent_id)s, team_id = %(team_id)s,
     seqs = %(seqs)s::bigint[], digests = %(digests)s::bytea[], changed_at = statement_timestamp(),
@@ -58,9 +52,7 @@ WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s AND t.run_
 
 -- name: log_marks
 -- By which it is known that a session's log is as it was: its newest message, and how often it was corrected.
--- params: shard_key uuid, session_key uuid
 -- row: newest bigint?, corrections integer
--- repeatable
 SELECT (
         SELECT max(m.seq) FROM strandline.message m
         WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s) AS newest, s.corrections
@@ -69,11 +61,9 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: run_rows
 -- Messages of a session by their numbers, with what tells whether two are equal, and whether another run has them too.
--- params: shard_key uuid, session_key uuid, seqs bigint[], run_id text
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?, digest
 --     bytea, is_shared boolean
--- opens: envelope json message id, metadata json metadata id
--- repeatable
+-- opens: envelope, metadata
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text, m.digest, EXISTS (
         SELECT FROM strandline.session_run r
         WHERE r.shard_key = %(shard_key)s AND r.session_key = %(session_key)s AND r.run_id <> %(run_id)s
@@ -84,10 +74,8 @@ ORDER BY m.seq
 
 -- name: replaced_messages
 -- Messages of a session by their ids: those that were given other content.
--- params: shard_key uuid, session_key uuid, ids text[]
 -- row: message
--- opens: envelope json message id, metadata json metadata id
--- repeatable
+-- opens: envelope, metadata
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.message m
 WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.id = ANY (%(ids)s::text[])
@@ -98,10 +86,9 @@ ORDER BY m.seq
 
 -- name: messages_behind
 -- The messages from a number on, without some, as many as are asked for.
--- params: shard_key uuid, session_key uuid, from_seq bigint, without bigint[], limit bigint
+-- params: without bigint[]
 -- row: message
--- opens: envelope json message id, metadata json metadata id
--- repeatable
+-- opens: envelope, metadata
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.message m
 WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq >= %(from_seq)s
@@ -110,7 +97,7 @@ ORDER BY m.seq LIMIT %(limit)s
 
 -- name: renumber_runs
 -- Lead runs to messages that were put again, under other numbers.
--- params: shard_key uuid, session_key uuid, seqs bigint[], new_seqs bigint[]
+-- params: new_seqs bigint[]
 -- repeatable
 UPDATE strandline.session_run t SET seqs = (
         SELECT array_agg(coalesce(moved.new_seq, o.seq) ORDER BY o.place)
@@ -121,11 +108,8 @@ WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s AND t.seqs
 -- name: messages_of_runs
 -- The messages of the last runs that have any and are none of some statuses, in the order of the runs; or as many as
 -- take page_bytes, of which the last row tells.
--- params: shard_key uuid, session_key uuid, last_n bigint, skip_statuses text[], agent_id text?, team_id text?, page_bytes
---     bigint
 -- row: measured_message
--- opens: envelope json message id, metadata json metadata id
--- repeatable
+-- opens: envelope, metadata
 WITH retained AS MATERIALIZED (
     @retained(%(shard_key)s, %(session_key)s)
 ), chosen AS MATERIALIZED @chosen_runs()
@@ -140,10 +124,8 @@ ORDER BY m.number, m.place
 
 -- name: seqs_of_runs
 -- The numbers of the messages of these runs, in their order, without some roles.
--- params: shard_key uuid, session_key uuid, last_n bigint, skip_statuses text[], skip_roles text[], agent_id text?,
---     team_id text?
+-- params: skip_roles text[]
 -- row: seq bigint
--- repeatable
 WITH retained AS MATERIALIZED (
     @retained(%(shard_key)s, %(session_key)s)
 ), chosen AS MATERIALIZED @chosen_runs()

@@ -2,10 +2,8 @@
 
 -- name: find_data_keys
 -- The wrapped keys of an owner, and whether any namespace of this database is sealed; one row at least.
--- params: shard_key uuid
 -- row: is_in_use boolean, number integer?, namespace text!, kek_id text!, wrapped bytea!, is_settled boolean!,
 --     has_vectors boolean!
--- repeatable
 SELECT EXISTS (SELECT FROM strandline.encryption) AS is_in_use, k.number, k.namespace, k.kek_id, k.wrapped,
     k.settled_at IS NOT NULL AS is_settled, coalesce(e.vectors, 'clear') = 'clear' AS has_vectors
 FROM (SELECT 1) AS one
@@ -15,22 +13,18 @@ ORDER BY k.number
 
 -- name: first_data_key
 -- The number of the first data key of an owner's present life.
--- params: shard_key uuid
 -- row: number integer
--- repeatable
 SELECT @first_data_key(%(shard_key)s) AS number
 
 -- name: find_encryption
 -- How a namespace's content is sealed; no row if it is not.
--- params: namespace text
 -- row: kek_id text, probe bytea, vectors text
--- repeatable
 SELECT e.kek_id, e.probe, e.vectors FROM strandline.encryption e WHERE e.namespace = %(namespace)s
 
 -- name: add_data_key
 -- Give an owner its first keys (number is NULL) or a further one, unless another process has (add_data_key_v1); an owner
 -- without any rows has nothing to be sealed. is_current: false if the namespace has another key to wrap with by now.
--- params: shard_key uuid, number integer?, namespace text, kek_id text, wrapped bytea
+-- params: number integer?
 -- row: is_current boolean
 -- repeatable
 SELECT strandline.add_data_key_v1(
@@ -38,7 +32,7 @@ SELECT strandline.add_data_key_v1(
 
 -- name: enable_encryption
 -- Seal a namespace's content from now on; no row if it is already.
--- params: namespace text, kek_id text, probe bytea, vectors text
+-- params: vectors text
 -- row: namespace text
 -- repeatable
 INSERT INTO strandline.encryption (namespace, kek_id, probe, vectors)
@@ -48,32 +42,26 @@ RETURNING namespace
 
 -- name: change_encryption
 -- Have a namespace's new owners wrapped by another key.
--- params: namespace text, kek_id text, probe bytea
 -- repeatable
 UPDATE strandline.encryption e SET kek_id = %(kek_id)s, probe = %(probe)s, changed_at = statement_timestamp()
 WHERE e.namespace = %(namespace)s
 
 -- name: sessions_to_seal
 -- The next sessions of a namespace, of whatever kind, by their names.
--- params: namespace text, after_session text, limit bigint
 -- row: session_id text, user_id text?, owner_key uuid
--- repeatable
 SELECT o.session_id, o.user_id, o.owner_key FROM strandline.session_owner o
 WHERE o.namespace = %(namespace)s AND o.session_id > %(after_session)s
 ORDER BY o.session_id LIMIT %(limit)s
 
 -- name: fact_owners_to_seal
 -- The next owners of a namespace whom people gave facts.
--- params: namespace text, after_owner uuid, limit bigint
 -- row: shard_key uuid
--- repeatable
 SELECT f.shard_key FROM strandline.fact_owner f
 WHERE f.namespace = %(namespace)s AND f.shard_key > %(after_owner)s
 ORDER BY f.shard_key LIMIT %(limit)s
 
 -- name: seal_sessions
 -- From now on these sessions take sealed messages only; returns the scopes that they share with.
--- params: shard_keys uuid[], session_keys uuid[]
 -- row: shared_key uuid?
 -- repeatable
 UPDATE strandline.session s SET first_data_key = @first_data_key(s.shard_key)
@@ -83,17 +71,13 @@ RETURNING s.shared_key
 
 -- name: owners_without_keys
 -- Which of some owners have no keys yet.
--- params: shard_keys uuid[]
 -- row: shard_key uuid
--- repeatable
 SELECT wanted.shard_key FROM unnest(%(shard_keys)s::uuid[]) AS wanted (shard_key)
 WHERE NOT EXISTS (SELECT FROM strandline.data_key k WHERE k.shard_key = wanted.shard_key)
 
 -- name: unsettled_owners
 -- The next owners of a namespace with rows that may not be sealed under their newest data key, which has this number.
--- params: namespace text, after_owner uuid, limit bigint
 -- row: shard_key uuid, number integer, age_seconds float8
--- repeatable
 SELECT k.shard_key, max(k.number) AS number,
     extract(epoch FROM statement_timestamp() - max(k.created_at))::float8 AS age_seconds
 FROM strandline.data_key k
@@ -102,7 +86,7 @@ GROUP BY k.shard_key ORDER BY k.shard_key LIMIT %(limit)s
 
 -- name: settle_owner
 -- All of an owner's rows are sealed under this data key, or were when another process gave it a newer one.
--- params: shard_key uuid, number integer
+-- params: number integer
 -- repeatable
 UPDATE strandline.data_key k SET settled_at = statement_timestamp()
 WHERE k.shard_key = %(shard_key)s AND k.number <= %(number)s AND k.settled_at IS NULL
@@ -110,7 +94,7 @@ WHERE k.shard_key = %(shard_key)s AND k.number <= %(number)s AND k.settled_at IS
 -- name: retire_data_keys
 -- Delete the data keys of an owner before this one, under which nothing is sealed any more; unless something of the
 -- owner is in an archive, which is kept as it was sealed.
--- params: shard_key uuid, number integer
+-- params: number integer
 -- row: number integer
 -- repeatable
 DELETE FROM strandline.data_key k WHERE k.shard_key = %(shard_key)s AND k.number < %(number)s
@@ -121,9 +105,8 @@ RETURNING k.number
 -- name: owners_with_old_keys
 -- The next owners of a namespace with data keys before the newest one, which is settled since so many seconds. What is
 -- in an archive stays sealed as it was, and keeps all keys of its owner.
--- params: namespace text, after_owner uuid, settled_seconds float8, limit bigint
+-- params: settled_seconds float8
 -- row: shard_key uuid, number integer
--- repeatable
 SELECT k.shard_key, max(k.number) AS number FROM strandline.data_key k
 WHERE k.namespace = %(namespace)s AND k.shard_key > %(after_owner)s
 GROUP BY k.shard_key
@@ -134,9 +117,8 @@ ORDER BY k.shard_key LIMIT %(limit)s
 
 -- name: keys_of_namespace
 -- The next data keys of a namespace.
--- params: namespace text, after_owner uuid, after_number integer, limit bigint
+-- params: after_number integer
 -- row: shard_key uuid, number integer, kek_id text, wrapped bytea, is_newest boolean, is_settled boolean
--- repeatable
 SELECT k.shard_key, k.number, k.kek_id, k.wrapped, NOT EXISTS (
         SELECT FROM strandline.data_key n WHERE n.shard_key = k.shard_key AND n.number > k.number) AS is_newest,
     k.settled_at IS NOT NULL AS is_settled
@@ -147,7 +129,7 @@ ORDER BY k.shard_key, k.number LIMIT %(limit)s
 -- name: rewrap_data_key
 -- Store a data key as the namespace's key wraps it, if it is still wrapped by the one before, and the namespace has not
 -- got another key meanwhile.
--- params: shard_key uuid, number integer, namespace text, kek_id text, wrapped bytea, old_kek_id text
+-- params: number integer, old_kek_id text
 -- repeatable
 WITH present AS (
     SELECT e.kek_id FROM strandline.encryption e
@@ -187,9 +169,7 @@ GROUP BY used.kek_id, used.namespace ORDER BY used.kek_id, used.namespace
 
 -- name: kek_samples
 -- Some of what a key has wrapped for a namespace, to be unwrapped again: the probe of a namespace, and one data key.
--- params: kek_id text, namespace text
 -- row: shard_key uuid, namespace text, wrapped bytea
--- repeatable
 SELECT '00000000-0000-0000-0000-000000000000'::uuid AS shard_key, '' AS namespace, e.probe AS wrapped
 FROM strandline.encryption e WHERE e.namespace = %(namespace)s AND e.kek_id = %(kek_id)s
 UNION ALL
@@ -200,8 +180,8 @@ ORDER BY k.shard_key, k.number LIMIT 1)
 -- name: reseal_fact
 -- Store facts in the form that they are to have. One whose words another live fact has got in its keyed form in
 -- between ends in favour of that one.
--- params: shard_key uuid, generation_id integer[], fact_id uuid[], version text[], text text[], fingerprint bytea[],
---     lexemes text[], topics text[], said_by text?[], input text?[], feedback text?[]
+-- params: generation_id integer[], fact_id uuid[], version text[], text text[], fingerprint bytea[], said_by text?[],
+--     input text?[], feedback text?[]
 -- repeatable
 UPDATE strandline.fact f SET text = n.text, fingerprint = n.fingerprint, lexemes = n.lexemes::text[],
     topics = n.topics::text[], said_by = n.said_by, input = n.input, feedback = n.feedback,
@@ -224,8 +204,8 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = n.generation_id AND f.fa
 
 -- name: reseal_chunk
 -- Store pieces with keyed words; with vectors off, without their vectors.
--- params: shard_key uuid, has_vectors boolean, generation_id integer[], session_key uuid[], from_seq bigint[], piece
---     integer[], version text[], lexemes text[], speaker text[]
+-- params: has_vectors boolean, generation_id integer[], session_key uuid[], from_seq bigint[], piece integer[],
+--     version text[], speaker text[]
 -- repeatable
 WITH change AS (
     @note_change(%(shard_key)s, 'pieces')

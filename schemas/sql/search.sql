@@ -2,9 +2,6 @@
 
 -- name: insert_chunks
 -- Searchable pieces with their lexemes and vectors.
--- params: shard_key uuid, generation_id integer, batch_id uuid, session_keys uuid[], from_seqs bigint[], pieces
---     integer[], through_seqs bigint[], event_ids uuid[], lengths integer[], lexemes text[], embeddings text?[], roles
---     text[], speakers text[], tones smallint[], said_on date?[]
 -- seals: lexemes tsvector, speakers array
 WITH @noted_change(%(shard_key)s, 'pieces')
 INSERT INTO strandline.chunk (shard_key, generation_id, session_key, from_seq, piece, through_seq,
@@ -19,26 +16,24 @@ FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integ
 -- name: search_chunks
 -- The best messages and facts of a scope for a query, best first; a message with those beside it (search_hits_v1).
 -- Then, of all of the owner's facts, the best by themselves; and a row with the next part of an index (index_part_v1).
--- params: shard_key uuid, generation_id integer?, scope_key uuid?, session_key uuid, visible_from bigint, embedding
---     halfvec?, lexemes text[], similarity_cutoff float8, top_k integer, messages boolean, facts_generation_id
---     integer?, facts_shown uuid[], topics text[]?, agent_id text?, team_id text?, is_own boolean, names text[], dates_from date[],
---     dates_through date[], dates_fit float8[], words integer, beside integer, facts_alone_id integer?, top_facts integer, part_of uuid?,
---     through_session uuid, through_seq bigint, through_piece integer, at_once bigint
+-- params: generation_id integer?, scope_key uuid?, messages boolean, facts_shown uuid[], topics text[]?,
+--     facts_alone_id integer?, top_facts integer, part_of uuid?, through_session uuid, through_piece integer, at_once
+--     bigint
 -- row: score float8, similarity float8, session_key uuid?, from_seq bigint!, through_seq bigint!, seq bigint!, id
 --     text!, role text!, tokens integer!, created_at timestamptz!, envelope text!, metadata text?, fact_id uuid?, fact
 --     text!, sources text?, part text?
--- opens: envelope json message id, metadata json metadata id, fact text fact
--- seals: lexemes query, names query, topics name topic
+-- opens: envelope, metadata, fact text fact
+-- seals: lexemes query, names query, topics
 -- repeatable
 SELECT h.*, NULL::text AS part FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, %(scope_key)s,
     %(session_key)s, %(visible_from)s, %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s,
     %(messages)s, %(facts_generation_id)s::integer, %(facts_shown)s::uuid[], %(topics)s::text[], %(agent_id)s,
     %(team_id)s, %(is_own)s, %(names)s::text[], %(dates_from)s::date[], %(dates_through)s::date[], %(dates_fit)s::float8[],
-    %(beside)s::integer, false, %(words)s::integer) AS h WHERE %(top_k)s > 0
+    %(words)s::integer, %(beside)s::integer) AS h WHERE %(top_k)s > 0
 UNION ALL
 SELECT f.*, NULL FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, NULL, %(shard_key)s, 4611686018427387904,
     %(embedding)s::halfvec, %(lexemes)s::text[], 0, %(top_facts)s, false, %(facts_alone_id)s::integer, '{}', NULL, NULL,
-    NULL, %(is_own)s, %(names)s::text[], %(dates_from)s::date[], %(dates_through)s::date[], %(dates_fit)s::float8[], 0, false,
+    NULL, %(is_own)s, %(names)s::text[], %(dates_from)s::date[], %(dates_through)s::date[], %(dates_fit)s::float8[],
     %(words)s::integer) AS f WHERE %(facts_alone_id)s::integer IS NOT NULL
 UNION ALL
 SELECT 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
@@ -49,12 +44,10 @@ WHERE %(at_once)s > 0
 -- name: indexed_hits
 -- Messages that an index in memory has ranked, each with those beside it, after a row that tells the version of the
 -- owner's pieces now; and, if they are asked for, all live facts up to a number of them, with their words.
--- params: shard_key uuid, sessions uuid[], numbers integer[], from_seqs bigint[], through_seqs bigint[], beside integer,
---     facts_generation_id integer?, max_facts bigint, page_bytes bigint
+-- params: sessions uuid[], numbers integer[]
 -- row: place bigint, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
 --     text?
--- opens: envelope json message id, metadata json metadata id, envelope within facts.*.text=text:fact
--- repeatable
+-- opens: envelope, metadata, envelope within facts.*.text=text:fact
 SELECT 0 AS place, 0::bigint AS seq, ''::text AS id, ''::text AS role, 0 AS tokens, 'epoch'::timestamptz AS created_at,
     json_build_object('version', @version_of(%(shard_key)s, 'pieces'),
         'facts_version', %(facts_generation_id)s::integer || ':' || @version_of(%(shard_key)s, 'facts'),
@@ -80,11 +73,9 @@ ORDER BY place, seq
 -- name: unsearched_messages
 -- Messages that a search by chunks cannot find, newest first: of the sessions last put to, those that are not
 -- delivered, that vectors have not covered, or that were flushed while the session fed no vectors.
--- params: shard_key uuid, scope_key uuid?, excluded_session uuid?, sessions bigint, generation_id integer?, messages
---     bigint, page_bytes bigint
+-- params: scope_key uuid?, excluded_session uuid?, sessions bigint, generation_id integer?, messages bigint
 -- row: message_of_session
--- opens: envelope json message id, metadata json metadata id
--- repeatable
+-- opens: envelope, metadata
 WITH s AS (
     SELECT t.session_key, t.incarnation, t.next_seq, t.flushed_through, t.pipelines,
         greatest(t.log_start_seq, t.pinned_through + 1) AS first_seq,
@@ -142,8 +133,6 @@ ORDER BY m.created_at DESC, m.seq DESC
 
 -- name: session_names
 -- The names of an owner's sessions.
--- params: shard_key uuid, session_keys uuid[]
 -- row: session_name
--- repeatable
 SELECT session_key, session_id FROM strandline.session
 WHERE shard_key = %(shard_key)s AND session_key = ANY (%(session_keys)s::uuid[])

@@ -5,7 +5,6 @@
 -- params: key_ids text[]
 -- row: key_id text, secret_digest bytea, namespace text?, user_id text?, scopes text[], shared_scopes text[], label text, rotated_from text?,
 --     created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz?, seconds_left float8?
--- repeatable
 SELECT k.key_id, k.secret_digest, k.namespace, k.user_id, k.scopes, k.shared_scopes, k.label, k.rotated_from, k.created_at,
     k.expires_at, k.revoked_at,
     extract(epoch FROM least(k.expires_at, k.revoked_at) - statement_timestamp())::float8 AS seconds_left
@@ -13,7 +12,6 @@ FROM strandline.service_key k WHERE k.key_id = ANY(%(key_ids)s)
 
 -- name: lock_service_key
 -- The same, locked: to rotate it, or since it makes another.
--- params: key_id text
 -- row: key_id text, namespace text?, user_id text?, scopes text[], shared_scopes text[], label text, rotated_from text?,
 --     created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz?, is_over boolean
 SELECT k.key_id, k.namespace, k.user_id, k.scopes, k.shared_scopes, k.label, k.rotated_from, k.created_at, k.expires_at,
@@ -22,8 +20,8 @@ FROM strandline.service_key k WHERE k.key_id = %(key_id)s FOR UPDATE
 
 -- name: add_service_key
 -- Store a new key, which ends with the key that made it, or before; no row: its request was made before, and made one.
--- params: key_id text, secret_digest bytea, namespace text?, user_id text?, scopes text[], shared_scopes text[], label text, rotated_from
---     text?, made_by text?, request_key uuid?, expires_in_seconds float8?
+-- params: secret_digest bytea, namespace text?, scopes text[], shared_scopes text[], label text, rotated_from text?,
+--     made_by text?, request_key uuid?, expires_in_seconds float8?
 -- row: service_key
 INSERT INTO strandline.service_key AS k (key_id, secret_digest, namespace, user_id, scopes, shared_scopes, label,
     rotated_from, made_by, request_key, created_at, expires_at)
@@ -37,16 +35,13 @@ RETURNING k.key_id, k.namespace, k.user_id, k.scopes, k.shared_scopes, k.label, 
 
 -- name: find_requested_service_key
 -- The key that a request made.
--- params: request_key uuid
 -- row: key_id text
--- repeatable
 SELECT k.key_id FROM strandline.service_key k WHERE k.request_key = %(request_key)s
 
 -- name: list_service_keys
 -- The next keys by their ids: of a namespace, or of all.
--- params: namespace text?, after text, limit bigint
+-- params: namespace text?, after text
 -- row: service_key
--- repeatable
 SELECT k.key_id, k.namespace, k.user_id, k.scopes, k.shared_scopes, k.label, k.rotated_from, k.made_by,
     k.created_at, k.expires_at, k.revoked_at, coalesce(least(k.expires_at, k.revoked_at) <= statement_timestamp(), false) AS is_over
 FROM strandline.service_key k
@@ -55,7 +50,7 @@ ORDER BY k.key_id LIMIT %(limit)s
 
 -- name: end_service_key
 -- Let a key end in so many seconds, unless it ends before.
--- params: key_id text, in_seconds float8
+-- params: in_seconds float8
 -- row: key_id text, expires_at timestamptz
 UPDATE strandline.service_key SET expires_at = least(expires_at,
     statement_timestamp() + %(in_seconds)s::float8 * interval '1 second')
@@ -65,7 +60,7 @@ RETURNING key_id, expires_at
 -- name: revoke_service_key
 -- End a key now, and perhaps all that it made, that these made, and that any of them was rotated to; one that is revoked
 -- keeps its time.
--- params: key_id text, namespace text?, with_made boolean
+-- params: namespace text?, with_made boolean
 -- row: key_id text, namespace text?, user_id text?, scopes text[], shared_scopes text[], label text, rotated_from text?,
 --     made_by text?, created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz, is_over boolean
 -- repeatable
@@ -84,14 +79,13 @@ RETURNING k.key_id, k.namespace, k.user_id, k.scopes, k.shared_scopes, k.label, 
 -- name: has_service_key
 -- Whether any key opens the service now.
 -- row: has_key boolean
--- repeatable
 SELECT EXISTS (SELECT FROM strandline.service_key k
     WHERE least(k.expires_at, k.revoked_at) IS NULL OR least(k.expires_at, k.revoked_at) > statement_timestamp()
 ) AS has_key
 
 -- name: begin_kept_response
 -- Take a request's place, so that another with the same key waits for this transaction; no row: it was taken.
--- params: shard_key uuid, request_key uuid, session_key uuid?, request_digest bytea
+-- params: session_key uuid?, request_digest bytea
 -- row: request_key uuid
 INSERT INTO strandline.kept_response AS r (shard_key, request_key, session_key, request_digest, status, created_at)
 VALUES (%(shard_key)s, %(request_key)s, %(session_key)s, %(request_digest)s, 0, statement_timestamp())
@@ -102,23 +96,20 @@ RETURNING request_key
 
 -- name: keep_response
 -- Keep the response of a request in the transaction of its effect.
--- params: shard_key uuid, request_key uuid, status smallint, body json?
+-- params: status smallint, body json?
 -- seals: body json response
 UPDATE strandline.kept_response SET status = %(status)s, body = %(body)s
 WHERE shard_key = %(shard_key)s AND request_key = %(request_key)s
 
 -- name: find_kept_response
 -- The response that was given to a request.
--- params: shard_key uuid, request_key uuid
 -- row: request_digest bytea, status smallint, body text?
 -- opens: body json response
--- repeatable
 SELECT r.request_digest, r.status, r.body::text FROM strandline.kept_response r
 WHERE r.shard_key = %(shard_key)s AND r.request_key = %(request_key)s
 
 -- name: forget_kept_responses
 -- Delete a page of responses that were kept for a day.
--- params: limit bigint
 -- row: shard_key uuid
 WITH page AS MATERIALIZED (
     SELECT r.shard_key, r.request_key FROM strandline.kept_response r
@@ -135,7 +126,6 @@ RETURNING r.shard_key
 -- longer than latest_seconds; late_seconds is for those that this role may not see.
 -- params: late_seconds float8, latest_seconds float8
 -- row: at timestamptz, settled timestamptz
--- repeatable
 SELECT statement_timestamp() AS at, greatest(
     statement_timestamp() - %(latest_seconds)s::float8 * interval '1 second',
     least(statement_timestamp() - %(late_seconds)s::float8 * interval '1 second', (
@@ -148,8 +138,7 @@ SELECT statement_timestamp() AS at, greatest(
 -- one session, if it is named.  Many rows may bear the same time, so a page ends at all three.
 -- A receipt of an earlier stage is no end, nor is one while the event is due again.  The rows of a time are looked up
 -- one by one (LIMIT 1): what is read then follows from what happened, and not from how much there is.
--- params: namespaces text[], session_key uuid?, since timestamptz, after_event uuid, after_generation integer, until
---     timestamptz, limit bigint
+-- params: session_key uuid?, since timestamptz, after_event uuid, after_generation integer, until timestamptz
 -- row: at timestamptz, event_id uuid, generation_id integer, kind text, namespace text?, session_key uuid?, session_id
 --     text?, user_id text?, from_seq bigint?, through_seq bigint?, cause text?, pipeline text?, state text?
 -- repeatable

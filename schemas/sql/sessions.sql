@@ -7,8 +7,7 @@
 -- kind: a chat, or what is kept for facts alone, which no list of sessions shows.  erasure: the one that keeps the owner
 -- or the session away.  first_data_key: what is sealed with an earlier key of the owner is of a life that was erased.
 -- full_of: the bound of the namespace that keeps a new session away.
--- params: directory_key uuid, namespace text, session_id text, user_id text?, shard_key uuid, session_key uuid, kind
---     text
+-- params: session_id text
 -- row: erasure integer?, owner_key uuid, is_encrypted boolean, first_data_key integer, full_of text?
 -- repeatable
 SELECT erasure, owner_key, is_encrypted, first_data_key, full_of FROM strandline.claim_session_v1(%(directory_key)s,
@@ -16,23 +15,18 @@ SELECT erasure, owner_key, is_encrypted, first_data_key, full_of FROM strandline
 
 -- name: find_owner
 -- The owner of a session; no row if it was never put to.
--- params: directory_key uuid
 -- row: user_id text?, owner_key uuid
--- repeatable
 SELECT user_id, owner_key FROM strandline.session_owner WHERE shard_key = %(directory_key)s
 
 -- name: namespace_is_known
 -- Whether anything was ever put to a namespace, or a fact given to an owner in it.
--- params: namespace text
 -- row: known boolean
 SELECT EXISTS (SELECT FROM strandline.session_owner o WHERE o.namespace = %(namespace)s)
     OR EXISTS (SELECT FROM strandline.fact_owner f WHERE f.namespace = %(namespace)s) AS known
 
 -- name: known_namespaces
 -- The namespaces that hold something, or of which an operator has set something; the first so many of each kind.
--- params: limit bigint
 -- row: namespace text
--- repeatable
 WITH RECURSIVE named AS (
     SELECT min(o.namespace) AS namespace FROM strandline.session_owner o
     UNION ALL
@@ -60,15 +54,14 @@ WHERE k.namespace IS NOT NULL ORDER BY k.namespace
 
 -- name: namespaces_of_user
 -- In which of some namespaces a user of this name has sessions.
--- params: namespaces text[], user_id text
+-- params: user_id text
 -- row: namespace text
--- repeatable
 SELECT DISTINCT o.namespace FROM strandline.session_owner o
 WHERE o.namespace = ANY (%(namespaces)s::text[]) AND o.user_id = %(user_id)s ORDER BY o.namespace
 
 -- name: user_is_known
 -- Whether a user has a session, or was given a fact.
--- params: namespace text, user_id text, owner_key uuid
+-- params: user_id text, owner_key uuid
 -- row: known boolean
 SELECT EXISTS (
         SELECT FROM strandline.session_owner o
@@ -77,7 +70,7 @@ SELECT EXISTS (
 
 -- name: directory_page
 -- The next sessions of all namespaces, by their names.
--- params: after_namespace text, after_session text, limit bigint
+-- params: after_namespace text
 -- row: session_entry
 SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
 WHERE (o.namespace, o.session_id) > (%(after_namespace)s, %(after_session)s) AND o.kind = 'chat'
@@ -85,7 +78,6 @@ ORDER BY o.namespace, o.session_id LIMIT %(limit)s
 
 -- name: directory_page_of_namespace
 -- The next sessions of a namespace.
--- params: namespace text, after_session text, limit bigint
 -- row: session_entry
 SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
 WHERE o.namespace = %(namespace)s AND o.session_id > %(after_session)s AND o.kind = 'chat'
@@ -93,7 +85,7 @@ ORDER BY o.session_id LIMIT %(limit)s
 
 -- name: directory_page_of_user
 -- The next sessions of a user.
--- params: namespace text, user_id text, after_session text, limit bigint
+-- params: user_id text
 -- row: session_entry
 SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
 WHERE o.namespace = %(namespace)s AND o.user_id = %(user_id)s AND o.session_id > %(after_session)s
@@ -102,7 +94,6 @@ ORDER BY o.session_id LIMIT %(limit)s
 
 -- name: directory_page_without_user
 -- The next sessions of a namespace that have no user.  (By the user as well, so that the index gives the order.)
--- params: namespace text, after_session text, limit bigint
 -- row: session_entry
 SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
 WHERE o.namespace = %(namespace)s AND o.user_id IS NULL AND o.session_id > %(after_session)s
@@ -111,7 +102,6 @@ ORDER BY o.user_id, o.session_id LIMIT %(limit)s
 
 -- name: session_rows
 -- Marks, sizes and policy of sessions, by their keys.
--- params: shard_keys uuid[], session_keys uuid[]
 -- row: session_key uuid, namespace text, session_id text, user_id text?, messages bigint, log_start_seq bigint,
 --     pinned_through bigint, flushed_through bigint, window_from bigint, last_seq bigint, pinned_tokens bigint,
 --     window_tokens bigint, created_at timestamptz, last_put_at timestamptz, token_limit integer, flush_at_tokens
@@ -131,7 +121,7 @@ JOIN strandline.session s ON s.shard_key = wanted.shard_key AND s.session_key = 
 
 -- name: users_page
 -- The next users of a namespace who have a session, or whom people gave facts.
--- params: namespace text, after text, limit bigint
+-- params: after text
 -- row: user_id text
 (SELECT DISTINCT o.user_id FROM strandline.session_owner o
     WHERE o.namespace = %(namespace)s AND o.user_id > %(after)s ORDER BY o.user_id LIMIT %(limit)s)
@@ -144,10 +134,8 @@ ORDER BY user_id LIMIT %(limit)s
 -- How much there is of an owner: live facts, sessions, and the messages and tokens of their logs as they are; what
 -- facts were made from without a chat is no session. Tokens are added up by events, and only of what was not delivered
 -- by messages.
--- params: shard_key uuid
 -- row: facts bigint, oldest_fact_at timestamptz?, newest_fact_at timestamptz?, sessions bigint, messages bigint,
 --     tokens bigint, first_session_at timestamptz?, last_put_at timestamptz?
--- repeatable
 SELECT known.facts, known.oldest_fact_at, known.newest_fact_at, held.sessions, held.messages, held.tokens,
     held.first_session_at, held.last_put_at
 FROM (
@@ -178,7 +166,6 @@ CROSS JOIN (
 -- name: session_coverage
 -- The progress of each pipeline of a session: due and dead events in the derivation that serves its owner (null if no
 -- worker has registered it), and where the first of them begins.
--- params: shard_key uuid, session_key uuid
 -- row: pipeline text, generation_id integer?, due bigint, dead bigint, first_pending bigint?
 SELECT fed.pipeline, g.generation_id, count(*) FILTER (WHERE p.kind = 'due') AS due,
     count(*) FILTER (WHERE p.kind = 'dead') AS dead, min(p.from_seq) AS first_pending
@@ -199,7 +186,6 @@ GROUP BY fed.pipeline, g.generation_id ORDER BY fed.pipeline
 
 -- name: session_flushes
 -- The newest flush events of a session's current incarnation, and how many there are.
--- params: shard_key uuid, session_key uuid, limit bigint
 -- row: event_id uuid, cause text, from_seq bigint, through_seq bigint, message_count integer, tokens bigint,
 --     created_at timestamptz, flushes bigint
 SELECT e.event_id, e.cause, e.from_seq, e.through_seq, e.message_count, e.tokens, e.created_at,
@@ -212,7 +198,6 @@ ORDER BY e.from_seq DESC LIMIT %(limit)s
 
 -- name: session_dead_letters
 -- The first thousand holes of a session, oldest first.
--- params: shard_key uuid, session_key uuid
 -- row: event_id uuid, stage text, generation_id integer, from_seq bigint, through_seq bigint, created_at timestamptz,
 --     reason text
 SELECT d.event_id, d.stage, d.generation_id, d.from_seq, d.through_seq, d.created_at, d.reason
@@ -222,11 +207,9 @@ ORDER BY d.from_seq, d.generation_id, d.stage LIMIT 1000
 
 -- name: session_policy
 -- The policy of a session, to make a change from.
--- params: shard_key uuid, session_key uuid
 -- row: token_limit integer, flush_at_tokens integer, token_flush_size integer, idle_seconds integer?, tokenizer text,
 --     pipelines text[], max_facts integer?, shared_scope text?, max_window_messages integer, max_window_bytes integer,
 --     message_flush_size integer?, deliver text, time_zone text?
--- repeatable
 SELECT s.token_limit, s.flush_at_tokens, s.token_flush_size, s.idle_seconds, s.tokenizer, s.pipelines,
     s.max_facts, s.shared_scope, s.max_window_messages, s.max_window_bytes, s.message_flush_size, s.deliver,
     s.time_zone
@@ -234,7 +217,7 @@ FROM strandline.session s WHERE s.shard_key = %(shard_key)s AND s.session_key = 
 
 -- name: set_policy
 -- Change the policy, if it is still the one that the change was made from, and record the change.
--- params: shard_key uuid, session_key uuid, before jsonb, after jsonb, actor text?, act jsonb?
+-- params: before jsonb, after jsonb, act jsonb?
 -- row: status text, detail text?, over boolean
 -- repeatable
 SELECT status, detail, over FROM strandline.set_policy_v1(
@@ -242,7 +225,6 @@ SELECT status, detail, over FROM strandline.set_policy_v1(
 
 -- name: policy_changes
 -- How a session's policy was changed, oldest first: the newest changes.
--- params: shard_key uuid, session_key uuid
 -- row: number integer, before text, after text, flushed_through bigint, actor text?, created_at timestamptz
 SELECT c.number, c.before::text, c.after::text, c.flushed_through, c.actor, c.created_at
 FROM @newest((SELECT o.* FROM strandline.policy_change o
@@ -251,14 +233,14 @@ ORDER BY c.number
 
 -- name: fork_session
 -- Begin another session of the same owner with the messages of one, up to a number (fork_v1).
--- params: shard_key uuid, session_key uuid, new_key uuid, session_id text, through_seq bigint?, act jsonb?
+-- params: new_key uuid, session_id text, through_seq bigint?, act jsonb?
 -- row: status text, through_seq bigint, messages bigint
 SELECT status, through_seq, messages FROM strandline.fork_v1(
     %(shard_key)s, %(session_key)s, %(new_key)s, %(session_id)s, %(through_seq)s, %(act)s::jsonb)
 
 -- name: session_corrections
 -- The newest corrections of a session that concern a range of its messages, oldest first; all: from 0, through NULL.
--- params: shard_key uuid, session_key uuid, from_seq bigint, through_seq bigint?
+-- params: through_seq bigint?
 -- row: number integer, kind text, from_seq bigint, through_seq bigint, messages bigint, actor text?, created_at
 --     timestamptz
 SELECT c.number, c.kind, c.from_seq, c.through_seq, (
@@ -271,7 +253,6 @@ ORDER BY c.number
 
 -- name: find_sessions
 -- Sessions of a namespace by name or user, or those without a user, for commands.
--- params: namespace text, session_id text?, user_id text?, without_user boolean, limit bigint
 -- row: session_entry
 SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
 WHERE o.namespace = %(namespace)s
@@ -282,7 +263,6 @@ ORDER BY o.session_id LIMIT %(limit)s
 
 -- name: show_session
 -- The state of a session: its marks and its short-term tokens.
--- params: shard_key uuid, session_key uuid
 -- row: messages bigint, tokens bigint, flush_at_tokens integer, token_limit integer, window_from bigint,
 --     flushed_through bigint, pinned_through bigint
 SELECT s.next_seq - s.log_start_seq - (
@@ -296,7 +276,6 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: show_events
 -- A session's flush events in order, each with what the pipelines have done with it so far.
--- params: shard_key uuid, session_key uuid
 -- row: event_id uuid, cause text, from_seq bigint, through_seq bigint, message_count integer, tokens bigint, receipts
 --     text
 SELECT e.event_id, e.cause, e.from_seq, e.through_seq, e.message_count, e.tokens,
@@ -311,9 +290,8 @@ ORDER BY e.from_seq
 
 -- name: show_facts
 -- How many live facts an owner has, and the latest of them.
--- params: shard_key uuid, limit bigint
 -- row: facts bigint, text text
--- opens: text text fact
+-- opens: text
 SELECT count(*) OVER () AS facts, f.text
 FROM strandline.fact f
 JOIN @serving(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
@@ -322,9 +300,8 @@ ORDER BY f.said_at DESC, f.fact_id LIMIT %(limit)s
 
 -- name: show_states
 -- The newest state of each folding pipeline of a session, or of its owner.
--- params: shard_key uuid, session_key uuid
 -- row: pipeline text, state text, through_seq bigint
--- opens: state json state
+-- opens: state
 SELECT DISTINCT ON (g.pipeline) g.pipeline, b.state::text, b.through_seq
 FROM strandline.block_state b
 JOIN @serving(%(shard_key)s, NULL) g ON g.generation_id = b.generation_id

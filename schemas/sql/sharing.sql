@@ -3,39 +3,34 @@
 
 -- name: shared_scope_of
 -- The scope that a session shares with, if any, and the session's life and names.
--- params: shard_key uuid, session_key uuid
 -- row: shared_key uuid, namespace text, session_id text, incarnation uuid
--- repeatable
 SELECT s.shared_key, s.namespace, s.session_id, s.incarnation FROM strandline.session s
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s AND s.shared_key IS NOT NULL
 
 -- name: lock_shared_session
 -- Record that this incarnation of a session shares, and lock its row until the end of the transaction; returns
 -- whether it was forgotten.
--- params: shard_key uuid, session_key uuid, incarnation uuid, owner_key uuid, session_id text
+-- params: owner_key uuid, session_id text
 -- row: is_gone boolean
 SELECT strandline.lock_shared_session_v1(
     %(shard_key)s, %(session_key)s, %(incarnation)s, %(owner_key)s, %(session_id)s) AS is_gone
 
 -- name: shared_copies
 -- What was copied of a range of a session's messages.
--- params: shard_key uuid, session_key uuid, from_seq bigint, through_seq bigint
 -- row: seq bigint, id text, envelope text
--- opens: envelope json message id
+-- opens: envelope
 SELECT m.seq, m.id, m.envelope::text FROM strandline.shared_message m
 WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
     AND m.seq BETWEEN %(from_seq)s AND %(through_seq)s
 
 -- name: clear_shared
 -- Remove some copies of a session's messages (clear_shared_v1).
--- params: shard_key uuid, session_key uuid, seqs bigint[]
 -- row: nothing void?
 SELECT strandline.clear_shared_v1(%(shard_key)s, %(session_key)s, %(seqs)s::bigint[]) AS nothing
 
 -- name: share_messages
 -- Copies of messages; those that are there already stay.
--- params: shard_key uuid, session_key uuid, incarnation uuid, seqs bigint[], ids text[], roles text[], tokens
---     integer[], created_at timestamptz[], envelopes text[], metadata text?[]
+-- params: tokens integer[], created_at timestamptz[], metadata text?[]
 -- seals: envelopes json message ids, metadata json metadata ids
 INSERT INTO strandline.shared_message (shard_key, session_key, incarnation, seq, id, role, tokens, created_at,
     envelope, metadata)
@@ -48,9 +43,6 @@ ON CONFLICT DO NOTHING
 
 -- name: share_chunks
 -- Insert or update searchable pieces of these messages.
--- params: shard_key uuid, generation_id integer, batch_id uuid, session_keys uuid[], from_seqs bigint[], pieces
---     integer[], through_seqs bigint[], event_ids uuid[], lengths integer[], lexemes text[], embeddings text?[], roles
---     text[], speakers text[], tones smallint[], said_on date?[]
 -- seals: lexemes tsvector, speakers array
 INSERT INTO strandline.chunk (shard_key, generation_id, session_key, from_seq, piece, through_seq,
     event_id, batch_id, length, lexemes, embedding, role, speaker, tone, said_on)
@@ -66,33 +58,28 @@ ON CONFLICT (shard_key, generation_id, session_key, from_seq, piece) DO UPDATE S
 
 -- name: search_shared_chunks
 -- The best messages of a shared scope for a query, best first, each with those beside it (search_hits_v1).
--- params: shard_key uuid, generation_id integer?, session_key uuid, visible_from bigint, embedding halfvec?, lexemes
---     text[], similarity_cutoff float8, top_k integer, is_own boolean, names text[], dates_from date[], dates_through date[],
---     dates_fit float8[], words integer, beside integer
+-- params: generation_id integer?
 -- row: score float8, similarity float8, session_key uuid, from_seq bigint, through_seq bigint, seq bigint, id text,
 --     role text, tokens integer, created_at timestamptz, envelope text, metadata text?, fact_id uuid?, fact text!,
 --     sources text?
--- opens: envelope json message id, metadata json metadata id
+-- opens: envelope, metadata
 -- seals: lexemes query, names query
 -- repeatable
 SELECT * FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, NULL, %(session_key)s, %(visible_from)s,
     %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s, true, NULL, '{}',
     NULL, NULL, NULL, %(is_own)s, %(names)s::text[], %(dates_from)s::date[], %(dates_through)s::date[], %(dates_fit)s::float8[],
-    %(beside)s::integer, true, %(words)s::integer)
+    %(words)s::integer, %(beside)s::integer, true)
 
 -- name: shared_session_names
 -- The names of sessions that share with a scope.
--- params: shard_key uuid, session_keys uuid[]
 -- row: session_name
--- repeatable
 SELECT DISTINCT l.session_key, l.session_id FROM strandline.shared_session l
 WHERE l.shard_key = %(shard_key)s AND l.session_key = ANY (%(session_keys)s::uuid[]) AND l.gone_at IS NULL
 
 -- name: shared_lives
 -- The scope that a session shares with, and all of its incarnations that may have shared messages.
--- params: owner_key uuid, session_key uuid
+-- params: owner_key uuid
 -- row: shared_key uuid, incarnations uuid[]
--- repeatable
 SELECT s.shared_key, array_agg(DISTINCT l.incarnation) AS incarnations FROM strandline.session s
 CROSS JOIN LATERAL (
     SELECT s.incarnation UNION ALL
@@ -103,7 +90,7 @@ GROUP BY s.shared_key
 
 -- name: forget_shared
 -- Remove what these incarnations of a session shared with a scope, for good.
--- params: shard_key uuid, session_key uuid, owner_key uuid, incarnations uuid[]
+-- params: owner_key uuid, incarnations uuid[]
 -- row: nothing void?
 -- repeatable
 SELECT strandline.forget_shared_v1(%(shard_key)s, %(session_key)s, %(owner_key)s, %(incarnations)s::uuid[]) AS nothing

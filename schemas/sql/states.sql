@@ -2,17 +2,16 @@
 
 -- name: latest_state
 -- The state that an ordered lane continues from.
--- params: shard_key uuid, scope_key uuid, generation_id integer
 -- row: state text, through_seq bigint
--- opens: state json state
+-- opens: state
 SELECT state::text, through_seq FROM strandline.block_state
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
 ORDER BY ordinal DESC LIMIT 1
 
 -- name: insert_state
 -- The state after a batch, with the next number of its lane.
--- params: shard_key uuid, scope_key uuid, generation_id integer, through_seq bigint, state jsonb, batch_id uuid
--- seals: state json state
+-- params: state jsonb
+-- seals: state
 INSERT INTO strandline.block_state (shard_key, scope_key, generation_id, ordinal, through_seq, state, batch_id)
 SELECT %(shard_key)s, %(scope_key)s, %(generation_id)s, coalesce(max(b.ordinal), 0) + 1, %(through_seq)s,
     %(state)s::jsonb, %(batch_id)s
@@ -22,10 +21,8 @@ WHERE b.shard_key = %(shard_key)s AND b.scope_key = %(scope_key)s AND b.generati
 -- name: session_summary
 -- The summary of a session in the derivation that serves its owner, if there is one; whether the session feeds
 -- summaries, and through which message it was delivered.
--- params: shard_key uuid, session_key uuid
 -- row: is_fed boolean, flushed_through bigint, state text?, through_seq bigint!, created_at timestamptz!
--- opens: state json state
--- repeatable
+-- opens: state
 SELECT 'summary' = ANY (s.pipelines) AS is_fed, s.flushed_through, b.state::text, b.through_seq, b.created_at
 FROM strandline.session s
 LEFT JOIN LATERAL (

@@ -72,7 +72,6 @@ ORDER BY u.pipeline
 
 -- name: describe_server
 -- Version, pgvector, rights and clock of the server; needs no tables.
--- params: schema name
 -- row: server text, vector_installed text?, vector_available text?, may_create_schema boolean, may_create_vector
 --     boolean, schema_exists boolean, epoch_seconds numeric, encoding text, is_standby boolean
 SELECT current_setting('server_version') AS server,
@@ -132,7 +131,6 @@ SELECT version_num, to_regclass('strandline.session_owner') IS NOT NULL AS is_ow
 
 -- name: divided_tables
 -- The tables that are divided (strandline migrate --partitions), and into how many partitions.
--- params: schema name
 -- row: table_name text, partitions bigint
 SELECT c.relname::text AS table_name, count(i.inhrelid) AS partitions
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_inherits i ON i.inhparent = c.oid

@@ -17,14 +17,13 @@ SELECT set_config('statement_timeout', '0', true) AS a, set_config('work_mem', '
 
 -- name: verify_owners
 -- The owners that have sessions in a namespace, or were given facts there.
--- params: namespace text
 -- row: shard_key uuid
 SELECT s.shard_key FROM strandline.session s WHERE s.namespace = %(namespace)s
 UNION SELECT f.shard_key FROM strandline.fact_owner f WHERE f.namespace = %(namespace)s
 
 -- name: verify_find_session
 -- The keys of a session by its name.
--- params: namespace text, session_id text
+-- params: session_id text
 -- row: owner_key uuid, session_key uuid
 SELECT o.owner_key, s.session_key FROM strandline.session_owner o
 JOIN strandline.session s ON s.shard_key = o.owner_key AND s.namespace = o.namespace
@@ -33,7 +32,7 @@ WHERE o.namespace = %(namespace)s AND o.session_id = %(session_id)s
 
 -- name: verify_unjudged
 -- Owners that are not checked, since an erasure of theirs, or of one of their sessions, is not finished.
--- params: namespace text?, owners uuid[]?, session_key uuid?
+-- params: namespace text?, session_key uuid?
 -- row: erasure integer, namespace text, owner_key uuid
 SELECT e.number AS erasure, e.namespace, e.owner_key FROM strandline.erasure e
 WHERE e.state = 'running' AND (%(namespace)s::text IS NULL OR e.namespace = %(namespace)s)
@@ -41,14 +40,13 @@ WHERE e.state = 'running' AND (%(namespace)s::text IS NULL OR e.namespace = %(na
 
 -- name: verify_names
 -- The names of these sessions.
--- params: session_keys uuid[]
 -- row: session_key uuid, namespace text, session_id text
 SELECT s.session_key, s.namespace, s.session_id FROM strandline.session s
 WHERE s.session_key = ANY (%(session_keys)s::uuid[])
 
 -- name: verify_totals
 -- Totals of what was checked.
--- params: owners uuid[]?, session_key uuid?
+-- params: session_key uuid?
 -- row: sessions bigint, messages bigint, events bigint, facts bigint, pending bigint, holes bigint, applications
 --     bigint, voids bigint, dropped bigint, tombstones bigint
 SELECT
@@ -83,7 +81,7 @@ CROSS JOIN (
 
 -- name: verify_log
 -- Marks in order, no message missing between them but those popped, and counters that are the messages' sums.
--- params: owners uuid[]?, session_key uuid?
+-- params: session_key uuid?
 -- row: finding
 WITH s AS (
     SELECT x.* FROM strandline.session x WHERE @is_judged_session(x.shard_key, x.session_key)
@@ -157,7 +155,7 @@ WHERE k.broken
 
 -- name: verify_strays
 -- Messages outside their session's log: without session, past its end, or of the wrong incarnation.
--- params: owners uuid[]?, session_key uuid?
+-- params: session_key uuid?
 -- row: finding
 SELECT 'message_stray' AS kind, json_build_object('session_key', x.session_key, 'from_seq', x.seq,
     'through_seq', x.seq)::text AS place
@@ -170,7 +168,7 @@ WHERE @is_judged_session(x.shard_key, x.session_key)
 -- name: verify_retention
 -- What retention took out of the log is gone, but for what is important; it was read back from its archive first; and
 -- it went from below, so that the log begins where it ended.
--- params: owners uuid[]?, session_key uuid?
+-- params: session_key uuid?
 -- row: finding
 SELECT k.kind, json_build_object('session_key', g.session_key, 'from_seq', k.from_seq, 'through_seq', k.through_seq,
     'found', k.found, 'expected', 0)::text AS place
@@ -197,7 +195,7 @@ WHERE g.state = 'removed' AND k.broken AND @is_judged_session(g.shard_key, g.ses
 
 -- name: verify_ranges
 -- Each seq between the marks in exactly one event: contiguous, in order, none beyond the marks.
--- params: owners uuid[]?, session_key uuid?
+-- params: session_key uuid?
 -- row: finding
 WITH s AS (
     SELECT x.* FROM strandline.session x WHERE @is_judged_session(x.shard_key, x.session_key)
@@ -231,7 +229,7 @@ WHERE coalesce(e.through_seq, s.pinned_through) < s.flushed_through
 -- name: verify_event_contents
 -- An event's counts agree with its messages, and with those that corrections took out of it.  The incarnation is
 -- counted, not searched for: with it in the condition the index by id is taken, and each event reads its whole session.
--- params: owners uuid[]?, session_key uuid?
+-- params: session_key uuid?
 -- row: finding
 SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
     'found', k.found, 'expected', k.expected)::text AS place
@@ -269,7 +267,7 @@ WHERE @is_judged_session(x.shard_key, x.session_key) AND k.broken
 -- Corrections are numbered without a gap, each with what it superseded; what a rewind took is not in the log, and
 -- nothing that was derived of superseded words counts: no batch from before a correction is applied that read one of
 -- its messages, as such or as context.
--- params: owners uuid[]?, session_key uuid?
+-- params: session_key uuid?
 -- row: finding
 WITH numbered AS (
     SELECT s.session_key, s.corrections, s.log_start_seq, count(c.number) AS recorded, min(c.number) AS first_number,
@@ -317,7 +315,7 @@ WHERE x.was_delivered
 -- Each event is due or received in the first stage of each generation it was fed to, and in a later stage
 -- once the one before it is applied.  A generation is owed what was flushed since it was fed; one that a replay
 -- has filled from the log, everything.
--- params: stages text[], stages_before text[], owners uuid[]?, session_key uuid?
+-- params: session_key uuid?
 -- row: finding
 WITH chain AS (
     SELECT * FROM unnest(%(stages)s::text[], %(stages_before)s::text[]) AS c (stage, before)
@@ -350,7 +348,7 @@ WHERE r.event_id IS NULL AND d.event_id IS NULL
 
 -- name: verify_order
 -- Nothing is due or received in a later stage before the one before it is applied.
--- params: stages text[], stages_before text[], owners uuid[]?, session_key uuid?
+-- params: session_key uuid?
 -- row: finding
 WITH chain AS (
     SELECT * FROM unnest(%(stages)s::text[], %(stages_before)s::text[]) AS c (stage, before)
@@ -373,7 +371,7 @@ WHERE b.event_id IS NULL
 
 -- name: verify_due
 -- Due work belongs to an event, and to one that has not been received already.
--- params: owners uuid[]?, session_key uuid?
+-- params: session_key uuid?
 -- row: finding
 SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
     'generation', x.generation_id, 'stage', x.stage)::text AS place
@@ -403,7 +401,7 @@ WHERE k.broken AND @is_judged_session(x.shard_key, x.session_key)
 -- name: verify_receipts
 -- Each receipt stands for an event and for what it says: applied by its batch, void by a reset or since its messages
 -- were removed, or dead with its dead letter, which stays when it is dropped.
--- params: stages text[], stages_before text[], owners uuid[]?, session_key uuid?
+-- params: session_key uuid?
 -- row: finding
 SELECT k.kind, json_build_object('session_key', e.session_key, 'event_id', x.event_id,
     'generation', x.generation_id, 'stage', x.stage, 'batch_id', x.batch_id)::text AS place
@@ -433,7 +431,7 @@ WHERE k.broken AND @is_kept(x.generation_id) AND @is_judged_session(x.shard_key,
 
 -- name: verify_letters
 -- Each dead letter has its event, and a receipt that says dead.
--- params: owners uuid[]?, session_key uuid?
+-- params: session_key uuid?
 -- row: finding
 SELECT 'letter_without_receipt' AS kind, json_build_object('session_key', x.session_key,
     'event_id', x.event_id, 'generation', x.generation_id, 'stage', x.stage)::text AS place
@@ -448,7 +446,7 @@ WHERE (e.event_id IS NULL OR r.event_id IS NULL) AND @is_kept(x.generation_id)
 -- name: verify_batches
 -- An open batch is still to be done, all of it; an applied one has the receipt of each of its events.
 -- Events that a reset with derived has deleted no longer concern batches that are over.
--- params: owners uuid[]?, session_key uuid?
+-- params: session_key uuid?
 -- row: finding
 SELECT k.kind, json_build_object('session_key', e.session_key, 'event_id', covered.event_id,
     'generation', x.generation_id, 'stage', x.stage, 'batch_id', x.batch_id)::text AS place
@@ -473,7 +471,7 @@ WHERE x.state IN ('open', 'applied') AND k.broken AND @is_kept(x.generation_id)
 -- person took back; and none if the event had failed before.  When a person did so is not asked: a line that was shown
 -- before it was taken back, or while it was, is not wrong.  A fork's batch of what it took over, which no worker began
 -- (its epoch is 0), shows none.
--- params: owners uuid[]?, session_key uuid?
+-- params: session_key uuid?
 -- row: finding
 SELECT 'context_wrong' AS kind, json_build_object('session_key', x.scope_key, 'event_id', x.event_ids[1],
     'generation', x.generation_id, 'stage', x.stage, 'batch_id', x.batch_id, 'found', cardinality(x.context_seqs),
@@ -506,7 +504,7 @@ WHERE x.state IN ('open', 'applied') AND x.lease_epoch > 0
 
 -- name: verify_captures
 -- A batch of facts names an act on capturing that applied to each of its events, and what that act was.
--- params: owners uuid[]?, session_key uuid?
+-- params: session_key uuid?
 -- row: finding
 SELECT 'capture_wrong' AS kind, json_build_object('session_key', e.session_key, 'event_id', e.event_id,
     'generation', x.generation_id, 'stage', x.stage, 'batch_id', x.batch_id)::text AS place
@@ -524,7 +522,7 @@ WHERE x.capture_number IS NOT NULL
 -- name: verify_candidates
 -- Candidates come from the batch that their event's receipt names, and each was folded in once merged, or was dropped
 -- because of a person's event.
--- params: stages text[], stages_before text[], owners uuid[]?, session_key uuid?
+-- params: session_key uuid?
 -- row: finding
 SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
     'generation', x.generation_id, 'stage', g.entry_stage, 'batch_id', x.batch_id)::text AS place
@@ -558,7 +556,7 @@ WHERE k.broken AND @is_kept(x.generation_id) AND @is_judged_session(x.shard_key,
 -- name: verify_chunks
 -- Chunks come from the batch that their event's receipt names, and lie within their event; those of shared
 -- scopes are verify_shared's.
--- params: owners uuid[]?, session_key uuid?
+-- params: session_key uuid?
 -- row: finding
 SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
     'generation', x.generation_id, 'stage', g.entry_stage, 'batch_id', x.batch_id,
@@ -583,9 +581,9 @@ WHERE k.broken
 -- What an event brought to vectors can be found: each of its messages that has words has a chunk once the event is
 -- applied.  Messages are looked at where a session has fewer chunks than messages, and only contents of plain text.  Of
 -- sealed ones, if they are asked for, the envelope comes as well: only who has opened it can tell whether it has words.
--- params: owners uuid[]?, session_key uuid?, with_sealed boolean
+-- params: session_key uuid?, with_sealed boolean
 -- row: kind text, place text, shard_key uuid, id text, envelope text?
--- opens: envelope json message id
+-- opens: envelope
 -- owner: shard_key
 WITH received AS MATERIALIZED (
     SELECT x.shard_key, x.generation_id, x.batch_id, x.stage, e.session_key, e.event_id, e.from_seq, e.through_seq,
@@ -617,7 +615,7 @@ WHERE coalesce(p.chunks, 0) < r.messages AND NOT EXISTS (
 -- name: verify_shared
 -- Rows of a shared scope come from the events of sessions that share with it, of incarnations that were not
 -- forgotten; and nothing that such a session has received is missing there.
--- params: owners uuid[]?, session_key uuid?
+-- params: session_key uuid?
 -- row: finding
 SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
     'generation', x.generation_id, 'from_seq', x.from_seq, 'through_seq', x.through_seq)::text AS place
@@ -654,7 +652,7 @@ WHERE c.shard_key IS NULL AND l.gone_at IS NULL
 -- name: verify_shared_corrections
 -- No copy in a shared scope is of a message that a correction took back or replaced, unless its event is due for
 -- vectors: the worker that derives it removes the copy.
--- params: owners uuid[]?, session_key uuid?
+-- params: session_key uuid?
 -- row: finding
 SELECT 'shared_superseded' AS kind, json_build_object('session_key', x.session_key, 'from_seq', x.seq,
     'through_seq', x.seq)::text AS place
@@ -678,7 +676,7 @@ WHERE EXISTS (
 
 -- name: verify_states
 -- A state stands for one applied batch of its lane, and ends where that batch ends.
--- params: owners uuid[]?, session_key uuid?
+-- params: session_key uuid?
 -- row: finding
 SELECT k.kind, json_build_object('session_key', x.scope_key, 'generation', x.generation_id,
     'stage', g.entry_stage, 'batch_id', x.batch_id, 'through_seq', x.through_seq)::text AS place
@@ -701,7 +699,6 @@ WHERE k.broken AND @is_kept(x.generation_id) AND @is_judged_session(x.shard_key,
 -- because of another.  Where a session of the owner was reset, corrected or erased, sources may be gone: those
 -- are tombstones.
 -- A person may have deleted the fact that replaced another; a fact that a person deleted is not live.
--- params: owners uuid[]?
 -- row: finding
 WITH sourced AS (
     SELECT r.shard_key, r.generation_id, r.fact_id,
@@ -754,7 +751,7 @@ GROUP BY x.shard_key, x.generation_id, x.fingerprint HAVING count(*) > 1
 
 -- name: verify_revisions
 -- Where a fact comes from can be followed: its event, its messages, and the batches that made it.
--- params: stages text[], stages_before text[], owners uuid[]?, session_key uuid?
+-- params: session_key uuid?
 -- row: finding
 SELECT k.kind, json_build_object('session_key', x.session_key, 'fact_id', x.fact_id, 'event_id', x.event_id,
     'generation', x.generation_id, 'revision', x.revision, 'batch_id', k.batch_id)::text AS place
@@ -804,7 +801,6 @@ WHERE k.broken AND @is_kept(x.generation_id) AND @is_judged_session(x.shard_key,
 
 -- name: verify_generations
 -- A derivation that serves some owners apart is fed for them; and each pipeline has one that serves the rest.
--- params: owners uuid[]?
 -- row: finding
 SELECT 'served_by_none' AS kind, json_build_object('generation', x.generation_id, 'stage', x.pipeline)::text AS place
 FROM strandline.scope_generation x
@@ -818,7 +814,7 @@ GROUP BY g.pipeline HAVING count(*) FILTER (WHERE g.state = 'serving') <> 1
 
 -- name: verify_coverage
 -- Per derivation that is kept: what it has applied to the end, what is due, and its holes.
--- params: stages text[], stages_before text[], owners uuid[]?, session_key uuid?
+-- params: session_key uuid?
 -- row: generation_id integer, pipeline text, state text, applied bigint, due bigint, holes bigint
 SELECT g.generation_id, g.pipeline, g.state,
     (SELECT count(*) FROM strandline.receipt x WHERE x.generation_id = g.generation_id
@@ -838,9 +834,9 @@ FROM strandline.generation g WHERE g.state <> 'retired' ORDER BY g.pipeline, g.g
 
 -- name: verify_fact_page
 -- Facts with their texts and fingerprints, page by page: Python decides when two texts are the same.
--- params: owners uuid[]?, after_shard uuid, after_generation integer, after_fact uuid, page_size bigint
+-- params: after_generation integer, after_fact uuid
 -- row: shard_key uuid, generation_id integer, fact_id uuid, text text, fingerprint bytea
--- opens: text text fact, fingerprint fingerprint - text
+-- opens: text, fingerprint fingerprint - text
 -- owner: shard_key
 SELECT x.shard_key, x.generation_id, x.fact_id, x.text, x.fingerprint FROM strandline.fact x
 WHERE @is_judged(x.shard_key)

@@ -2,7 +2,7 @@
 
 -- name: beat
 -- Record a heartbeat of this worker, by the database's clock.
--- params: worker_id uuid, host text, pid integer, version text, stages text[]
+-- params: host text, pid integer, version text
 -- repeatable
 INSERT INTO strandline.worker (worker_id, host, pid, version, stages)
 VALUES (%(worker_id)s, %(host)s, %(pid)s, %(version)s, %(stages)s::text[])
@@ -10,18 +10,16 @@ ON CONFLICT (worker_id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at
 
 -- name: tell_unbuildable
 -- Generations that this worker cannot serve: their work is left to others.
--- params: generation_ids integer[], worker_id uuid
 UPDATE strandline.worker SET unbuildable = %(generation_ids)s::integer[] WHERE worker_id = %(worker_id)s
 
 -- name: tell_condition
 -- Record a worker's condition: the broker's messages that it dropped, and the like.
--- params: condition json, worker_id uuid
+-- params: condition json
 UPDATE strandline.worker SET condition = %(condition)s::json WHERE worker_id = %(worker_id)s
 
 -- name: leave
 -- Remove this worker, and release the lanes it still holds, so that they do not count as crashes, and any sweep
 -- rings for them at once. Wait for a lane that is being written, which is short.
--- params: worker_id uuid
 -- row: lane
 WITH gone AS (
     DELETE FROM strandline.worker WHERE worker_id = %(worker_id)s

@@ -12,7 +12,7 @@ from sqlalchemy import Column, Table
 from strandline.schemas import tables
 from strandline.schemas.tables.base import EXPORT, SEALED, Export
 from tools.queries.columns import column_type, key_without, listed, read, type_read, written
-from tools.queries.headers import SQL, class_name, row_named
+from tools.queries.headers import SQL, class_name, params_line, row_named
 
 PATH = SQL / "exporting.sql"
 _HEAD = "-- Export (docs/architecture/erasure.md).  Written by `make queries` from schemas/tables.\n"
@@ -111,14 +111,13 @@ def _statement(table: Table) -> Iterator[str]:
     shown = _shown(table)
     row = [f"{_name(table, c)} {type_read(c)}{'?' if c.nullable else ''}" for c in shown]
     selected = [read(c) + (f" AS {_name(table, c)}" if c.name in export.named else "") for c in shown]
-    opens = [f"{_name(table, c)} {c.info[SEALED]}" for c in shown if c.info.get(SEALED)]
+    opens = [c.name for c in shown if c.info.get(SEALED)]
     yield f"-- name: export_{table.name}"
     yield f"-- The next rows of {table.name} of an owner{', or of one session' if of_session else ''}."
-    yield f"-- params: {', '.join(f'{name} {kind}' for name, kind in asked.items())}, limit bigint"
+    yield from params_line(asked | {"limit": "bigint"})
     yield f"-- row: {row_named(', '.join(row))}"
     if opens:
         yield f"-- opens: {', '.join(opens)}"
-    yield "-- repeatable"
     yield f"SELECT {', '.join(selected)}"
     yield f"FROM strandline.{table.name} t"
     yield f"WHERE {' AND '.join(conditions)}"

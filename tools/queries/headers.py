@@ -4,9 +4,12 @@
 
     -- name: claim_session
     -- Write the directory entry of a new session, or find whose it is already.
-    -- params: directory_key uuid, namespace text, session_id text, user_id text?, shard_key uuid
+    -- params: session_id text
     -- row: user_id text?, owner_key uuid
     -- repeatable
+
+``params`` has the types of parameters that ``params.txt`` does not give by their names.  A statement that
+only reads is repeatable without saying so.
 
 ``text?`` may be NULL, ``text?[]`` is an array whose items may be.  ``text!`` is NULL only where the last
 column before it with ``?`` is, as the columns of an outer join are; whoever reads it looks at that one first.
@@ -15,30 +18,38 @@ A list goes on in lines that begin with ``--`` and four spaces.
 Where content may be sealed, lines say how (``schemas/sealing/marks.py``): the column or parameter, the form,
 the kind of content, and the column or parameter that it belongs to::
 
-    -- seals: envelope json message id, digest digest
-    -- opens: envelope json message id, metadata json metadata id
+    -- seals: envelope, expected digest
+    -- opens: envelope, metadata, topic name topic
     -- owner: shard_key
 
-``owner`` is a parameter or a column; by default it is the parameter ``shard_key``.
+A name alone is sealed as ``schemas/tables`` declares all columns of this name.  ``owner`` is a parameter or a
+column; by default it is the parameter ``shard_key``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import get_args
 
+from strandline.schemas import tables
 from strandline.schemas.postgres.statements import with_fragments
 from strandline.schemas.sealing.marks import Form, Mark, Marks
+from strandline.schemas.tables.base import SEALED
 
 SQL = Path(__file__).resolve().parent.parent.parent / "schemas" / "sql"
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _FIELD = re.compile(r"(\w+) (\w+)(\??)(\[\])?([?!]?)")
 _PARAMETER = re.compile(r"%\((\w+)\)s")
+_COMMENT = re.compile(r"--.*")
+# Our functions may write.
+_WRITES = re.compile(
+    r"\b(?:INSERT|UPDATE|DELETE|FOR (?:NO )?(?:KEY )?(?:UPDATE|SHARE)|set_config|pg_advisory\w*)\b|_v\d+\("
+)
 _LISTS = ("params", "row", "seals", "opens", "owner")
 _FORMS = get_args(Form)
 
@@ -65,6 +76,7 @@ class Header:
     """The lines above one statement; ``sql`` is the statement itself.
 
     Attributes:
+        params: as they come first in the statement, which is how it numbers them.
         row_name: of a row that other statements have too; None: of this one alone.
     """
 
@@ -84,7 +96,7 @@ class Header:
         """What of it may be sealed, by places; None if nothing may."""
         if not (self.seals or self.opens):
             return None
-        params = [field.name for field in self.params_in_order]
+        params = [field.name for field in self.params]
         columns = [field.name for field in self.row]
         if self.owner not in params and self.owner not in columns:
             raise ValueError(f"{self.name}: its owner, {self.owner!r}, is neither a parameter nor a column")
@@ -94,16 +106,6 @@ class Header:
             tuple(_mark(self.name, words, params) for words in self.seals),
             tuple(_mark(self.name, words, columns) for words in self.opens),
         )
-
-    @property
-    def params_in_order(self) -> list[Field]:
-        """The parameters as they come first in the statement, which is how it numbers them."""
-        by_name = {field.name: field for field in self.params}
-        order = dict.fromkeys(_PARAMETER.findall(with_fragments(self.sql)))
-        if set(order) != set(by_name):
-            wrong = ", ".join(sorted(set(order) ^ set(by_name)))
-            raise ValueError(f"{self.name}: in the statement or in its header, and not in both: {wrong}")
-        return [by_name[name] for name in order]
 
 
 def class_name(name: str) -> str:
@@ -129,6 +131,24 @@ def named_rows() -> dict[str, tuple[Field, ...]]:
         name, _, columns = paragraph.partition(":")
         rows[name] = tuple(_fields(name, columns.split("\n")))
     return rows
+
+
+@cache
+def named_types() -> dict[str, Field]:
+    """The parameters whose types ``params.txt`` gives by their names."""
+    types: dict[str, Field] = {}
+    for line in (SQL / "params.txt").read_text(encoding="utf-8").replace("\n    ", " ").splitlines():
+        kind, _, names = line.partition(":")
+        types |= {field.name: field for name in names.split() for field in _fields(name, [f"{name} {kind}"])}
+    return types
+
+
+def params_line(params: Mapping[str, str]) -> Iterator[str]:
+    """The line with the types of a statement's parameters, as far as their names do not give them."""
+    said = [f"{name} {kind}" for name, kind in params.items()]
+    said = [text for text in said if next(_fields(text, [text])) not in named_types().values()]
+    if said:
+        yield f"-- params: {', '.join(said)}"
 
 
 def row_named(columns: str) -> str:
@@ -164,28 +184,58 @@ def _read(name: str, body: str) -> Header:
         else:
             said[place].append(text.strip())
     row_name, row = _row(name, said.get("row", []))
+    sql = "\n".join(lines[end:])
     return Header(
         name,
         " ".join(said["meaning"]),
-        tuple(_fields(name, said.get("params", []))),
+        tuple(_params(name, said.get("params", []), sql)),
         row,
-        "repeatable" in said,
-        "\n".join(lines[end:]),
-        tuple(_words(said.get("seals", []))),
-        tuple(_words(said.get("opens", []))),
+        "repeatable" in said or _only_reads(sql),
+        sql,
+        tuple(_marks(said.get("seals", []))),
+        tuple(_marks(said.get("opens", []))),
         said.get("owner", ["shard_key"])[0],
         row_name,
     )
 
 
-def _words(lines: list[str]) -> Iterator[tuple[str, ...]]:
+def _params(name: str, lines: list[str], sql: str) -> Iterator[Field]:
+    used = dict.fromkeys(_PARAMETER.findall(with_fragments(sql)))
+    said = {field.name: field for field in _fields(name, lines)}
+    types = named_types() | said
+    if wrong := (said.keys() - used) | (used.keys() - types):
+        raise ValueError(
+            f"{name}: in the statement or in its header, and not in both: {', '.join(sorted(wrong))}"
+        )
+    return (types[name] for name in used)
+
+
+def _only_reads(sql: str) -> bool:
+    plain = with_fragments(_COMMENT.sub("", sql)).strip()
+    return plain.startswith(("SELECT", "WITH")) and not _WRITES.search(plain)
+
+
+def _marks(lines: list[str]) -> Iterator[tuple[str, ...]]:
+    """The words of each mark; a name alone has those that the tables declare."""
     for text in filter(None, " ".join(lines).split(",")):
-        yield tuple(text.split())
+        name, *words = text.split()
+        yield name, *(words or _declared_forms().get(name, ()))
+
+
+@cache
+def _declared_forms() -> dict[str, tuple[str, ...]]:
+    """How the columns of each name are sealed, if all are in the same way."""
+    forms: dict[str, set[str]] = {}
+    for table in tables.metadata.tables.values():
+        for column in table.columns:
+            if column.info.get(SEALED):
+                forms.setdefault(column.name, set()).add(column.info[SEALED])
+    return {name: tuple(found.pop().split()) for name, found in forms.items() if len(found) == 1}
 
 
 def _mark(statement: str, words: tuple[str, ...], names: list[str]) -> Mark:
     """A mark: the name of a column or parameter, its form, its kind, and the name that it is bound to."""
-    name, form, kind, bound = (*words, "", "")[:4]
+    name, form, kind, bound = (*words, "", "", "")[:4]
     kind = "" if kind == "-" else kind
     if name not in names or form not in _FORMS or (bound and bound not in names):
         raise ValueError(f"{statement}: {' '.join(words)!r} is not 'name form [kind [bound to]]'")

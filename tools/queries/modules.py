@@ -133,7 +133,7 @@ def _statement(header: Header) -> Iterator[str]:
     if (marks := header.marks) is not None:
         yield from _marks(marks)
     hidden = any(field.name == "bytes" for field in header.params)
-    for field in header.params_in_order:
+    for field in header.params:
         kind = _python(field, given=True)
         yield f"    {field.name}: {kind.replace('bytes', 'builtins.bytes') if hidden else kind}"
 

@@ -11,7 +11,7 @@ from sqlalchemy import Column, Table
 from strandline.schemas import tables
 from strandline.schemas.tables.base import SEALED
 from tools.queries.columns import column_type, key_without, listed, read, type_read, written
-from tools.queries.headers import SQL, class_name
+from tools.queries.headers import SQL, class_name, params_line
 
 # A fact's words may have become those of another one, and of chunks what is searched in memory is told.
 STORED_BY_HAND = ("chunk", "fact")
@@ -78,16 +78,15 @@ def _reading(table: Table) -> Iterator[str]:
     key = key_without(table, ("shard_key",))
     bound = {_words(c)[2]: None for c in _resealed(table) if len(_words(c)) == 3}
     columns = [*key, *(table.columns[name] for name in bound), *_resealed(table)]
-    params = [f"{name} {kind}" for name, kind in _asked_types(table)]
-    params += [f"after_{column.name} {column_type(column)}" for column in key]
+    params = {"shard_key": "uuid", **dict(_asked_types(table)), "limit": "bigint"}
+    params |= {f"after_{column.name}": column_type(column) for column in key}
     row = [f"{c.name} {type_read(c)}{'?' if c.nullable else ''}" for c in columns]
     names, after = listed(key, "t.{}"), listed(key, "%(after_{0})s")
     unsealed = [condition for c in table.columns for condition in _condition(c)]
     yield f"-- name: unsealed_{table.name}"
     yield f"-- The next rows of {table.name} of which something is not sealed under the newest data key."
-    yield f"-- params: shard_key uuid, {', '.join(params)}, limit bigint"
+    yield from params_line(params)
     yield f"-- row: {', '.join([*row, 'version text'])}"
-    yield "-- repeatable"
     yield f"SELECT {', '.join(map(read, columns))}, t.xmin::text AS version"
     yield f"FROM strandline.{table.name} t"
     yield f"WHERE t.shard_key = %(shard_key)s AND ({names}) > ({after})"
@@ -100,15 +99,15 @@ def _storing(table: Table) -> Iterator[str]:
     key, sealed = key_without(table, ("shard_key",)), _resealed(table)
     given = {column.name: column_type(column) for column in key} | {"version": "text"}
     given |= {c.name: _type_stored(c) for c in sealed}
-    params = [f"{c.name} {column_type(c)}[]" for c in key] + ["version text[]"]
-    params += [f"{c.name} {_type_stored(c)}{'?' if c.nullable else ''}[]" for c in sealed]
+    params = {"shard_key": "uuid", "version": "text[]"} | {c.name: f"{column_type(c)}[]" for c in key}
+    params |= {c.name: f"{_type_stored(c)}{'?' if c.nullable else ''}[]" for c in sealed}
     values = [
         f"n.{c.name}::{column_type(c)}" if _type_stored(c) != column_type(c) else f"n.{c.name}"
         for c in sealed
     ]
     yield f"-- name: reseal_{table.name}"
     yield f"-- Store rows of {table.name} in the form that they are to have, unless they were changed."
-    yield f"-- params: shard_key uuid, {', '.join(params)}"
+    yield from params_line(params)
     yield "-- repeatable"
     yield f"UPDATE strandline.{table.name} t"
     yield f"SET {', '.join(f'{c.name} = {value}' for c, value in zip(sealed, values, strict=True))}"

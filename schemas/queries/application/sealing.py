@@ -200,7 +200,7 @@ class EncryptionStatusRow(NamedTuple):
     old_keys: int
 
 
-class EncryptionStatus(Query[EncryptionStatusRow], name="encryption_status"):
+class EncryptionStatus(Query[EncryptionStatusRow], name="encryption_status", repeatable=True):
     """How far each sealed namespace, or one of them, is sealed: how many owners have keys, how many of these
     have rows that may not be sealed under their newest one, and how many keys are old.
     """
@@ -214,7 +214,7 @@ class KeksInUseRow(NamedTuple):
     data_keys: int
 
 
-class KeksInUse(Query[KeksInUseRow], name="keks_in_use"):
+class KeksInUse(Query[KeksInUseRow], name="keks_in_use", repeatable=True):
     """Which keys wrap data keys, or are to wrap those of new owners, in which namespaces."""
 
     namespace: str | None

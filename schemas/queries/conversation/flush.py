@@ -73,7 +73,7 @@ class RipeWatchesRow(NamedTuple):
     cause: str
 
 
-class RipeWatches(Query[RipeWatchesRow], name="ripe_watches"):
+class RipeWatches(Query[RipeWatchesRow], name="ripe_watches", repeatable=True):
     """Sessions that it is time to look at.  Nothing is locked: a flush is a compare-and-set."""
 
     limit: int

@@ -94,7 +94,7 @@ class SessionRetentionActs(Query[SessionRetentionActsRow], name="session_retenti
     limit: int
 
 
-class RetentionIsSet(Query[IsSetRow], name="retention_is_set"):
+class RetentionIsSet(Query[IsSetRow], name="retention_is_set", repeatable=True):
     """Whether any act was ever recorded: else nothing has to be looked at."""
 
 
@@ -104,7 +104,7 @@ class SessionsToRetainRow(NamedTuple):
     is_concerned: bool
 
 
-class SessionsToRetain(Query[SessionsToRetainRow], name="sessions_to_retain"):
+class SessionsToRetain(Query[SessionsToRetainRow], name="sessions_to_retain", repeatable=True):
     """The next sessions in the order of their keys, each with whether something of it may be past its time:
     it expired, has a step or a life under way, or its oldest message behind the head is past its age, or
     there are more than are kept.
@@ -127,7 +127,7 @@ class PastMessagesRow(NamedTuple):
     important: int
 
 
-class PastMessages(Query[PastMessagesRow], name="past_messages"):
+class PastMessages(Query[PastMessagesRow], name="past_messages", repeatable=True):
     """How many messages of a session no read shows any more, by why; how many of them wait until all of their
     event is past its time, since events leave whole; and how many important ones stay.
     """
@@ -192,7 +192,7 @@ class ExpiredWindowRow(NamedTuple):
     entries: str
 
 
-class ExpiredWindow(Query[ExpiredWindowRow], name="expired_window"):
+class ExpiredWindow(Query[ExpiredWindowRow], name="expired_window", repeatable=True):
     """What a life that expired has not delivered: its mark, and of each message [seq, role, tokens, calls,
     answers, bytes], in order; and by what size it is to be divided.
     """
@@ -259,7 +259,7 @@ class LeavingMessagesRow(NamedTuple):
     rows_digest: str
 
 
-class LeavingMessages(Query[LeavingMessagesRow], name="leaving_messages"):
+class LeavingMessages(Query[LeavingMessagesRow], name="leaving_messages", repeatable=True):
     """The messages of a step as they are stored, in order, each with a digest of all of them."""
 
     session_key: UUID
@@ -287,7 +287,7 @@ class ArchiveIsUsed(Query[IsUsedRow], name="archive_is_used", repeatable=True):
     archive: str
 
 
-class ArchiveFolders(Query[ArchiveRow], name="archive_folders"):
+class ArchiveFolders(Query[ArchiveRow], name="archive_folders", repeatable=True):
     """The folders that were ever named as archives."""
 
 
@@ -433,7 +433,7 @@ class ForgetArchivedInput(Query[Never], name="forget_archived_input"):
     generation_id: int
 
 
-class OwnersWithInput(Query[ShardKeyRow], name="owners_with_input"):
+class OwnersWithInput(Query[ShardKeyRow], name="owners_with_input", repeatable=True):
     """Owners for whom messages were taken from the archive for a derivation."""
 
     generation_id: int
@@ -450,7 +450,7 @@ class CarryBase(Query[EventsRow], name="carry_base"):
     stages: list[str]
 
 
-class RemovedEvents(Query[EventsRow], name="removed_events"):
+class RemovedEvents(Query[EventsRow], name="removed_events", repeatable=True):
     """How many events of an owner have lost their messages to retention, of those that a derivation has
     applied.
     """
@@ -504,7 +504,7 @@ class RetentionRunsRow(NamedTuple):
     ended_at: datetime | None
 
 
-class RetentionRuns(Query[RetentionRunsRow], name="retention_runs"):
+class RetentionRuns(Query[RetentionRunsRow], name="retention_runs", repeatable=True):
     """The last passes, newest first."""
 
     limit: int
@@ -529,7 +529,7 @@ class OpenStepsRow(NamedTuple):
     session_id: str
 
 
-class OpenSteps(Query[OpenStepsRow], name="open_steps"):
+class OpenSteps(Query[OpenStepsRow], name="open_steps", repeatable=True):
     """Steps under way, those longest first that nobody works on."""
 
     namespace: str | None
@@ -545,7 +545,7 @@ class RetentionTotalsRow(NamedTuple):
     waiting_lives: int
 
 
-class RetentionTotals(Query[RetentionTotalsRow], name="retention_totals"):
+class RetentionTotals(Query[RetentionTotalsRow], name="retention_totals", repeatable=True):
     """Of a namespace or all: what has left the log, what is under way, and what waits."""
 
     namespace: str | None
@@ -556,11 +556,11 @@ class RetainedNamespacesRow(NamedTuple):
     ages: str
 
 
-class RetainedNamespaces(Query[RetainedNamespacesRow], name="retained_namespaces"):
+class RetainedNamespaces(Query[RetainedNamespacesRow], name="retained_namespaces", repeatable=True):
     """Namespaces whose newest act names ages of what grows beside the log."""
 
 
-class AgedOwners(Query[ShardKeyRow], name="aged_owners"):
+class AgedOwners(Query[ShardKeyRow], name="aged_owners", repeatable=True):
     """The next owners of a namespace, for what grows beside their logs; also those who have facts and no
     session.
     """

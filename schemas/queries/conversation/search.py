@@ -96,8 +96,8 @@ class SearchChunks(Query[SearchChunksRow], name="search_chunks", repeatable=True
     dates_from: list[date]
     dates_through: list[date]
     dates_fit: list[float]
-    beside: int
     words: int
+    beside: int
     top_facts: int
     facts_alone_id: int | None
     part_of: UUID | None

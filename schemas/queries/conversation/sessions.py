@@ -48,7 +48,7 @@ class FindOwner(Query[FindOwnerRow], name="find_owner", repeatable=True):
     directory_key: UUID
 
 
-class NamespaceIsKnown(Query[KnownRow], name="namespace_is_known"):
+class NamespaceIsKnown(Query[KnownRow], name="namespace_is_known", repeatable=True):
     """Whether anything was ever put to a namespace, or a fact given to an owner in it."""
 
     namespace: str
@@ -69,7 +69,7 @@ class NamespacesOfUser(Query[NamespaceRow], name="namespaces_of_user", repeatabl
     user_id: str
 
 
-class UserIsKnown(Query[KnownRow], name="user_is_known"):
+class UserIsKnown(Query[KnownRow], name="user_is_known", repeatable=True):
     """Whether a user has a session, or was given a fact."""
 
     namespace: str
@@ -77,7 +77,7 @@ class UserIsKnown(Query[KnownRow], name="user_is_known"):
     owner_key: UUID
 
 
-class DirectoryPage(Query[SessionEntryRow], name="directory_page"):
+class DirectoryPage(Query[SessionEntryRow], name="directory_page", repeatable=True):
     """The next sessions of all namespaces, by their names."""
 
     after_namespace: str
@@ -85,7 +85,7 @@ class DirectoryPage(Query[SessionEntryRow], name="directory_page"):
     limit: int
 
 
-class DirectoryPageOfNamespace(Query[SessionEntryRow], name="directory_page_of_namespace"):
+class DirectoryPageOfNamespace(Query[SessionEntryRow], name="directory_page_of_namespace", repeatable=True):
     """The next sessions of a namespace."""
 
     namespace: str
@@ -93,7 +93,7 @@ class DirectoryPageOfNamespace(Query[SessionEntryRow], name="directory_page_of_n
     limit: int
 
 
-class DirectoryPageOfUser(Query[SessionEntryRow], name="directory_page_of_user"):
+class DirectoryPageOfUser(Query[SessionEntryRow], name="directory_page_of_user", repeatable=True):
     """The next sessions of a user."""
 
     namespace: str
@@ -102,7 +102,7 @@ class DirectoryPageOfUser(Query[SessionEntryRow], name="directory_page_of_user")
     limit: int
 
 
-class DirectoryPageWithoutUser(Query[SessionEntryRow], name="directory_page_without_user"):
+class DirectoryPageWithoutUser(Query[SessionEntryRow], name="directory_page_without_user", repeatable=True):
     """The next sessions of a namespace that have no user.  (By the user as well, so that the index gives the
     order.)
     """
@@ -142,7 +142,7 @@ class SessionRowsRow(NamedTuple):
     time_zone: str | None
 
 
-class SessionRows(Query[SessionRowsRow], name="session_rows"):
+class SessionRows(Query[SessionRowsRow], name="session_rows", repeatable=True):
     """Marks, sizes and policy of sessions, by their keys."""
 
     shard_keys: list[UUID]
@@ -185,7 +185,7 @@ class SessionCoverageRow(NamedTuple):
     first_pending: int | None
 
 
-class SessionCoverage(Query[SessionCoverageRow], name="session_coverage"):
+class SessionCoverage(Query[SessionCoverageRow], name="session_coverage", repeatable=True):
     """The progress of each pipeline of a session: due and dead events in the derivation that serves its owner
     (null if no worker has registered it), and where the first of them begins.
     """
@@ -205,7 +205,7 @@ class SessionFlushesRow(NamedTuple):
     flushes: int
 
 
-class SessionFlushes(Query[SessionFlushesRow], name="session_flushes"):
+class SessionFlushes(Query[SessionFlushesRow], name="session_flushes", repeatable=True):
     """The newest flush events of a session's current incarnation, and how many there are."""
 
     shard_key: UUID
@@ -223,7 +223,7 @@ class SessionDeadLettersRow(NamedTuple):
     reason: str
 
 
-class SessionDeadLetters(Query[SessionDeadLettersRow], name="session_dead_letters"):
+class SessionDeadLetters(Query[SessionDeadLettersRow], name="session_dead_letters", repeatable=True):
     """The first thousand holes of a session, oldest first."""
 
     shard_key: UUID
@@ -279,7 +279,7 @@ class PolicyChangesRow(NamedTuple):
     created_at: datetime
 
 
-class PolicyChanges(Query[PolicyChangesRow], name="policy_changes"):
+class PolicyChanges(Query[PolicyChangesRow], name="policy_changes", repeatable=True):
     """How a session's policy was changed, oldest first: the newest changes."""
 
     shard_key: UUID
@@ -313,7 +313,7 @@ class SessionCorrectionsRow(NamedTuple):
     created_at: datetime
 
 
-class SessionCorrections(Query[SessionCorrectionsRow], name="session_corrections"):
+class SessionCorrections(Query[SessionCorrectionsRow], name="session_corrections", repeatable=True):
     """The newest corrections of a session that concern a range of its messages, oldest first; all: from 0,
     through NULL.
     """
@@ -324,7 +324,7 @@ class SessionCorrections(Query[SessionCorrectionsRow], name="session_corrections
     through_seq: int | None
 
 
-class FindSessions(Query[SessionEntryRow], name="find_sessions"):
+class FindSessions(Query[SessionEntryRow], name="find_sessions", repeatable=True):
     """Sessions of a namespace by name or user, or those without a user, for commands."""
 
     namespace: str
@@ -344,7 +344,7 @@ class ShowSessionRow(NamedTuple):
     pinned_through: int
 
 
-class ShowSession(Query[ShowSessionRow], name="show_session"):
+class ShowSession(Query[ShowSessionRow], name="show_session", repeatable=True):
     """The state of a session: its marks and its short-term tokens."""
 
     shard_key: UUID
@@ -361,7 +361,7 @@ class ShowEventsRow(NamedTuple):
     receipts: str
 
 
-class ShowEvents(Query[ShowEventsRow], name="show_events"):
+class ShowEvents(Query[ShowEventsRow], name="show_events", repeatable=True):
     """A session's flush events in order, each with what the pipelines have done with it so far."""
 
     shard_key: UUID
@@ -373,7 +373,7 @@ class ShowFactsRow(NamedTuple):
     text: str
 
 
-class ShowFacts(Query[ShowFactsRow], name="show_facts"):
+class ShowFacts(Query[ShowFactsRow], name="show_facts", repeatable=True):
     """How many live facts an owner has, and the latest of them."""
 
     marks = Marks(owner=0, opens=(Mark(1, "text", "fact"),))
@@ -387,7 +387,7 @@ class ShowStatesRow(NamedTuple):
     through_seq: int
 
 
-class ShowStates(Query[ShowStatesRow], name="show_states"):
+class ShowStates(Query[ShowStatesRow], name="show_states", repeatable=True):
     """The newest state of each folding pipeline of a session, or of its owner."""
 
     marks = Marks(owner=0, opens=(Mark(1, "json", "state"),))

@@ -43,7 +43,7 @@ class SharedCopiesRow(NamedTuple):
     envelope: str
 
 
-class SharedCopies(Query[SharedCopiesRow], name="shared_copies"):
+class SharedCopies(Query[SharedCopiesRow], name="shared_copies", repeatable=True):
     """What was copied of a range of a session's messages."""
 
     marks = Marks(owner=0, opens=(Mark(2, "json", "message", 1),))
@@ -157,8 +157,8 @@ class SearchSharedChunks(Query[SearchSharedChunksRow], name="search_shared_chunk
     dates_from: list[date]
     dates_through: list[date]
     dates_fit: list[float]
-    beside: int
     words: int
+    beside: int
 
 
 class SharedSessionNames(Query[SessionNameRow], name="shared_session_names", repeatable=True):

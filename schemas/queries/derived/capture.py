@@ -51,7 +51,7 @@ class BatchCaptureRow(NamedTuple):
     own: str | None
 
 
-class BatchCapture(Query[BatchCaptureRow], name="batch_capture"):
+class BatchCapture(Query[BatchCaptureRow], name="batch_capture", repeatable=True):
     """What applies to the events of a batch: of its namespace and of its owner; no row if there is no act."""
 
     shard_key: UUID
@@ -103,7 +103,7 @@ class ChangesOfEvents(Query[ChangesOfEventsRow], name="changes_of_events", repea
     event_ids: list[UUID]
 
 
-class IsCarriedOut(Query[IsOverRow], name="is_carried_out"):
+class IsCarriedOut(Query[IsOverRow], name="is_carried_out", repeatable=True):
     """Whether an instruction has changed facts already, or is gone with its session."""
 
     shard_key: UUID
@@ -117,7 +117,7 @@ class NewestFactsRow(NamedTuple):
     fingerprint: bytes
 
 
-class NewestFacts(Query[NewestFactsRow], name="newest_facts"):
+class NewestFacts(Query[NewestFactsRow], name="newest_facts", repeatable=True):
     """The owner's newest live facts, the longest known first."""
 
     marks = Marks(

@@ -483,7 +483,7 @@ class FactsAsTheyAreRow(NamedTuple):
     fingerprint: bytes
 
 
-class FactsAsTheyAre(Query[FactsAsTheyAreRow], name="facts_as_they_are"):
+class FactsAsTheyAre(Query[FactsAsTheyAreRow], name="facts_as_they_are", repeatable=True):
     """The words of facts that a merge was planned with, as they are now."""
 
     marks = Marks(

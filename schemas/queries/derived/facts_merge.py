@@ -54,7 +54,7 @@ class PendingCandidatesRow(NamedTuple):
     is_by_assistants: bool
 
 
-class PendingCandidates(Query[PendingCandidatesRow], name="pending_candidates"):
+class PendingCandidates(Query[PendingCandidatesRow], name="pending_candidates", repeatable=True):
     """The candidates that a merge has to apply, in the order of its batch; with the lines that extract saw as
     context.
     """
@@ -92,7 +92,7 @@ class RelatedFactsRow(NamedTuple):
     created_at: datetime
 
 
-class RelatedFacts(Query[RelatedFactsRow], name="related_facts"):
+class RelatedFacts(Query[RelatedFactsRow], name="related_facts", repeatable=True):
     """The owner's live facts that share words with the candidates, closest first; with the person's event
     that worded a fact last, if one did.
     """
@@ -246,7 +246,7 @@ class CondensingRow(NamedTuple):
     max_facts: int | None
 
 
-class Condensing(Query[CondensingRow], name="condensing"):
+class Condensing(Query[CondensingRow], name="condensing", repeatable=True):
     """How many live facts an owner has, how many the last attempt to condense them left, and the smallest
     max_facts of some sessions.
     """
@@ -265,7 +265,7 @@ class CondensableFactsRow(NamedTuple):
     is_by_assistants: bool
 
 
-class CondensableFacts(Query[CondensableFactsRow], name="condensable_facts"):
+class CondensableFacts(Query[CondensableFactsRow], name="condensable_facts", repeatable=True):
     """The live facts that no person has worded or judged, longest known first."""
 
     marks = Marks(

@@ -37,13 +37,13 @@ class ServingGenerations(Query[GenerationRow], name="serving_generations", repea
     """The default serving derivation of each pipeline; an owner may have another one."""
 
 
-class FindGeneration(Query[GenerationRow], name="find_generation"):
+class FindGeneration(Query[GenerationRow], name="find_generation", repeatable=True):
     """One derivation, whatever its state."""
 
     generation_id: int
 
 
-class KeptGenerations(Query[GenerationRow], name="kept_generations"):
+class KeptGenerations(Query[GenerationRow], name="kept_generations", repeatable=True):
     """The derivations that are fed: all but those that were pruned."""
 
 
@@ -74,13 +74,13 @@ class BeginGeneration(Query[GenerationIdRow], name="begin_generation"):
     prompts: str
 
 
-class TransactionsBegun(Query[NumberRow], name="transactions_begun"):
+class TransactionsBegun(Query[NumberRow], name="transactions_begun", repeatable=True):
     """A number above those of all transactions that have written so far.  (The upper end of a snapshot will
     not do: it is the number after the last transaction that has ended, and higher ones may be under way.)
     """
 
 
-class TransactionsUnderWay(Query[NumberRow], name="transactions_under_way"):
+class TransactionsUnderWay(Query[NumberRow], name="transactions_under_way", repeatable=True):
     """The number of the oldest transaction that has written and has not ended."""
 
 
@@ -90,7 +90,7 @@ class FeedGeneration(Query[Never], name="feed_generation"):
     generation_id: int
 
 
-class OwnersAfter(Query[ShardKeyRow], name="owners_after"):
+class OwnersAfter(Query[ShardKeyRow], name="owners_after", repeatable=True):
     """Owners that have events to derive from, in order."""
 
     after: UUID
@@ -110,7 +110,7 @@ class LanesToFillRow(NamedTuple):
     is_known: bool
 
 
-class LanesToFill(Query[LanesToFillRow], name="lanes_to_fill"):
+class LanesToFill(Query[LanesToFillRow], name="lanes_to_fill", repeatable=True):
     """Lanes of an owner in which a derivation has not seen events that fit (missing), and whether it is to
     derive any.
     """
@@ -151,7 +151,7 @@ class TruncatedEventRow(NamedTuple):
     remaining: int
 
 
-class TruncatedEvent(Query[TruncatedEventRow], name="truncated_event"):
+class TruncatedEvent(Query[TruncatedEventRow], name="truncated_event", repeatable=True):
     """An event of an owner of which messages are gone from the log, if there is one. Those that a correction
     took back are not missed, nor those that retention removed: what they gave is the base of what is
     derived.
@@ -182,7 +182,7 @@ class UncoveredOwnersRow(NamedTuple):
     is_shared: bool
 
 
-class UncoveredOwners(Query[UncoveredOwnersRow], name="uncovered_owners"):
+class UncoveredOwners(Query[UncoveredOwnersRow], name="uncovered_owners", repeatable=True):
     """A page of owners: how many of their events a derivation lacks, how many of those are dead letters, and
     how many are neither that nor were flushed since it was made; whether it serves them already, or a
     fence stands, so that nothing of them is derived; and whether what they search is shared with other
@@ -262,7 +262,7 @@ class ListGenerationsRow(NamedTuple):
     owners: int
 
 
-class ListGenerations(Query[ListGenerationsRow], name="list_generations"):
+class ListGenerations(Query[ListGenerationsRow], name="list_generations", repeatable=True):
     """All derivations, newest last, with what they hold and what they lack."""
 
     pipeline: str | None
@@ -274,7 +274,7 @@ class RetireGeneration(Query[PipelineRow], name="retire_generation"):
     generation_id: int
 
 
-class OwnersWithRows(Query[ShardKeyRow], name="owners_with_rows"):
+class OwnersWithRows(Query[ShardKeyRow], name="owners_with_rows", repeatable=True):
     """Owners who may have rows of a derivation, in order."""
 
     after: UUID

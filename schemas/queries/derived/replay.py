@@ -27,7 +27,7 @@ from strandline.schemas.queries.rows import (
 from strandline.schemas.sealing.marks import Mark, Marks
 
 
-class ReplayLanes(Query[LaneRow], name="replay_lanes"):
+class ReplayLanes(Query[LaneRow], name="replay_lanes", repeatable=True):
     """Lanes with work of derivations that do not serve, free to be taken, from an owner on: so many of each
     stage.
     """
@@ -47,7 +47,7 @@ class TakeReplayCall(Query[WaitSecondsRow], name="take_replay_call"):
     calls_per_second: float
 
 
-class ReplayRate(Query[CallsPerSecondRow], name="replay_rate"):
+class ReplayRate(Query[CallsPerSecondRow], name="replay_rate", repeatable=True):
     """How many model calls a second the replay of a derivation was begun with; NULL: as the settings say."""
 
     generation_id: int
@@ -64,7 +64,7 @@ class BeginReplay(Query[ReplayIdRow], name="begin_replay"):
     calls_per_second: float | None
 
 
-class FindReplays(Query[ReplayRow], name="find_replays"):
+class FindReplays(Query[ReplayRow], name="find_replays", repeatable=True):
     """Replays, newest last; alive are those whose process has reported lately."""
 
     replay_id: int | None
@@ -72,7 +72,7 @@ class FindReplays(Query[ReplayRow], name="find_replays"):
     unfinished: bool
 
 
-class ReplaysBefore(Query[ReplayRow], name="replays_before"):
+class ReplaysBefore(Query[ReplayRow], name="replays_before", repeatable=True):
     """The next replays, newest first; alive are those whose process has reported lately."""
 
     before: int | None
@@ -107,13 +107,13 @@ class GenerationBacklogRow(NamedTuple):
     due: int
 
 
-class GenerationBacklog(Query[GenerationBacklogRow], name="generation_backlog"):
+class GenerationBacklog(Query[GenerationBacklogRow], name="generation_backlog", repeatable=True):
     """The due work in a derivation, by stage."""
 
     generation_id: int
 
 
-class OwnersBacklog(Query[DueRow], name="owners_backlog"):
+class OwnersBacklog(Query[DueRow], name="owners_backlog", repeatable=True):
     """How much is due in a derivation for some owners."""
 
     shard_keys: list[UUID]
@@ -125,7 +125,7 @@ class OlderBacklogRow(NamedTuple):
     moment: datetime
 
 
-class OlderBacklog(Query[OlderBacklogRow], name="older_backlog"):
+class OlderBacklog(Query[OlderBacklogRow], name="older_backlog", repeatable=True):
     """How much is due in a derivation from flushes before a moment (NULL: now), of owners whom no fence keeps
     away; and that moment.
     """
@@ -134,7 +134,7 @@ class OlderBacklog(Query[OlderBacklogRow], name="older_backlog"):
     generation_id: int
 
 
-class SelectedOwners(Query[ShardKeyRow], name="selected_owners"):
+class SelectedOwners(Query[ShardKeyRow], name="selected_owners", repeatable=True):
     """Owners who have sessions that fit, in order."""
 
     after: UUID
@@ -151,7 +151,7 @@ class SelectedBatchesRow(NamedTuple):
     is_removed: bool
 
 
-class SelectedBatches(Query[SelectedBatchesRow], name="selected_batches"):
+class SelectedBatches(Query[SelectedBatchesRow], name="selected_batches", repeatable=True):
     """The batches that a derivation applied from an owner's matching events, in order, each with its lane and
     events; is_removed: retention has removed messages of it, so it cannot be derived again, and stays as
     it is.
@@ -185,7 +185,7 @@ class LaneStatesRow(NamedTuple):
     is_removed: bool
 
 
-class LaneStates(Query[LaneStatesRow], name="lane_states"):
+class LaneStates(Query[LaneStatesRow], name="lane_states", repeatable=True):
     """The states of an ordered lane in order, each with the batch that made it; is_removed: retention has
     removed messages of it, so it is taken as it is: the base of those after it.
     """
@@ -207,7 +207,7 @@ class RewriteState(Query[OrdinalRow], name="rewrite_state"):
     batch_id: UUID
 
 
-class DigestChunks(Query[ChunkDigestRow], name="digest_chunks"):
+class DigestChunks(Query[ChunkDigestRow], name="digest_chunks", repeatable=True):
     """A digest of the stored chunks of a batch."""
 
     shard_key: UUID
@@ -254,7 +254,7 @@ class StoredCandidatesRow(NamedTuple):
     prompt_hash: str
 
 
-class StoredCandidates(Query[StoredCandidatesRow], name="stored_candidates"):
+class StoredCandidates(Query[StoredCandidatesRow], name="stored_candidates", repeatable=True):
     """The candidates of a batch as extract made them; edits of facts do not change these columns."""
 
     marks = Marks(
@@ -277,7 +277,7 @@ class StoredAnswersRow(NamedTuple):
     body: bytes
 
 
-class StoredAnswers(Query[StoredAnswersRow], name="stored_answers"):
+class StoredAnswers(Query[StoredAnswersRow], name="stored_answers", repeatable=True):
     """The answers of a batch."""
 
     marks = Marks(owner=0, opens=(Mark(3, "bytes", "answer"),))
@@ -294,7 +294,7 @@ class LockLaneForReplay(Query[LeaseEpochRow], name="lock_lane_for_replay"):
     stage: str
 
 
-class IsApplied(Query[AppliedRow], name="is_applied"):
+class IsApplied(Query[AppliedRow], name="is_applied", repeatable=True):
     """Whether a batch still counts as applied: one that a reset has touched does not."""
 
     shard_key: UUID
@@ -323,7 +323,7 @@ class UnfoldFrom(Query[EventIdRow], name="unfold_from"):
     ordinal: int | None
 
 
-class ReplaySize(Query[BacklogRow], name="replay_size"):
+class ReplaySize(Query[BacklogRow], name="replay_size", repeatable=True):
     """The work of a replay in place: the matching events of a pipeline, and their tokens."""
 
     pipeline: str
@@ -341,7 +341,7 @@ class EventSizesRow(NamedTuple):
     tokens: int
 
 
-class EventSizes(Query[EventSizesRow], name="event_sizes"):
+class EventSizes(Query[EventSizesRow], name="event_sizes", repeatable=True):
     """Events with the sizes that a batch is limited by, in the order of a lane."""
 
     shard_key: UUID
@@ -354,7 +354,7 @@ class DerivableEventsRow(NamedTuple):
     tokens: int
 
 
-class DerivableEvents(Query[DerivableEventsRow], name="derivable_events"):
+class DerivableEvents(Query[DerivableEventsRow], name="derivable_events", repeatable=True):
     """The events of an owner that a new derivation of a pipeline would derive (as backfill_owner makes them
     due), in the order of its lanes: by session, or by time.
     """
@@ -372,7 +372,7 @@ class DerivedCandidatesRow(NamedTuple):
     texts: list[str]
 
 
-class DerivedCandidates(Query[DerivedCandidatesRow], name="derived_candidates"):
+class DerivedCandidates(Query[DerivedCandidatesRow], name="derived_candidates", repeatable=True):
     """The candidates of the derivation that serves an owner, by event, in the order of the flushes: the
     tokens of the event, all texts, and those that neither a person nor an act has dropped.
     """
@@ -395,7 +395,7 @@ class LedgerAveragesRow(NamedTuple):
     tokens: float
 
 
-class LedgerAverages(Query[LedgerAveragesRow], name="ledger_averages"):
+class LedgerAverages(Query[LedgerAveragesRow], name="ledger_averages", repeatable=True):
     """Per stage of a pipeline, over the latest calls: how many there were for how many tokens of events, and
     their size.
     """
@@ -409,7 +409,7 @@ class CompareFactsRow(NamedTuple):
     after: str | None
 
 
-class CompareFacts(Query[CompareFactsRow], name="compare_facts"):
+class CompareFacts(Query[CompareFactsRow], name="compare_facts", repeatable=True):
     """The live facts of two derivations of an owner, matched by their words, or else by a message they both
     come from.
     """
@@ -432,7 +432,7 @@ class CompareStatesRow(NamedTuple):
     after: str | None
 
 
-class CompareStates(Query[CompareStatesRow], name="compare_states"):
+class CompareStates(Query[CompareStatesRow], name="compare_states", repeatable=True):
     """The newest states of two derivations of an owner's lanes, side by side."""
 
     marks = Marks(
@@ -454,7 +454,7 @@ class OwnerNamesRow(NamedTuple):
     session_id: str
 
 
-class OwnerNames(Query[OwnerNamesRow], name="owner_names"):
+class OwnerNames(Query[OwnerNamesRow], name="owner_names", repeatable=True):
     """The names of an owner: a namespace, and the user or the session."""
 
     shard_keys: list[UUID]
@@ -465,7 +465,7 @@ class CitedMessagesRow(NamedTuple):
     seq: int
 
 
-class CitedMessages(Query[CitedMessagesRow], name="cited_messages"):
+class CitedMessages(Query[CitedMessagesRow], name="cited_messages", repeatable=True):
     """The messages that facts of a derivation come from."""
 
     shard_key: UUID

@@ -20,7 +20,7 @@ class ExplainFindMessagesRow(NamedTuple):
     current: bool
 
 
-class ExplainFindMessages(Query[ExplainFindMessagesRow], name="explain_find_messages"):
+class ExplainFindMessages(Query[ExplainFindMessagesRow], name="explain_find_messages", repeatable=True):
     """Messages with this id, also from before a reset; within a session, or wherever the namespace has one."""
 
     message_id: str
@@ -35,7 +35,7 @@ class ExplainFindFactsRow(NamedTuple):
     generation_id: int
 
 
-class ExplainFindFacts(Query[ExplainFindFactsRow], name="explain_find_facts"):
+class ExplainFindFacts(Query[ExplainFindFactsRow], name="explain_find_facts", repeatable=True):
     """Facts with this id."""
 
     namespace: str
@@ -46,7 +46,7 @@ class ExplainFindFacts(Query[ExplainFindFactsRow], name="explain_find_facts"):
     fact_id: UUID
 
 
-class ExplainFindFactEvents(Query[ShardKeyRow], name="explain_find_fact_events"):
+class ExplainFindFactEvents(Query[ShardKeyRow], name="explain_find_fact_events", repeatable=True):
     """The owners whose events name this fact, which may be gone by now."""
 
     namespace: str
@@ -81,7 +81,7 @@ class ExplainMessageRow(NamedTuple):
     flushed_at: datetime
 
 
-class ExplainMessage(Query[ExplainMessageRow], name="explain_message"):
+class ExplainMessage(Query[ExplainMessageRow], name="explain_message", repeatable=True):
     """A message, its session's marks, and the event that delivered it."""
 
     marks = Marks(
@@ -124,7 +124,7 @@ class ExplainStagesRow(NamedTuple):
     is_used_up: bool
 
 
-class ExplainStages(Query[ExplainStagesRow], name="explain_stages"):
+class ExplainStages(Query[ExplainStagesRow], name="explain_stages", repeatable=True):
     """The outcome of an event, stage by stage, in each generation of the session's pipelines. A lane that was
     not tried because its provider refuses everything has no error: the workers report it. A budget that a
     namespace waits for is used up; or it is not, and other workers hold slices of the rest.
@@ -149,7 +149,7 @@ class ExplainCallsRow(NamedTuple):
     created_at: datetime
 
 
-class ExplainCalls(Query[ExplainCallsRow], name="explain_calls"):
+class ExplainCalls(Query[ExplainCallsRow], name="explain_calls", repeatable=True):
     """The ledger of some batches: model, time, tokens and cost of each call."""
 
     shard_key: UUID
@@ -166,7 +166,7 @@ class ExplainCandidatesRow(NamedTuple):
     kind: str | None
 
 
-class ExplainCandidates(Query[ExplainCandidatesRow], name="explain_candidates"):
+class ExplainCandidates(Query[ExplainCandidatesRow], name="explain_candidates", repeatable=True):
     """The candidates that extract found in a message, and the person's event that dropped each, if any."""
 
     marks = Marks(owner=0, opens=(Mark(2, "text", "fact"),))
@@ -183,7 +183,7 @@ class ExplainCitedRow(NamedTuple):
     operations: list[str]
 
 
-class ExplainCited(Query[ExplainCitedRow], name="explain_cited"):
+class ExplainCited(Query[ExplainCitedRow], name="explain_cited", repeatable=True):
     """The facts that cite a message, and the operation it led to in each."""
 
     marks = Marks(owner=0, opens=(Mark(2, "text", "fact"),))
@@ -199,7 +199,7 @@ class ExplainContextsRow(NamedTuple):
     through_seq: int
 
 
-class ExplainContexts(Query[ExplainContextsRow], name="explain_contexts"):
+class ExplainContexts(Query[ExplainContextsRow], name="explain_contexts", repeatable=True):
     """The batches that a message was shown to as context, and the messages that they were made of."""
 
     shard_key: UUID
@@ -214,7 +214,7 @@ class ExplainChunksRow(NamedTuple):
     pieces: int
 
 
-class ExplainChunks(Query[ExplainChunksRow], name="explain_chunks"):
+class ExplainChunks(Query[ExplainChunksRow], name="explain_chunks", repeatable=True):
     """The searchable pieces that hold a message."""
 
     shard_key: UUID
@@ -230,7 +230,7 @@ class ExplainStatesRow(NamedTuple):
     created_at: datetime
 
 
-class ExplainStates(Query[ExplainStatesRow], name="explain_states"):
+class ExplainStates(Query[ExplainStatesRow], name="explain_states", repeatable=True):
     """The first state of each folding pipeline that a message went into."""
 
     marks = Marks(owner=1, opens=(Mark(2, "json", "state"),))
@@ -260,7 +260,7 @@ class ExplainFactRow(NamedTuple):
     updated_at: datetime
 
 
-class ExplainFact(Query[ExplainFactRow], name="explain_fact"):
+class ExplainFact(Query[ExplainFactRow], name="explain_fact", repeatable=True):
     """A fact as it is, and, if it ended, the fact that replaced or condensed it."""
 
     marks = Marks(
@@ -298,7 +298,7 @@ class ExplainRevisionsRow(NamedTuple):
     carried_from: int | None
 
 
-class ExplainRevisions(Query[ExplainRevisionsRow], name="explain_revisions"):
+class ExplainRevisions(Query[ExplainRevisionsRow], name="explain_revisions", repeatable=True):
     """A fact's history, each step with its session and its flush event."""
 
     marks = Marks(owner=0, opens=(Mark(2, "text", "fact"),))
@@ -314,7 +314,7 @@ class ExplainFactEventsRow(NamedTuple):
     actor: str | None
 
 
-class ExplainFactEvents(Query[ExplainFactEventsRow], name="explain_fact_events"):
+class ExplainFactEvents(Query[ExplainFactEventsRow], name="explain_fact_events", repeatable=True):
     """People's events on a fact, by its id or by the events that worded it; for a deleted fact, clearings
     too.
     """
@@ -324,7 +324,7 @@ class ExplainFactEvents(Query[ExplainFactEventsRow], name="explain_fact_events")
     generation_id: int | None
 
 
-class ExplainSources(Query[SourceMessageRow], name="explain_sources"):
+class ExplainSources(Query[SourceMessageRow], name="explain_sources", repeatable=True):
     """The messages that a fact's history cites, the newest first, up to the one that fills a page."""
 
     marks = Marks(
@@ -350,7 +350,7 @@ class ExplainRemovedSourcesRow(NamedTuple):
     object_name: str | None
 
 
-class ExplainRemovedSources(Query[ExplainRemovedSourcesRow], name="explain_removed_sources"):
+class ExplainRemovedSources(Query[ExplainRemovedSourcesRow], name="explain_removed_sources", repeatable=True):
     """The messages that a fact's history cites and that retention has removed: by range, and where they are
     archived.
     """
@@ -360,7 +360,7 @@ class ExplainRemovedSources(Query[ExplainRemovedSourcesRow], name="explain_remov
     fact_id: UUID
 
 
-class ExplainContextSources(Query[SourceMessageRow], name="explain_context_sources"):
+class ExplainContextSources(Query[SourceMessageRow], name="explain_context_sources", repeatable=True):
     """The messages that extract saw as context when it found what each step of a fact's history says, as far
     as they fill a page.
     """

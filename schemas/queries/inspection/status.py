@@ -22,7 +22,7 @@ class StatusPipelinesRow(NamedTuple):
     dead: str
 
 
-class StatusPipelines(Query[StatusPipelinesRow], name="status_pipelines"):
+class StatusPipelines(Query[StatusPipelinesRow], name="status_pipelines", repeatable=True):
     """Per stage: what is due, held, dead, and how late the oldest work is that waits for no budget
     (ring_due); a turn in company is late once it is ready.
     """
@@ -39,7 +39,7 @@ class StatusTotalsRow(NamedTuple):
     calls_by_model: str
 
 
-class StatusTotals(Query[StatusTotalsRow], name="status_totals"):
+class StatusTotals(Query[StatusTotalsRow], name="status_totals", repeatable=True):
     """Totals; of derived memory only what serves."""
 
 
@@ -51,7 +51,7 @@ class StatusKeysRow(NamedTuple):
     events: int
 
 
-class StatusKeys(Query[StatusKeysRow], name="status_keys"):
+class StatusKeys(Query[StatusKeysRow], name="status_keys", repeatable=True):
     """Lanes with due work of encrypted namespaces that were given back with an error, by what it says; with
     the keys that wrap those of their owners. Which of these errors are of a key, the caller sees.
     """
@@ -69,13 +69,13 @@ class StatusWorkersRow(NamedTuple):
     condition: str
 
 
-class StatusWorkers(Query[StatusWorkersRow], name="status_workers"):
+class StatusWorkers(Query[StatusWorkersRow], name="status_workers", repeatable=True):
     """The live workers, and the stages that each one serves."""
 
     dead_after_seconds: Decimal | float
 
 
-class UsedPipelines(Query[PipelineRow], name="used_pipelines"):
+class UsedPipelines(Query[PipelineRow], name="used_pipelines", repeatable=True):
     """The pipelines that sessions feed; work of those that no live worker serves piles up."""
 
 
@@ -91,7 +91,7 @@ class DescribeServerRow(NamedTuple):
     is_standby: bool
 
 
-class DescribeServer(Query[DescribeServerRow], name="describe_server"):
+class DescribeServer(Query[DescribeServerRow], name="describe_server", repeatable=True):
     """Version, pgvector, rights and clock of the server; needs no tables."""
 
     schema: str
@@ -119,7 +119,7 @@ class SchemaRevisionRow(NamedTuple):
     is_own: bool
 
 
-class SchemaRevision(Query[SchemaRevisionRow], name="schema_revision"):
+class SchemaRevision(Query[SchemaRevisionRow], name="schema_revision", repeatable=True):
     """Which migration the tables are at, and whether they are ours: other applications have a table of that
     name.
     """
@@ -130,7 +130,7 @@ class DividedTablesRow(NamedTuple):
     partitions: int
 
 
-class DividedTables(Query[DividedTablesRow], name="divided_tables"):
+class DividedTables(Query[DividedTablesRow], name="divided_tables", repeatable=True):
     """The tables that are divided (strandline migrate --partitions), and into how many partitions."""
 
     schema: str

@@ -27,7 +27,7 @@ class VerifyLimits(Query[VerifyLimitsRow], name="verify_limits"):
     """Big joins may take their time and memory here, and only here."""
 
 
-class VerifyOwners(Query[ShardKeyRow], name="verify_owners"):
+class VerifyOwners(Query[ShardKeyRow], name="verify_owners", repeatable=True):
     """The owners that have sessions in a namespace, or were given facts there."""
 
     namespace: str
@@ -38,7 +38,7 @@ class VerifyFindSessionRow(NamedTuple):
     session_key: UUID
 
 
-class VerifyFindSession(Query[VerifyFindSessionRow], name="verify_find_session"):
+class VerifyFindSession(Query[VerifyFindSessionRow], name="verify_find_session", repeatable=True):
     """The keys of a session by its name."""
 
     namespace: str
@@ -51,7 +51,7 @@ class VerifyUnjudgedRow(NamedTuple):
     owner_key: UUID
 
 
-class VerifyUnjudged(Query[VerifyUnjudgedRow], name="verify_unjudged"):
+class VerifyUnjudged(Query[VerifyUnjudgedRow], name="verify_unjudged", repeatable=True):
     """Owners that are not checked, since an erasure of theirs, or of one of their sessions, is not finished."""
 
     namespace: str | None
@@ -65,7 +65,7 @@ class VerifyNamesRow(NamedTuple):
     session_id: str
 
 
-class VerifyNames(Query[VerifyNamesRow], name="verify_names"):
+class VerifyNames(Query[VerifyNamesRow], name="verify_names", repeatable=True):
     """The names of these sessions."""
 
     session_keys: list[UUID]
@@ -84,14 +84,14 @@ class VerifyTotalsRow(NamedTuple):
     tombstones: int
 
 
-class VerifyTotals(Query[VerifyTotalsRow], name="verify_totals"):
+class VerifyTotals(Query[VerifyTotalsRow], name="verify_totals", repeatable=True):
     """Totals of what was checked."""
 
     owners: list[UUID] | None
     session_key: UUID | None
 
 
-class VerifyLog(Query[FindingRow], name="verify_log"):
+class VerifyLog(Query[FindingRow], name="verify_log", repeatable=True):
     """Marks in order, no message missing between them but those popped, and counters that are the messages'
     sums.
     """
@@ -100,14 +100,14 @@ class VerifyLog(Query[FindingRow], name="verify_log"):
     session_key: UUID | None
 
 
-class VerifyStrays(Query[FindingRow], name="verify_strays"):
+class VerifyStrays(Query[FindingRow], name="verify_strays", repeatable=True):
     """Messages outside their session's log: without session, past its end, or of the wrong incarnation."""
 
     owners: list[UUID] | None
     session_key: UUID | None
 
 
-class VerifyRetention(Query[FindingRow], name="verify_retention"):
+class VerifyRetention(Query[FindingRow], name="verify_retention", repeatable=True):
     """What retention took out of the log is gone, but for what is important; it was read back from its
     archive first; and it went from below, so that the log begins where it ended.
     """
@@ -116,14 +116,14 @@ class VerifyRetention(Query[FindingRow], name="verify_retention"):
     session_key: UUID | None
 
 
-class VerifyRanges(Query[FindingRow], name="verify_ranges"):
+class VerifyRanges(Query[FindingRow], name="verify_ranges", repeatable=True):
     """Each seq between the marks in exactly one event: contiguous, in order, none beyond the marks."""
 
     owners: list[UUID] | None
     session_key: UUID | None
 
 
-class VerifyEventContents(Query[FindingRow], name="verify_event_contents"):
+class VerifyEventContents(Query[FindingRow], name="verify_event_contents", repeatable=True):
     """An event's counts agree with its messages, and with those that corrections took out of it.  The
     incarnation is counted, not searched for: with it in the condition the index by id is taken, and each
     event reads its whole session.
@@ -133,7 +133,7 @@ class VerifyEventContents(Query[FindingRow], name="verify_event_contents"):
     session_key: UUID | None
 
 
-class VerifyCorrections(Query[FindingRow], name="verify_corrections"):
+class VerifyCorrections(Query[FindingRow], name="verify_corrections", repeatable=True):
     """Corrections are numbered without a gap, each with what it superseded; what a rewind took is not in the
     log, and nothing that was derived of superseded words counts: no batch from before a correction is
     applied that read one of its messages, as such or as context.
@@ -143,7 +143,7 @@ class VerifyCorrections(Query[FindingRow], name="verify_corrections"):
     session_key: UUID | None
 
 
-class VerifyWork(Query[FindingRow], name="verify_work"):
+class VerifyWork(Query[FindingRow], name="verify_work", repeatable=True):
     """Each event is due or received in the first stage of each generation it was fed to, and in a later stage
     once the one before it is applied.  A generation is owed what was flushed since it was fed; one that a
     replay has filled from the log, everything.
@@ -155,7 +155,7 @@ class VerifyWork(Query[FindingRow], name="verify_work"):
     session_key: UUID | None
 
 
-class VerifyOrder(Query[FindingRow], name="verify_order"):
+class VerifyOrder(Query[FindingRow], name="verify_order", repeatable=True):
     """Nothing is due or received in a later stage before the one before it is applied."""
 
     stages: list[str]
@@ -164,14 +164,14 @@ class VerifyOrder(Query[FindingRow], name="verify_order"):
     session_key: UUID | None
 
 
-class VerifyDue(Query[FindingRow], name="verify_due"):
+class VerifyDue(Query[FindingRow], name="verify_due", repeatable=True):
     """Due work belongs to an event, and to one that has not been received already."""
 
     owners: list[UUID] | None
     session_key: UUID | None
 
 
-class VerifyReceipts(Query[FindingRow], name="verify_receipts"):
+class VerifyReceipts(Query[FindingRow], name="verify_receipts", repeatable=True):
     """Each receipt stands for an event and for what it says: applied by its batch, void by a reset or since
     its messages were removed, or dead with its dead letter, which stays when it is dropped.
     """
@@ -182,14 +182,14 @@ class VerifyReceipts(Query[FindingRow], name="verify_receipts"):
     session_key: UUID | None
 
 
-class VerifyLetters(Query[FindingRow], name="verify_letters"):
+class VerifyLetters(Query[FindingRow], name="verify_letters", repeatable=True):
     """Each dead letter has its event, and a receipt that says dead."""
 
     owners: list[UUID] | None
     session_key: UUID | None
 
 
-class VerifyBatches(Query[FindingRow], name="verify_batches"):
+class VerifyBatches(Query[FindingRow], name="verify_batches", repeatable=True):
     """An open batch is still to be done, all of it; an applied one has the receipt of each of its events.
     Events that a reset with derived has deleted no longer concern batches that are over.
     """
@@ -198,7 +198,7 @@ class VerifyBatches(Query[FindingRow], name="verify_batches"):
     session_key: UUID | None
 
 
-class VerifyContexts(Query[FindingRow], name="verify_contexts"):
+class VerifyContexts(Query[FindingRow], name="verify_contexts", repeatable=True):
     """The context of a batch is what its recipe makes of the log: the lines before its first event, without
     those that a person took back; and none if the event had failed before.  When a person did so is not
     asked: a line that was shown before it was taken back, or while it was, is not wrong.  A fork's batch
@@ -209,14 +209,14 @@ class VerifyContexts(Query[FindingRow], name="verify_contexts"):
     session_key: UUID | None
 
 
-class VerifyCaptures(Query[FindingRow], name="verify_captures"):
+class VerifyCaptures(Query[FindingRow], name="verify_captures", repeatable=True):
     """A batch of facts names an act on capturing that applied to each of its events, and what that act was."""
 
     owners: list[UUID] | None
     session_key: UUID | None
 
 
-class VerifyCandidates(Query[FindingRow], name="verify_candidates"):
+class VerifyCandidates(Query[FindingRow], name="verify_candidates", repeatable=True):
     """Candidates come from the batch that their event's receipt names, and each was folded in once merged, or
     was dropped because of a person's event.
     """
@@ -227,7 +227,7 @@ class VerifyCandidates(Query[FindingRow], name="verify_candidates"):
     session_key: UUID | None
 
 
-class VerifyChunks(Query[FindingRow], name="verify_chunks"):
+class VerifyChunks(Query[FindingRow], name="verify_chunks", repeatable=True):
     """Chunks come from the batch that their event's receipt names, and lie within their event; those of
     shared scopes are verify_shared's.
     """
@@ -244,7 +244,7 @@ class VerifySearchableRow(NamedTuple):
     envelope: str | None
 
 
-class VerifySearchable(Query[VerifySearchableRow], name="verify_searchable"):
+class VerifySearchable(Query[VerifySearchableRow], name="verify_searchable", repeatable=True):
     """What an event brought to vectors can be found: each of its messages that has words has a chunk once the
     event is applied.  Messages are looked at where a session has fewer chunks than messages, and only
     contents of plain text.  Of sealed ones, if they are asked for, the envelope comes as well: only who
@@ -257,7 +257,7 @@ class VerifySearchable(Query[VerifySearchableRow], name="verify_searchable"):
     with_sealed: bool
 
 
-class VerifyShared(Query[FindingRow], name="verify_shared"):
+class VerifyShared(Query[FindingRow], name="verify_shared", repeatable=True):
     """Rows of a shared scope come from the events of sessions that share with it, of incarnations that were
     not forgotten; and nothing that such a session has received is missing there.
     """
@@ -266,7 +266,7 @@ class VerifyShared(Query[FindingRow], name="verify_shared"):
     session_key: UUID | None
 
 
-class VerifySharedCorrections(Query[FindingRow], name="verify_shared_corrections"):
+class VerifySharedCorrections(Query[FindingRow], name="verify_shared_corrections", repeatable=True):
     """No copy in a shared scope is of a message that a correction took back or replaced, unless its event is
     due for vectors: the worker that derives it removes the copy.
     """
@@ -275,14 +275,14 @@ class VerifySharedCorrections(Query[FindingRow], name="verify_shared_corrections
     session_key: UUID | None
 
 
-class VerifyStates(Query[FindingRow], name="verify_states"):
+class VerifyStates(Query[FindingRow], name="verify_states", repeatable=True):
     """A state stands for one applied batch of its lane, and ends where that batch ends."""
 
     owners: list[UUID] | None
     session_key: UUID | None
 
 
-class VerifyFacts(Query[FindingRow], name="verify_facts"):
+class VerifyFacts(Query[FindingRow], name="verify_facts", repeatable=True):
     """A fact begins with an addition, says what its newest change says, is live once, and if it ended, then
     because of another.  Where a session of the owner was reset, corrected or erased, sources may be gone:
     those are tombstones. A person may have deleted the fact that replaced another; a fact that a person
@@ -292,7 +292,7 @@ class VerifyFacts(Query[FindingRow], name="verify_facts"):
     owners: list[UUID] | None
 
 
-class VerifyRevisions(Query[FindingRow], name="verify_revisions"):
+class VerifyRevisions(Query[FindingRow], name="verify_revisions", repeatable=True):
     """Where a fact comes from can be followed: its event, its messages, and the batches that made it."""
 
     stages: list[str]
@@ -301,7 +301,7 @@ class VerifyRevisions(Query[FindingRow], name="verify_revisions"):
     session_key: UUID | None
 
 
-class VerifyGenerations(Query[FindingRow], name="verify_generations"):
+class VerifyGenerations(Query[FindingRow], name="verify_generations", repeatable=True):
     """A derivation that serves some owners apart is fed for them; and each pipeline has one that serves the
     rest.
     """
@@ -318,7 +318,7 @@ class VerifyCoverageRow(NamedTuple):
     holes: int
 
 
-class VerifyCoverage(Query[VerifyCoverageRow], name="verify_coverage"):
+class VerifyCoverage(Query[VerifyCoverageRow], name="verify_coverage", repeatable=True):
     """Per derivation that is kept: what it has applied to the end, what is due, and its holes."""
 
     stages: list[str]
@@ -335,7 +335,7 @@ class VerifyFactPageRow(NamedTuple):
     fingerprint: bytes
 
 
-class VerifyFactPage(Query[VerifyFactPageRow], name="verify_fact_page"):
+class VerifyFactPage(Query[VerifyFactPageRow], name="verify_fact_page", repeatable=True):
     """Facts with their texts and fingerprints, page by page: Python decides when two texts are the same."""
 
     marks = Marks(

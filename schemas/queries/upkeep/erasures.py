@@ -135,7 +135,7 @@ class ErasedObjectsRow(NamedTuple):
     is_shared: bool
 
 
-class ErasedObjects(Query[ErasedObjectsRow], name="erased_objects"):
+class ErasedObjects(Query[ErasedObjectsRow], name="erased_objects", repeatable=True):
     """The objects in archives that hold messages of an owner, or of one of its sessions; each that is named
     may be there. One that a session which stays names as well (a fork, or what it is a fork of) is that
     session's too. A session that is erased at this moment does not stay. None once the erasure is
@@ -227,7 +227,7 @@ class OwnerRows(Query[TableRowsRow], name="owner_rows"):
     scope_key: UUID
 
 
-class ErasedOwnerNames(Query[SessionEntryRow], name="erased_owner_names"):
+class ErasedOwnerNames(Query[SessionEntryRow], name="erased_owner_names", repeatable=True):
     """The names of an owner whose key alone is known, as the directory has them: sessions, and the user if
     there is one; or as its facts have them, of a user who has no session.
     """

@@ -27,7 +27,7 @@ class ExportSessionsRow(NamedTuple):
     time_zone: str | None
 
 
-class ExportSessions(Query[ExportSessionsRow], name="export_sessions"):
+class ExportSessions(Query[ExportSessionsRow], name="export_sessions", repeatable=True):
     """Sessions of an owner, with their marks and policy."""
 
     shard_key: UUID
@@ -36,7 +36,7 @@ class ExportSessions(Query[ExportSessionsRow], name="export_sessions"):
     limit: int
 
 
-class ExportMessages(Query[MessageOfSessionRow], name="export_messages"):
+class ExportMessages(Query[MessageOfSessionRow], name="export_messages", repeatable=True):
     """Messages, those from before a reset included."""
 
     marks = Marks(
@@ -66,7 +66,7 @@ class ExportFlushesRow(NamedTuple):
     receipts: str
 
 
-class ExportFlushes(Query[ExportFlushesRow], name="export_flushes"):
+class ExportFlushes(Query[ExportFlushesRow], name="export_flushes", repeatable=True):
     """What was delivered to the pipelines, with what became of it in each stage."""
 
     shard_key: UUID
@@ -87,7 +87,7 @@ class ExportStatesRow(NamedTuple):
     created_at: datetime
 
 
-class ExportStates(Query[ExportStatesRow], name="export_states"):
+class ExportStates(Query[ExportStatesRow], name="export_states", repeatable=True):
     """Summaries and the states of custom blocks, each after each batch."""
 
     marks = Marks(owner=0, opens=(Mark(5, "json", "state"),))
@@ -112,7 +112,7 @@ class ExportAnswersRow(NamedTuple):
     created_at: datetime
 
 
-class ExportAnswers(Query[ExportAnswersRow], name="export_answers"):
+class ExportAnswers(Query[ExportAnswersRow], name="export_answers", repeatable=True):
     """The raw answers of models; of vectors, which are numbers, the size alone."""
 
     marks = Marks(owner=0, opens=(Mark(6, "bytes", "answer"),))

@@ -62,7 +62,7 @@ class RipeLettersRow(NamedTuple):
     generation_id: int
 
 
-class RipeLetters(Query[RipeLettersRow], name="ripe_letters"):
+class RipeLetters(Query[RipeLettersRow], name="ripe_letters", repeatable=True):
     """The dead letters that are to be retried now.  Nothing is locked: a retry deletes the letter."""
 
     stages: list[str]

@@ -43,7 +43,7 @@ class BringRingsForward(Query[BroughtRow], name="bring_rings_forward"):
     limit: int
 
 
-class FindLane(Query[StageRow], name="find_lane"):
+class FindLane(Query[StageRow], name="find_lane", repeatable=True):
     """The lane, if this database has it; a hint may come from another one's producer."""
 
     shard_key: UUID
@@ -52,7 +52,7 @@ class FindLane(Query[StageRow], name="find_lane"):
     stage: str
 
 
-class OrphanedLanes(Query[LaneRow], name="orphaned_lanes"):
+class OrphanedLanes(Query[LaneRow], name="orphaned_lanes", repeatable=True):
     """Lanes whose holder died or kept them past their deadline: taken over at once, whatever ring_at says and
     whatever waits in the queue.
     """
@@ -191,7 +191,7 @@ class LockLane(Query[HeldRow], name="lock_lane"):
     worker_id: UUID
 
 
-class SeeLane(Query[HeldRow], name="see_lane"):
+class SeeLane(Query[HeldRow], name="see_lane", repeatable=True):
     """Whether the lease is held, without waiting for who has the lane locked; no row means that it was lost."""
 
     shard_key: UUID
@@ -274,7 +274,7 @@ class ShortenLeases(Query[Never], name="shorten_leases"):
     worker_id: UUID
 
 
-class LaneHasWork(Query[DueRow], name="lane_has_work"):
+class LaneHasWork(Query[DueRow], name="lane_has_work", repeatable=True):
     """Whether anything is due in the lane, and ready."""
 
     shard_key: UUID
@@ -307,14 +307,14 @@ class BatchEventsRow(NamedTuple):
     created_at: datetime
 
 
-class BatchEvents(Query[BatchEventsRow], name="batch_events"):
+class BatchEvents(Query[BatchEventsRow], name="batch_events", repeatable=True):
     """The events of a batch in its order."""
 
     event_ids: list[UUID]
     shard_key: UUID
 
 
-class RangeMessages(Query[MessageRow], name="range_messages"):
+class RangeMessages(Query[MessageRow], name="range_messages", repeatable=True):
     """The messages of one event."""
 
     marks = Marks(
@@ -342,7 +342,7 @@ class BatchMessagesRow(NamedTuple):
     metadata: str | None
 
 
-class BatchMessages(Query[BatchMessagesRow], name="batch_messages"):
+class BatchMessages(Query[BatchMessagesRow], name="batch_messages", repeatable=True):
     """The messages of several events, with each event's place among them (1, 2, …); those that retention
     removed, as far as they were taken from the archive for the derivation.
     """
@@ -372,7 +372,7 @@ class ContextMessagesRow(NamedTuple):
     time_zone: str | None
 
 
-class ContextMessages(Query[ContextMessagesRow], name="context_messages"):
+class ContextMessages(Query[ContextMessagesRow], name="context_messages", repeatable=True):
     """The messages before a batch's first event that it shows as context."""
 
     marks = Marks(
@@ -386,7 +386,7 @@ class ContextMessages(Query[ContextMessagesRow], name="context_messages"):
     batch_id: UUID
 
 
-class HasContext(Query[HasContextRow], name="has_context"):
+class HasContext(Query[HasContextRow], name="has_context", repeatable=True):
     """Whether a batch shows lines before its first event; it is tried once more without, before it counts as
     failed.
     """
@@ -401,7 +401,7 @@ class StoredAnswerRow(NamedTuple):
     body: bytes
 
 
-class StoredAnswer(Query[StoredAnswerRow], name="stored_answer"):
+class StoredAnswer(Query[StoredAnswerRow], name="stored_answer", repeatable=True):
     """A raw answer that an earlier attempt stored."""
 
     marks = Marks(owner=0, opens=(Mark(2, "bytes", "answer"),))

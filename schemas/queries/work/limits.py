@@ -58,7 +58,7 @@ class RevokeSlices(Query[Never], name="revoke_slices"):
     namespace: str
 
 
-class RevokedSlices(Query[NamespaceRow], name="revoked_slices"):
+class RevokedSlices(Query[NamespaceRow], name="revoked_slices", repeatable=True):
     """The namespaces whose slices this worker is to return."""
 
     namespaces: list[str]

@@ -15,7 +15,7 @@ class LatestStateRow(NamedTuple):
     through_seq: int
 
 
-class LatestState(Query[LatestStateRow], name="latest_state"):
+class LatestState(Query[LatestStateRow], name="latest_state", repeatable=True):
     """The state that an ordered lane continues from."""
 
     marks = Marks(owner=0, opens=(Mark(0, "json", "state"),))

@@ -3,6 +3,23 @@
 -- Most are lists of queries for a WITH, which name what the others there have: docs/architecture/vectors-and-search.md
 -- says which weighs what, and why.  All in float8: by default this would be numeric arithmetic.
 
+-- fragment: search_parameters()
+-- The parameters of search_v1, which says what they are, and of the two functions that do its work.
+p_shard_key uuid, p_generation_id integer, p_scope_key uuid, p_visible_in uuid, p_visible_from bigint,
+    p_embedding halfvec, p_lexemes text[], p_similarity_cutoff float8, p_top_k integer, p_messages boolean,
+    p_facts_generation_id integer, p_facts_shown uuid[], p_topics text[], p_agent_id text, p_team_id text,
+    p_is_own boolean, p_names text[], p_dates_from date[], p_dates_through date[], p_dates_fit float8[],
+    p_words integer DEFAULT NULL
+
+-- fragment: search_arguments()
+-- The same as it is handed on.
+p_shard_key, p_generation_id, p_scope_key, p_visible_in, p_visible_from, p_embedding, p_lexemes,
+            p_similarity_cutoff, p_top_k, p_messages, p_facts_generation_id, p_facts_shown, p_topics,
+            p_agent_id, p_team_id, p_is_own, p_names, p_dates_from, p_dates_through, p_dates_fit, p_words
+
+-- fragment: search_columns()
+session_key uuid, from_seq bigint, through_seq bigint, fact_id uuid, score float8, similarity float8
+
 -- fragment: note_change(owner, kind)
 -- To be done wherever an owner's facts, or pieces of its own messages, are written or deleted: processes keep them.  A
 -- row per transaction, so that nothing is waited for; a set of such rows that was there once never comes back, nor in a

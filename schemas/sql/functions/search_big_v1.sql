@@ -7,30 +7,8 @@
 -- scope say: `make bench` (recall) and tests/producers/search/test_search_scopes.py measure and bound what is lost.
 --
 -- For search_v1 alone, which makes the settings.
-CREATE FUNCTION strandline.search_big_v1(
-    p_shard_key uuid,
-    p_generation_id integer,
-    p_scope_key uuid,
-    p_visible_in uuid,
-    p_visible_from bigint,
-    p_embedding halfvec,
-    p_lexemes text[],
-    p_similarity_cutoff float8,
-    p_top_k integer,
-    p_messages boolean,
-    p_facts_generation_id integer,
-    p_facts_shown uuid[],
-    p_topics text[],
-    p_agent_id text,
-    p_team_id text,
-    p_is_own boolean,
-    p_names text[],
-    p_dates_from date[],
-    p_dates_through date[],
-    p_dates_fit float8[],
-    p_words integer DEFAULT NULL
-) RETURNS TABLE (session_key uuid, from_seq bigint, through_seq bigint, fact_id uuid, score float8,
-    similarity float8)
+CREATE FUNCTION strandline.search_big_v1(@search_parameters())
+RETURNS TABLE (@search_columns())
 LANGUAGE sql STABLE
 -- Once more, so that it is not put into the statement that calls it.
 SET jit = off

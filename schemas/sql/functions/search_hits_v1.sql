@@ -5,29 +5,7 @@
 -- All of it is from the snapshot of the statement that calls this, as the function is STABLE.
 -- Returns a row per message to show, or per fact, in the order of search_v1.
 CREATE FUNCTION strandline.search_hits_v1(
-    p_shard_key uuid,
-    p_generation_id integer,
-    p_scope_key uuid,
-    p_visible_in uuid,
-    p_visible_from bigint,
-    p_embedding halfvec,
-    p_lexemes text[],
-    p_similarity_cutoff float8,
-    p_top_k integer,
-    p_messages boolean,
-    p_facts_generation_id integer,
-    p_facts_shown uuid[],
-    p_topics text[],
-    p_agent_id text,
-    p_team_id text,
-    p_is_own boolean,
-    p_names text[],
-    p_dates_from date[],
-    p_dates_through date[],
-    p_dates_fit float8[],
-    p_beside integer,
-    p_is_shared boolean,
-    p_words integer DEFAULT NULL
+    @search_parameters(), p_beside integer DEFAULT 0, p_is_shared boolean DEFAULT false
 ) RETURNS TABLE (
     score float8, similarity float8, session_key uuid, from_seq bigint, through_seq bigint, seq bigint, id text,
     role text, tokens integer, created_at timestamptz, envelope text, metadata text, fact_id uuid, fact text,
@@ -47,10 +25,7 @@ BEGIN
         array_agg(h.fact_id), array_agg(h.score), array_agg(h.similarity)
     INTO places, sessions, firsts, lasts, facts, scores, similarities
     FROM (
-        SELECT f.*, row_number() OVER () AS place FROM strandline.search_v1(
-            p_shard_key, p_generation_id, p_scope_key, p_visible_in, p_visible_from, p_embedding, p_lexemes,
-            p_similarity_cutoff, p_top_k, p_messages, p_facts_generation_id, p_facts_shown, p_topics,
-            p_agent_id, p_team_id, p_is_own, p_names, p_dates_from, p_dates_through, p_dates_fit, p_words) AS f) AS h;
+        SELECT f.*, row_number() OVER () AS place FROM strandline.search_v1(@search_arguments()) AS f) AS h;
     RETURN QUERY
     WITH hits AS (
         SELECT * FROM unnest(places, sessions, firsts, lasts, facts, scores, similarities)

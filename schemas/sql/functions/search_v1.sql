@@ -32,30 +32,8 @@
 -- scope.  It does not ask statistics, which cannot tell how many rows a scope has: where ten are expected a
 -- nested loop over ten thousand takes seconds, and where ten are expected it would sort them all instead of
 -- reading the first in their order.  Compiling the query, or starting workers for it, takes longer than running it.
-CREATE FUNCTION strandline.search_v1(
-    p_shard_key uuid,
-    p_generation_id integer,
-    p_scope_key uuid,
-    p_visible_in uuid,
-    p_visible_from bigint,
-    p_embedding halfvec,
-    p_lexemes text[],
-    p_similarity_cutoff float8,
-    p_top_k integer,
-    p_messages boolean,
-    p_facts_generation_id integer,
-    p_facts_shown uuid[],
-    p_topics text[],
-    p_agent_id text,
-    p_team_id text,
-    p_is_own boolean,
-    p_names text[],
-    p_dates_from date[],
-    p_dates_through date[],
-    p_dates_fit float8[],
-    p_words integer DEFAULT NULL
-) RETURNS TABLE (session_key uuid, from_seq bigint, through_seq bigint, fact_id uuid, score float8,
-    similarity float8)
+CREATE FUNCTION strandline.search_v1(@search_parameters())
+RETURNS TABLE (@search_columns())
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
 SET enable_nestloop = off
@@ -75,15 +53,9 @@ BEGIN
             AND NOT (c.session_key = p_visible_in AND c.through_seq >= p_visible_from)
         OFFSET 1000)
     THEN
-        RETURN QUERY SELECT * FROM strandline.search_big_v1(
-            p_shard_key, p_generation_id, p_scope_key, p_visible_in, p_visible_from, p_embedding, p_lexemes,
-            p_similarity_cutoff, p_top_k, p_messages, p_facts_generation_id, p_facts_shown, p_topics,
-            p_agent_id, p_team_id, p_is_own, p_names, p_dates_from, p_dates_through, p_dates_fit, p_words);
+        RETURN QUERY SELECT * FROM strandline.search_big_v1(@search_arguments());
     ELSE
-        RETURN QUERY SELECT * FROM strandline.search_small_v1(
-            p_shard_key, p_generation_id, p_scope_key, p_visible_in, p_visible_from, p_embedding, p_lexemes,
-            p_similarity_cutoff, p_top_k, p_messages, p_facts_generation_id, p_facts_shown, p_topics,
-            p_agent_id, p_team_id, p_is_own, p_names, p_dates_from, p_dates_through, p_dates_fit, p_words);
+        RETURN QUERY SELECT * FROM strandline.search_small_v1(@search_arguments());
     END IF;
 END
 $function$

@@ -188,7 +188,7 @@ def plan_inside(scope: Scope, words: list[int], vector: Floats) -> dict[str, Any
     """How the function's query runs, with its settings; EXPLAIN does not look into a function."""
     settings, _, _ = function_source("search_v1", "strandline").split("$function$")
     head, body, _ = function_source("search_big_v1", "strandline").split("$function$")
-    names = re.findall(r"^    (p_\w+) (\w+(?:\[\])?)", head, re.MULTILINE)
+    names = re.findall(r"\b(p_\w+) (\w+(?:\[\])?)", head.partition("search_big_v1(")[2])
     for number, (name, _) in enumerate(names, start=1):
         body = re.sub(rf"\b{name}\b", f"${number}", body)
     embedding = f"[{','.join(map(str, vector.tolist()))}]"

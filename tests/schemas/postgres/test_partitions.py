@@ -149,7 +149,7 @@ def scans(connection: psycopg.Connection[Any]) -> Counter[str]:
 
 def scanned_by(name: str, connection: psycopg.Connection[Any], wanted: dict[str, Any]) -> set[str]:
     """The partitions that a prepared statement scans, in its functions as well."""
-    values = [wanted[field.name] for field in read_all()[name].params_in_order]
+    values = [wanted[field.name] for field in read_all()[name].params]
     with connection.transaction(force_rollback=True):
         make_ready(connection, name, wanted)
         connection.execute(b"PREPARE kept AS " + compile_statements("strandline")[name])

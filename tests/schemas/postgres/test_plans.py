@@ -358,7 +358,7 @@ def kept_plan(name: str, connection: psycopg.Connection[Any], wanted: dict[str, 
         connection.execute("SET LOCAL plan_cache_mode = force_generic_plan")
         connection.execute("SET LOCAL enable_seqscan = off")
         connection.execute(b"PREPARE kept AS " + statement)
-        values = [wanted[field.name] for field in read_all()[name].params_in_order]
+        values = [wanted[field.name] for field in read_all()[name].params]
         execute = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE kept ({', '.join(['%s'] * len(values))})"
         ((explained,),) = connection.execute(execute.encode(), values).fetchall()
         connection.execute("DEALLOCATE kept")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -18,7 +19,7 @@ from tests.project.test_contracts import ALL, name_of
 from tests.support.sql.declared_nulls import wrong_columns
 from tests.support.syntax_trees import tree_of
 from tools.queries import erasing, exporting, resealing
-from tools.queries.headers import Field, class_name, read_all, read_headers
+from tools.queries.headers import Field, Header, class_name, named_types, read_all, read_headers
 from tools.queries.modules import QUERIES, ROOMS, TYPES, row_class, write_modules
 
 HEADERS = read_all()
@@ -66,7 +67,7 @@ def test_each_statement_is_described_as_postgres_describes_it(described: dict[st
     assert set(described) == set(HEADERS)
     for name, (params, columns) in described.items():
         header = HEADERS[name]
-        assert [spelt(field)[1] for field in header.params_in_order] == params, name
+        assert [spelt(field)[1] for field in header.params] == params, name
         assert [spelt(field) for field in header.row] == columns, name
 
 
@@ -158,6 +159,25 @@ SELECT %(keys)s, %(texts)s, %(until)s
 """
 
 
+PARAMS = re.compile(r"^-- params: (.*(?:\n--    .*)*)", re.MULTILINE)
+
+
+def test_the_type_that_a_name_gives_is_not_said_again() -> None:
+    said = {
+        " ".join(param.split())
+        for path in (QUERIES.parent / "sql").glob("*.sql")
+        for params in PARAMS.findall(path.read_text(encoding="utf-8"))
+        for param in params.replace("\n--", " ").split(",")
+    }
+    assert len(said) > 100
+    assert said & {spelt_in_header(field) for field in named_types().values()} == set()
+
+
+def spelt_in_header(field: Field) -> str:
+    items = f"{'?' * field.items_may_be_null}[]" if field.is_array else ""
+    return f"{field.name} {field.type}{items}{'?' * field.may_be_null}"
+
+
 def test_a_header_is_read(tmp_path: Path) -> None:
     (tmp_path / "some.sql").write_text(HEADER, encoding="utf-8")
     (header,) = read_headers(tmp_path / "some.sql")
@@ -167,9 +187,33 @@ def test_a_header_is_read(tmp_path: Path) -> None:
         ("texts", "text", True, True, False),
         ("until", "timestamptz", False, False, True),
     ]
+    (named,) = read_headers_of(tmp_path, "SELECT %(shard_key)s, %(user_id)s, 1 AS id")
+    assert [spelt_in_header(field) for field in named.params] == ["shard_key uuid", "user_id text?"]
     assert class_name("claim_session") == "ClaimSession"
     assert wrong_columns(header, (1, 2, 3)) == wrong_columns(header, (1, None, None)) == []
     assert wrong_columns(header, (None, 2, None)) == ["some.id", "some.tokens"]
+
+
+def read_headers_of(folder: Path, sql: str) -> list[Header]:
+    (folder / "other.sql").write_text(f"-- name: other\n-- Some rows.\n-- row: id uuid\n{sql}\n")
+    return read_headers(folder / "other.sql")
+
+
+@pytest.mark.parametrize(
+    ("sql", "is_repeatable"),
+    [
+        ("SELECT f.id FROM strandline.fact f", True),
+        ("WITH f AS (SELECT 1 AS id) SELECT id FROM f", True),
+        ("SELECT f.id FROM strandline.fact f FOR UPDATE", False),
+        ("WITH f AS (DELETE FROM strandline.fact f RETURNING f.id) SELECT id FROM f", False),
+        ("UPDATE strandline.fact SET id = 1 RETURNING id", False),
+        ("SELECT strandline.pop_v1() AS id", False),
+        ("SELECT pg_advisory_xact_lock(1) AS id", False),
+    ],
+)
+def test_a_statement_that_only_reads_is_repeatable(tmp_path: Path, sql: str, is_repeatable: bool) -> None:
+    (header,) = read_headers_of(tmp_path, sql)
+    assert header.is_repeatable == is_repeatable
 
 
 @pytest.mark.parametrize("wrong", ["keys uuid()", "keys", "keys uuid[]; texts text"])

@@ -18,8 +18,8 @@ _headers = cache(read_all)
 
 
 @cache
-def _params_of(name: str) -> list[Field]:
-    return _headers()[name].params_in_order
+def _params_of(name: str) -> tuple[Field, ...]:
+    return _headers()[name].params
 
 
 def watch_nulls() -> None:

@@ -103,7 +103,7 @@ IN_ORDER = [case for case in CASES if case[0] in ("newest_seqs", "recent_matches
 def explained(name: str, wanted: dict[str, Any], url: str, **parameters: str) -> dict[str, Any]:
     """The plan of a statement with what it did, by these parameters of the server."""
     values = ANY | wanted | LONG.keys
-    ordered = [values[field.name] for field in read_all()[name].params_in_order]
+    ordered = [values[field.name] for field in read_all()[name].params]
     with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
         for parameter, value in parameters.items():
             connection.execute(f"SET {parameter} = {value}".encode())
