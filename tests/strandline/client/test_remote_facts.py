@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime
-from typing import Any
+from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 import pytest
 
-from strandline import ConfigurationError, Facts, InvalidMessageError, Memory, NotFoundError, VersionError
+from strandline import ConfigurationError, Facts, InvalidMessageError, Memory, NotFoundError
 from strandline.client import (
     WITHOUT_USER,
     AsyncRemoteAdmin,
@@ -42,63 +41,6 @@ def operator(running: RunningService) -> Iterator[RemoteAdmin]:
     key = running.make_key(None, scopes=("operate",)).key
     with RemoteService(running.url, key) as service:
         yield RemoteAdmin(service)
-
-
-def test_a_fact_is_the_same_from_afar(both: tuple[Facts, RemoteFacts]) -> None:
-    near, far = both
-    added = far.add(
-        "Lives in Lisbon.", topics=["home"], about_date=datetime(2026, 5, 1, 23, tzinfo=UTC), actor="ana"
-    )
-    stored = near.get(added.fact_id)
-    got = far.get(added.fact_id)
-    assert stored is not None
-    assert got is not None
-    for name in stored.__dataclass_fields__:
-        assert getattr(got, name) == getattr(stored, name), name
-    assert (got.version, got.is_live, got.about_date) == (stored.version, True, date(2026, 5, 1))
-    assert far.add("Lives in Lisbon.").fact_id == added.fact_id
-    assert far.get(uuid4()) is None
-    assert far.get("no id") is None
-
-
-def test_facts_are_corrected_if_they_are_as_they_were_seen(both: tuple[Facts, RemoteFacts]) -> None:
-    near, far = both
-    fact = far.add("Lives in Lisbon.")
-    changed = far.replace(fact.fact_id, "Lives in Porto.", if_version=fact.version)
-    assert changed is not None
-    assert changed.text == "Lives in Porto."
-    with pytest.raises(VersionError):
-        far.replace(fact.fact_id, "Lives in Faro.", if_version=fact.version)
-    with pytest.raises(VersionError):
-        far.delete(changed.fact_id, if_version=fact.version)
-    judged = far.feedback(changed.fact_id, "wrong")
-    assert judged is not None
-    assert judged.feedback == "wrong"
-    assert far.feedback(uuid4(), "x") is None
-    assert far.replace(uuid4(), "x") is None
-    assert [far.delete(changed.fact_id), far.delete(changed.fact_id)] == [True, False]
-    assert near.list().total == 0
-
-
-def test_pages_are_those_of_this_process(both: tuple[Facts, RemoteFacts]) -> None:
-    near, far = both
-    for number in range(7):
-        near.add(f"Fact number {number}.", topics=["odd" if number % 2 else "even"])
-    pages: list[dict[str, Any]] = [
-        {}, {"limit": 0}, {"limit": 2}, {"limit": 3, "offset": 2}, {"offset": 6}, {"offset": 9},
-        {"sort": "oldest"}, {"topics": ["odd"]}, {"contains": "number 3"}, {"first_n": 2}, {"last_n": 3},
-        {"last_n": 0},
-    ]  # fmt: skip
-    for options in pages:
-        ours, theirs = near.list(**options), far.list(**options)
-        assert [one.fact_id for one in theirs] == [one.fact_id for one in ours], options
-        assert theirs.total == ours.total, options
-    assert [(one.text, one.score) for one in far.search("number 3", limit=3)] == [
-        (one.text, one.score) for one in near.search("number 3", limit=3)
-    ]
-    assert far.topics() == near.topics()
-    assert far.figures() == near.figures()
-    assert far.clear() == 7
 
 
 def test_sources_and_imports_come_from_afar(both: tuple[Facts, RemoteFacts]) -> None:
