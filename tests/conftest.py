@@ -331,6 +331,50 @@ def start_worker(database_url: str, broker_url: str, database: Database) -> Iter
         worker.end()
 
 
+class Rig:
+    """What most tests stand on: a database and its settings; the rest is made when it is asked for."""
+
+    def __init__(self, request: pytest.FixtureRequest, url: str, settings: Settings) -> None:
+        self._request = request
+        self.url = url
+        self.settings = settings
+
+    @property
+    def database(self) -> Database:
+        """The test's database, opened."""
+        database: Database = self._request.getfixturevalue("database")
+        return database
+
+    @property
+    def memory(self) -> MakeMemory:
+        """Makes memories on the test's database."""
+        make_memory: MakeMemory = self._request.getfixturevalue("make_memory")
+        return make_memory
+
+    @property
+    def model(self) -> ModelServer:
+        """The stand-in for a model."""
+        server: ModelServer = self._request.getfixturevalue("model_server")
+        return server
+
+    @property
+    def broker_url(self) -> str:
+        """The broker, which holds nothing."""
+        url: str = self._request.getfixturevalue("broker_url")
+        return url
+
+    @property
+    def start_worker(self) -> StartWorker:
+        """Starts worker processes on the database and the broker."""
+        start_worker: StartWorker = self._request.getfixturevalue("start_worker")
+        return start_worker
+
+
+@pytest.fixture
+def rig(request: pytest.FixtureRequest, database_url: str, settings: Settings) -> Rig:
+    return Rig(request, database_url, settings)
+
+
 # Nothing may depend on how fast the machine is just then: a limit only ends what would never come.
 PATIENCE = 10
 

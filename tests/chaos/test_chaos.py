@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from tests.chaos.campaign import Campaign, heeded_until
 from tests.chaos.conversation import digest_of, message_of, speakers_of, user_of
@@ -29,9 +28,8 @@ from tests.chaos.judging.recoveries import Recovery
 from tests.chaos.judging.report import Report, as_json, as_text
 from tests.chaos.judging.timeline import Interval, Timeline
 from tests.chaos.plan import KINDS, NATURES, DoesNotFitError, PlannedFault, Shape, make_plan
-from tests.conftest import MakeMemory, wait_until
+from tests.conftest import MakeMemory, Rig, wait_until
 from tests.support.processes import forking
-from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 
 SHORT = Shape(faults=25, calm=1.5, span=20.0, workers=2, producers=2)
@@ -116,15 +114,13 @@ def test_recoveries_that_never_came_are_violations_and_long_ones_are_named_apart
     assert next(row.longest for row in report.faults if row.kind == "worker killed") == 10.1
 
 
-def test_the_judge_sees_what_is_lost_changed_or_made_up(
-    database: Database, database_url: str, make_memory: MakeMemory, model_server: ModelServer
-) -> None:
-    acks = _said(make_memory, turns=30)
-    models = load_settings(openai_base_url=model_server.base_url, embedding_backend="local")
-    drain_everything(database, database_url, models)
-    with psycopg.connect(database_url, autocommit=True) as connection:
+def test_the_judge_sees_what_is_lost_changed_or_made_up(rig: Rig) -> None:
+    acks = _said(rig.memory, turns=30)
+    models = load_settings(openai_base_url=rig.model.base_url, embedding_backend="local")
+    drain_everything(rig.database, rig.url, models)
+    with psycopg.connect(rig.url, autocommit=True) as connection:
         assert judge.compare(connection, acks).violations == ()
-        assert judge.compare_histories(acks, database_url) == []
+        assert judge.compare_histories(acks, rig.url) == []
         for tampering, named in TAMPERINGS.items():
             with connection.transaction(force_rollback=True):
                 connection.execute(tampering.encode())

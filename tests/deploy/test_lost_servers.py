@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from strandline.deploy.embedded.stack import STATE_FILE
-from tests.conftest import MakeMemory, StartWorker, nothing_due, wait_until
+from tests.conftest import Rig, nothing_due, wait_until
 from tests.support.processes import forking
 from tests.support.servers.broker_proxy import BrokerProxy
 
@@ -109,23 +109,21 @@ def test_a_second_up_says_that_it_joins_and_that_the_servers_go_on(home: Path) -
     assert not announced(home)
 
 
-def test_workers_go_on_by_their_sweep_while_there_is_no_broker(
-    make_memory: MakeMemory, start_worker: StartWorker, database_url: str, broker_url: str
-) -> None:
-    with BrokerProxy(broker_url) as broker:
-        start_worker(STRANDLINE_BROKER_URL=broker.url)
+def test_workers_go_on_by_their_sweep_while_there_is_no_broker(rig: Rig) -> None:
+    with BrokerProxy(rig.broker_url) as broker:
+        rig.start_worker(STRANDLINE_BROKER_URL=broker.url)
         broker.down()
-        url = ("--database-url", database_url, "--json")
+        url = ("--database-url", rig.url, "--json")
         wait_until(
             lambda: json.loads(run("status", *url).stdout)["workers"][0]["no_broker"],
             timeout=30,
             what="the loss to be reported",
         )
         assert "no worker reaches its broker" in run("status", *url[:2]).stdout
-        memory = make_memory(user_id="u", broker_url=broker_url)
+        memory = rig.memory(user_id="u", broker_url=rig.broker_url)
         memory.put({"role": "user", "content": "I live in Bern and my cat is called Mio."})
         memory.flush(all=True)
-        wait_until(lambda: nothing_due(database_url), timeout=30, what="the work to be done all the same")
+        wait_until(lambda: nothing_due(rig.url), timeout=30, what="the work to be done all the same")
         assert any("Bern" in fact.text for fact in memory.facts.list())
         broker.up()
         wait_until(

@@ -24,9 +24,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from strandline import ConfigurationError
 from strandline.adapters.llamaindex import StrandlineMemory as Memory  # changed
-from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
-from tests.conftest import rows_of
+from tests.conftest import Rig, rows_of
 from tests.support.agents.llamaindex_model import (
     ScriptedModel,
     UnaskedVectorStore,
@@ -35,7 +34,6 @@ from tests.support.agents.llamaindex_model import (
     shown,
     user,
 )
-from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 
 
@@ -154,7 +152,7 @@ def long_term_blocks(llm: Any, vector_store: Any, embed_model: Any) -> list[Any]
 
 
 def test_guide_05_to_08_what_left_the_window_is_known_by_three_blocks(
-    configured: str, database: Database, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, configured: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Examples 5 to 8: blocks, the memory of them, a read with messages, and what it prints."""
     llm = ScriptedModel(saying("never asked"))
@@ -168,8 +166,10 @@ def test_guide_05_to_08_what_left_the_window_is_known_by_three_blocks(
     )
     for number in range(20):
         memory.put_messages([user(f"Pier {number} is {number} metres long."), user("Noted?")])
-    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
-    drain_everything(database, configured, load_settings(database_url=configured, embedding_backend="local"))
+    monkeypatch.setenv("OPENAI_BASE_URL", rig.model.base_url)
+    drain_everything(
+        rig.database, configured, load_settings(database_url=configured, embedding_backend="local")
+    )
 
     chat_history = memory.get(messages=[user("How long is pier 3?")])
     printed = chat_history[0].content or ""

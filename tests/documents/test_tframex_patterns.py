@@ -32,9 +32,9 @@ from strandline.schemas.errors import KeyUnavailableError, SealedContentError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.sealed.opening import sealed_content
-from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.settings import load_settings
 from strandline.wiring.assembly import prepare_stages
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, Rig, rows_of
 from tests.support.aging import DAY, age_messages, age_session
 from tests.support.sample_hooks import Handler
 from tests.support.servers.object_server import ObjectServer
@@ -100,10 +100,8 @@ def _old_and_new(memory: Memory) -> None:
         )
 
 
-def test_tframex_15_old_messages_are_removed_and_important_ones_kept(
-    make_memory: MakeMemory, database: Database, tmp_path: Path
-) -> None:
-    memory = make_memory("session", memory_blocks=[])
+def test_tframex_15_old_messages_are_removed_and_important_ones_kept(rig: Rig, tmp_path: Path) -> None:
+    memory = rig.memory("session", memory_blocks=[])
     _old_and_new(memory)
     memory.flush(all=True)
     thirty_days = int(timedelta(days=30).total_seconds())  # changed: a cut-off date, at each clean-up
@@ -112,7 +110,7 @@ def test_tframex_15_old_messages_are_removed_and_important_ones_kept(
     )
     assert texts(memory.history()) == ["50 days ago", "1 days ago"], "before anything was removed"
     memory.put(said(1))
-    make_event_of_its_own(memory, database)
+    make_event_of_its_own(memory, rig.database)
     assert texts(memory.history()) == ["50 days ago", "1 days ago", "Message 1"]
 
 
@@ -122,22 +120,20 @@ def make_event_of_its_own(memory: Memory, database: Database) -> None:
     retention.run(database, at_once=True)  # changed: await memory.cleanup()
 
 
-def test_tframex_14_an_archive_in_s3(
-    make_memory: MakeMemory, database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tframex_14_an_archive_in_s3(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket_name = "bucket"
-    memory = make_memory("session", memory_blocks=[])
+    memory = rig.memory("session", memory_blocks=[])
     with ObjectServer() as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
         memory.put_messages([said(number) for number in range(5)])
         memory.flush(all=True)
-        age_messages(database_url, "session", 40 * DAY)
+        age_messages(rig.url, "session", 40 * DAY)
         archive = f"s3://{bucket_name}/memories"  # changed: S3MemoryStore(bucket_name)
         memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=archive))
-        assert retention.run(database, at_once=True).archived == 5
+        assert retention.run(rig.database, at_once=True).archived == 5
         assert memory.get_all() == [] and len(server.objects) == 2
-        kept = list(retention.read_archived(database, "session"))
+        kept = list(retention.read_archived(rig.database, "session"))
         assert texts(kept) == [f"Message {number}" for number in range(5)]
 
 
@@ -172,30 +168,26 @@ def test_tframex_10_a_sliding_window(make_memory: MakeMemory) -> None:
     assert texts(memory.history(limit=2)) == ["Message 23", "Message 24"]
 
 
-def test_tframex_11_a_summary_at_a_threshold(
-    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
-) -> None:
-    memory = make_memory(  # changed: SummaryMemory(summarizer_agent=…, threshold=50)
+def test_tframex_11_a_summary_at_a_threshold(rig: Rig) -> None:
+    memory = rig.memory(  # changed: SummaryMemory(summarizer_agent=…, threshold=50)
         memory_blocks=[SummaryMemoryBlock()], **summary_window(threshold_messages=50, keep_last=10)
     )
     for number in range(49):
         memory.put(said(number))
     assert len(memory.get()) == 49, "nothing is summarised below the threshold"
     memory.put(said(49))
-    drain_everything(database, database_url, settings)  # changed: workers call the summariser
+    drain_everything(rig.database, rig.url, rig.settings)  # changed: workers call the summariser
     summary, *recent = memory.get()
     assert summary.role == "system" and "<summary>" in summary.text
     assert texts(recent) == [f"Message {number}" for number in range(40, 50)]
 
 
-def test_tframex_12_a_search_by_meaning(
-    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
-) -> None:
-    memory = make_memory(memory_blocks=["vectors"])  # changed: SemanticMemoryStore(embedding_model)
+def test_tframex_12_a_search_by_meaning(rig: Rig) -> None:
+    memory = rig.memory(memory_blocks=["vectors"])  # changed: SemanticMemoryStore(embedding_model)
     memory.put(said(0))
     memory.put(Message(role="user", content="The spare anchor lies under the port berth."))
     memory.flush(all=True)
-    drain_everything(database, database_url, settings)
+    drain_everything(rig.database, rig.url, rig.settings)
     hits = memory.search("Where is the anchor?", limit=5)  # changed: search(query, top_k=5)
     assert hits[0].text == "The spare anchor lies under the port berth." and len(hits) <= 5
     assert hits[0].similarity is not None
@@ -220,21 +212,19 @@ def test_tframex_13_messages_by_metadata_and_by_date(make_memory: MakeMemory) ->
     assert texts(between) == ["Day 0", "Day 1", "Day 2"]
 
 
-def test_tframex_16_a_handler_of_what_overflows(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
+def test_tframex_16_a_handler_of_what_overflows(rig: Rig) -> None:
     Handler.seen.clear()
     settings = load_settings(
-        database_url=database_url,
+        database_url=rig.url,
         on_overflow="tests.support.sample_hooks:async_handler",  # changed: overflow_handler=
     )
-    prepare_stages(database, settings, ["overflow"])  # changed: workers call the handler
-    memory = make_memory(  # changed: SafeMemoryStore(max_size=10, overflow_handler=…)
+    prepare_stages(rig.database, settings, ["overflow"])  # changed: workers call the handler
+    memory = rig.memory(  # changed: SafeMemoryStore(max_size=10, overflow_handler=…)
         memory_blocks=[], on_overflow=True, **overflow_window(max_size=10, keep=0.8)
     )
     for number in range(11):
         memory.put(said(number))  # changed: add_message, which waits for no handler
-    drain_everything(database, database_url, settings, ["overflow"])  # changed: as above
+    drain_everything(rig.database, rig.url, settings, ["overflow"])  # changed: as above
     # The page's handler is given all messages, and the oldest fifth of them is then gone.
     assert [texts(list(event.messages)) for event in Handler.seen] == [["Message 0", "Message 1"]]
     assert texts(list(memory.get())) == [f"Message {number}" for number in range(2, 11)]

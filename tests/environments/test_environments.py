@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import Rig, nothing_due, rows_of, wait_until
 from tests.support.processes import forking
 
 ELSEWHERE = "redis://127.0.0.1:1/0"
@@ -64,15 +64,13 @@ memory.close()
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_a_scenario_goes_on_in_each_environment(
-    name: str, start_worker: StartWorker, database_url: str, broker_url: str
-) -> None:
+def test_a_scenario_goes_on_in_each_environment(rig: Rig, name: str) -> None:
     variables = ENVIRONMENTS[name]
-    worker = start_worker("--no-sweep", **variables)
+    worker = rig.start_worker("--no-sweep", **variables)
     wait_until(lambda: "is ready" in "".join(worker.output), timeout=60, what="the worker")
 
     def run(*arguments: str) -> str:
-        servers = {"STRANDLINE_DATABASE_URL": database_url, "STRANDLINE_BROKER_URL": broker_url}
+        servers = {"STRANDLINE_DATABASE_URL": rig.url, "STRANDLINE_BROKER_URL": rig.broker_url}
         done = forking.run(
             [sys.executable, *arguments],
             env={**os.environ, **servers, **variables},
@@ -84,10 +82,10 @@ def test_a_scenario_goes_on_in_each_environment(
         return str(done.stdout)
 
     run("-c", SCENARIO, "put")
-    wait_until(lambda: nothing_due(database_url), timeout=20, what="the work")
+    wait_until(lambda: nothing_due(rig.url), timeout=20, what="the work")
     assert any("Lisbon" in text for text in json.loads(run("-c", SCENARIO, "get")))
     assert "broker" in run("-m", "strandline", "doctor", "--no-model-call")
-    assert rows_of(database_url, "SELECT condition ->> 'no_broker' FROM strandline.worker") == [(None,)]
+    assert rows_of(rig.url, "SELECT condition ->> 'no_broker' FROM strandline.worker") == [(None,)]
     assert worker.stop() == 0
     assert "away" not in "".join(worker.output)
 

@@ -17,7 +17,7 @@ from strandline.cli.servers.targets import Servers
 from strandline.schemas.broker.troubles import describe_trouble
 from strandline.schemas.values.lanes import Lane
 from tests.chaos.servers import RedisServer
-from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, StartWorker, nothing_due, rows_of, wait_until
 from tests.support.servers.rabbitmq import RabbitNode, rabbitmq  # noqa: F401  # a fixture
 from tests.support.servers.service_server import RunningService
 
@@ -95,21 +95,14 @@ def limited_url(url: str) -> str:
         ("without_taking", "the right to write or to take hints"),
     ],
 )
-def test_a_redis_that_refuses_is_no_broker(
-    trouble: str,
-    said: str,
-    server: RedisServer,
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    database_url: str,
-) -> None:
+def test_a_redis_that_refuses_is_no_broker(rig: Rig, trouble: str, said: str, server: RedisServer) -> None:
     troubles = RedisTroubles(server.url)
     troubles.let_in()
     url = limited_url(server.url)
-    worker = start_worker(STRANDLINE_BROKER_URL=url)
+    worker = rig.start_worker(STRANDLINE_BROKER_URL=url)
     wait_until(lambda: "is ready" in "".join(worker.output), timeout=60, what="the worker")
     work_through_trouble(
-        getattr(troubles, trouble), said, worker, make_memory, database_url, url,
+        getattr(troubles, trouble), said, worker, rig.memory, rig.url, url,
         is_told_by_doctor=trouble != "without_taking",
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ import pytest
 from strandline.cli import entry
 from strandline.schemas.values.lanes import Lane
 from strandline.workers.shared_broker import IN_VAIN_SECONDS, LostRings
-from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import Rig, nothing_due, rows_of, wait_until
 from tests.support.servers.databases import temporary_database
 from tests.support.workers.worker_processes import launch_worker
 
@@ -18,26 +18,22 @@ DROPPED = "SELECT coalesce(sum((condition ->> 'dropped_hints')::int), 0) FROM st
 
 
 def test_work_whose_hints_another_installation_takes_is_done_and_told(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    database_url: str,
-    broker_url: str,
-    capfd: pytest.CaptureFixture[str],
+    rig: Rig, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The thief has no work of its own, and takes every hint that it can; our worker sweeps."""
-    own = start_worker()
-    with temporary_database(database_url) as other_url:
-        thief = launch_worker(other_url, broker_url, "--concurrency=1", "--no-sweep")
+    own = rig.start_worker()
+    with temporary_database(rig.url) as other_url:
+        thief = launch_worker(other_url, rig.broker_url, "--concurrency=1", "--no-sweep")
         try:
             wait_until(lambda: "is ready" in "".join(thief.output), timeout=60, what="the other worker")
             own.process.send_signal(signal.SIGSTOP)  # the thief has all hints
-            memory = make_memory("s", broker_url=broker_url)
+            memory = rig.memory("s", broker_url=rig.broker_url)
             memory.put({"role": "user", "content": "I live in Bern."})
             memory.flush(all=True)
             wait_until(lambda: rows_of(other_url, DROPPED)[0][0] > 0, timeout=20, what="the count")
             own.process.send_signal(signal.SIGCONT)
-            wait_until(lambda: nothing_due(database_url), timeout=12, what="the work")
-            said = ("doctor", "--no-model-call", "--database-url", other_url, "--broker-url", broker_url)
+            wait_until(lambda: nothing_due(rig.url), timeout=12, what="the work")
+            said = ("doctor", "--no-model-call", "--database-url", other_url, "--broker-url", rig.broker_url)
             entry.run(list(said))
             assert "its own Redis database or RabbitMQ virtual host" in capfd.readouterr().out
             lines = [line for line in thief.output if "hint_dropped" in line]
@@ -45,7 +41,7 @@ def test_work_whose_hints_another_installation_takes_is_done_and_told(
             assert "another installation may use this broker" in lines[0]
         finally:
             thief.end()
-    assert rows_of(database_url, DROPPED) == [(0,)]
+    assert rows_of(rig.url, DROPPED) == [(0,)]
 
 
 def test_a_lane_that_was_rung_for_in_vain_is_drained_here() -> None:

@@ -12,9 +12,8 @@ from typing import IO
 
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
-from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import Rig, nothing_due, rows_of, wait_until
 from tests.support.processes import forking
-from tests.support.servers.model_server import ModelServer
 from tests.support.workers.busy_workers import environment
 
 # Is given a session and how many messages, says it is ready, puts when told to, and says which seqs it got.
@@ -135,39 +134,34 @@ def test_eight_processes_lose_and_double_nothing(database: Database, database_ur
     assert verify(database, deep=True).violations == ()
 
 
-def test_a_user_with_hundreds_of_sessions_keeps_up(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database: Database,
-    database_url: str,
-    broker_url: str,
-) -> None:
+def test_a_user_with_hundreds_of_sessions_keeps_up(rig: Rig) -> None:
     """One merge folds many extractions: sessions do not queue for their owner's one lane."""
     sessions = 300
 
     def talk(number: int) -> None:
-        memory = make_memory(f"s{number}", user_id="sailor", memory_blocks=["facts"], broker_url=broker_url)
+        memory = rig.memory(
+            f"s{number}", user_id="sailor", memory_blocks=["facts"], broker_url=rig.broker_url
+        )
         # Ten different things, so that each is said in many sessions.
         memory.put({"role": "user", "content": f"I have moored in harbour number {number % 10}."})
         memory.flush(all=True)
 
     for _ in range(2):
-        start_worker("--queues", "extract,merge", **environment(model_server))
+        rig.start_worker("--queues", "extract,merge", **environment(rig.model))
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(talk, range(sessions)))
-    wait_until(lambda: nothing_due(database_url), timeout=90, what="everything to be merged")
-    calls = dict(rows_of(database_url, "SELECT stage, count(*) FROM strandline.model_call GROUP BY 1"))
+    wait_until(lambda: nothing_due(rig.url), timeout=90, what="everything to be merged")
+    calls = dict(rows_of(rig.url, "SELECT stage, count(*) FROM strandline.model_call GROUP BY 1"))
     assert calls["extract"] == sessions
     assert calls["merge"] < sessions / 4
     facts = rows_of(
-        database_url,
+        rig.url,
         "SELECT f.text, count(DISTINCT r.session_key) FROM strandline.fact f"
         " JOIN strandline.fact_revision r USING (shard_key, generation_id, fact_id) WHERE f.live GROUP BY 1",
     )
     assert sorted(sources for _text, sources in facts) == [sessions // 10] * 10
-    assert rows_of(database_url, DEADLOCKS) == [(0,)]
-    assert verify(database, deep=True).violations == ()
+    assert rows_of(rig.url, DEADLOCKS) == [(0,)]
+    assert verify(rig.database, deep=True).violations == ()
 
 
 DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"

@@ -14,9 +14,8 @@ import redis
 
 from strandline import Memory
 from strandline.pipelines.engine.engine import StopPoint
-from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.lanes import STAGES, Lane, queue_name
-from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import Rig, nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer
 from tests.support.stored import flush_events, registered_workers
 from tests.support.workers.busy_workers import QUICK_TAKE_OVER, environment
@@ -62,63 +61,46 @@ def text_calls(server: ModelServer) -> int:
 
 
 @pytest.mark.parametrize("point", get_args(StopPoint))
-def test_a_worker_killed_at_any_point_costs_nothing(
-    point: StopPoint,
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database_url: str,
-    broker_url: str,
-) -> None:
-    settings = environment(model_server, **QUICK_TAKE_OVER)
-    doomed = start_worker(**settings, STRANDLINE_STOP_AT=f"{point}:SIGKILL")
-    memory = make_memory(broker_url=broker_url, user_id="sailor", **LIMITS)
+def test_a_worker_killed_at_any_point_costs_nothing(rig: Rig, point: StopPoint) -> None:
+    settings = environment(rig.model, **QUICK_TAKE_OVER)
+    doomed = rig.start_worker(**settings, STRANDLINE_STOP_AT=f"{point}:SIGKILL")
+    memory = rig.memory(broker_url=rig.broker_url, user_id="sailor", **LIMITS)
     talk(memory, 40)
     wait_until(lambda: doomed.process.poll() is not None, timeout=20, what=f"the kill at {point}")
-    start_worker(**settings)
-    wait_until(lambda: nothing_due(database_url), timeout=20, what="the other worker to finish")
-    check_applied_once(database_url)
+    rig.start_worker(**settings)
+    wait_until(lambda: nothing_due(rig.url), timeout=20, what="the other worker to finish")
+    check_applied_once(rig.url)
     # A call whose answer was stored is never made again; one whose answer was not, once more at most.
-    ledger = rows_of(database_url, "SELECT count(*) FROM strandline.model_call WHERE stage <> 'vectors'")[0][
-        0
-    ]
-    repeated = text_calls(model_server) - ledger
+    ledger = rows_of(rig.url, "SELECT count(*) FROM strandline.model_call WHERE stage <> 'vectors'")[0][0]
+    repeated = text_calls(rig.model) - ledger
     # Several lanes may have been between call and store when the process died.
     assert 0 <= repeated <= (3 if point != "loaded" else 4)
     twice = "SELECT batch_id, step FROM strandline.model_call GROUP BY 1, 2 HAVING count(*) > 1"
-    assert rows_of(database_url, twice) == []
+    assert rows_of(rig.url, twice) == []
 
 
-def test_redelivering_everything_changes_nothing(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database_url: str,
-    broker_url: str,
-) -> None:
+def test_redelivering_everything_changes_nothing(rig: Rig) -> None:
     """No model is asked again, and no row of any table is written again, not even as it was."""
-    worker = start_worker("--no-sweep", **environment(model_server))
-    memory = make_memory(broker_url=broker_url, user_id="sailor", **LIMITS)
+    worker = rig.start_worker("--no-sweep", **environment(rig.model))
+    memory = rig.memory(broker_url=rig.broker_url, user_id="sailor", **LIMITS)
     talk(memory, 30)
-    wait_until(lambda: nothing_due(database_url), timeout=20, what="everything to be consumed")
+    wait_until(lambda: nothing_due(rig.url), timeout=20, what="everything to be consumed")
     lanes = [
         Lane(*row)
-        for row in rows_of(
-            database_url, "SELECT shard_key, scope_key, generation_id, stage FROM strandline.lane"
-        )
+        for row in rows_of(rig.url, "SELECT shard_key, scope_key, generation_id, stage FROM strandline.lane")
     ]
     assert {lane.stage for lane in lanes} == set(STAGES)
-    before, calls = row_versions(database_url), len(model_server.requests)
+    before, calls = row_versions(rig.url), len(rig.model.requests)
     worker.process.send_signal(signal.SIGSTOP)
     for _time in range(3):
         memory._resources.ring(lanes)
-    wait_until(lambda: hints_left(broker_url) >= len(STAGES) - 1, timeout=5, what="the hints to be there")
+    wait_until(lambda: hints_left(rig.broker_url) >= len(STAGES) - 1, timeout=5, what="the hints to be there")
     worker.process.send_signal(signal.SIGCONT)
-    wait_until(lambda: hints_left(broker_url) == 0, timeout=20, what="every hint to be taken")
+    wait_until(lambda: hints_left(rig.broker_url) == 0, timeout=20, what="every hint to be taken")
     assert worker.stop() == 0, "which works off those in hand"
-    assert hints_left(broker_url) == 0, "and gave none back"
-    assert row_versions(database_url) == before
-    assert len(model_server.requests) == calls
+    assert hints_left(rig.broker_url) == 0, "and gave none back"
+    assert row_versions(rig.url) == before
+    assert len(rig.model.requests) == calls
 
 
 def row_versions(url: str) -> set[tuple[str, ...]]:
@@ -142,89 +124,68 @@ def hints_left(broker_url: str) -> int:
         return sum(int(str(broker.llen(queue_name(stage)))) for stage in STAGES)
 
 
-def test_a_worker_stopped_inside_its_transaction_delays_no_put(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database_url: str,
-    broker_url: str,
-) -> None:
-    memory = make_memory(broker_url=broker_url, user_id="sailor", **LIMITS)
+def test_a_worker_stopped_inside_its_transaction_delays_no_put(rig: Rig) -> None:
+    memory = rig.memory(broker_url=rig.broker_url, user_id="sailor", **LIMITS)
     talk(memory, 45)
-    worker = start_worker(**environment(model_server), STRANDLINE_STOP_AT="applying:SIGSTOP")
+    worker = rig.start_worker(**environment(rig.model), STRANDLINE_STOP_AT="applying:SIGSTOP")
     wait_until(lambda: stopped(worker), timeout=20, what="the worker to stop inside its transaction")
     in_transaction = (
         "SELECT count(*) FROM pg_stat_activity"
         " WHERE datname = current_database() AND state = 'idle in transaction'"
     )
-    wait_until(
-        lambda: rows_of(database_url, in_transaction)[0][0] > 0, timeout=5, what="its open transaction"
-    )
+    wait_until(lambda: rows_of(rig.url, in_transaction)[0][0] > 0, timeout=5, what="its open transaction")
     # As a put that waited for it would, too long: this stays open until the server ends it.
     for number in range(45, 55):
         talk(memory, 1, begin=number)
     assert stopped(worker)
-    assert rows_of(database_url, in_transaction)[0][0] > 0, "it must have been open all the time"
+    assert rows_of(rig.url, in_transaction)[0][0] > 0, "it must have been open all the time"
     worker.process.kill()
-    start_worker(**environment(model_server, **QUICK_TAKE_OVER))
-    wait_until(lambda: nothing_due(database_url), timeout=30, what="everything to be consumed")
-    check_applied_once(database_url)
+    rig.start_worker(**environment(rig.model, **QUICK_TAKE_OVER))
+    wait_until(lambda: nothing_due(rig.url), timeout=30, what="everything to be consumed")
+    check_applied_once(rig.url)
 
 
-def test_puts_that_cross_the_mark_do_not_wait_for_a_slow_model(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database_url: str,
-    broker_url: str,
-) -> None:
+def test_puts_that_cross_the_mark_do_not_wait_for_a_slow_model(rig: Rig) -> None:
     """Not even for one that never answers."""
-    model_server.behave(hang=True)
+    rig.model.behave(hang=True)
     patient = {"STRANDLINE_MODEL_TIMEOUT_SECONDS": "3600", "STRANDLINE_LEASE_DEADLINE_SECONDS": "7200"}
-    start_worker(**environment(model_server, **patient))
-    memory = make_memory(broker_url=broker_url, user_id="sailor", **LIMITS)
+    rig.start_worker(**environment(rig.model, **patient))
+    memory = rig.memory(broker_url=rig.broker_url, user_id="sailor", **LIMITS)
     talk(memory, 20)
-    wait_until(lambda: text_calls(model_server) >= 1, timeout=20, what="the model to be asked")
-    crossed = flush_events(database_url)
+    wait_until(lambda: text_calls(rig.model) >= 1, timeout=20, what="the model to be asked")
+    crossed = flush_events(rig.url)
     talk(memory, 85, begin=20)
-    events = flush_events(database_url)
+    events = flush_events(rig.url)
     assert events - crossed >= 20
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.receipt WHERE stage = 'extract'") == [(0,)]
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.receipt WHERE stage = 'extract'") == [(0,)]
 
 
-def test_what_the_broker_lost_is_found_by_the_sweep(
-    make_memory: MakeMemory, start_worker: StartWorker, model_server: ModelServer, database_url: str
-) -> None:
-    start_worker(**environment(model_server))
+def test_what_the_broker_lost_is_found_by_the_sweep(rig: Rig) -> None:
+    rig.start_worker(**environment(rig.model))
     # No broker listens there: every hint of this producer is lost.
-    memory = make_memory(broker_url="redis://127.0.0.1:1/0", user_id="sailor", **LIMITS)
+    memory = rig.memory(broker_url="redis://127.0.0.1:1/0", user_id="sailor", **LIMITS)
     talk(memory, 40)
-    wait_until(lambda: nothing_due(database_url), timeout=25, what="the sweep to find the work")
-    check_applied_once(database_url)
+    wait_until(lambda: nothing_due(rig.url), timeout=25, what="the sweep to find the work")
+    check_applied_once(rig.url)
 
 
 def test_a_session_whose_producer_died_before_the_flush_is_flushed(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database: Database,
-    database_url: str,
-    monkeypatch: pytest.MonkeyPatch,
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die(*_: object, **__: object) -> None:
         raise SystemExit("the producer dies here")
 
-    memory = make_memory(user_id="sailor", **LIMITS)
+    memory = rig.memory(user_id="sailor", **LIMITS)
     with monkeypatch.context() as patched:
         # As near to a kill between the two transactions as one process can get to it.
         patched.setattr("strandline.producers.writing.put.flush_at_put", die)
         with pytest.raises(SystemExit):
             talk(memory, 40)
-    assert flush_events(database_url) == 0
-    start_worker(**environment(model_server))
+    assert flush_events(rig.url) == 0
+    rig.start_worker(**environment(rig.model))
     flushed = "SELECT count(*) FROM strandline.flush_event WHERE cause = 'threshold'"
-    wait_until(lambda: rows_of(database_url, flushed)[0][0] > 0, timeout=15, what="the sweep to flush")
-    wait_until(lambda: nothing_due(database_url), timeout=20, what="its work to be done")
+    wait_until(lambda: rows_of(rig.url, flushed)[0][0] > 0, timeout=15, what="the sweep to flush")
+    wait_until(lambda: nothing_due(rig.url), timeout=20, what="its work to be done")
 
 
 def let_time_pass(database_url: str) -> None:
@@ -234,47 +195,37 @@ def let_time_pass(database_url: str) -> None:
         rows_of(database_url, f"UPDATE strandline.{table} SET {earlier} RETURNING 1")
 
 
-def test_an_idle_session_is_remembered_and_still_there(
-    make_memory: MakeMemory, start_worker: StartWorker, model_server: ModelServer, database_url: str
-) -> None:
-    start_worker(**environment(model_server))
-    memory = make_memory(user_id="sailor", idle_seconds=3600)
+def test_an_idle_session_is_remembered_and_still_there(rig: Rig) -> None:
+    rig.start_worker(**environment(rig.model))
+    memory = rig.memory(user_id="sailor", idle_seconds=3600)
     talk(memory, 3)
-    let_time_pass(database_url)
+    let_time_pass(rig.url)
     idle = "SELECT count(*) FROM strandline.flush_event WHERE cause = 'idle'"
-    wait_until(
-        lambda: rows_of(database_url, idle)[0][0] == 1, timeout=15, what="the session to count as idle"
-    )
-    wait_until(lambda: nothing_due(database_url), timeout=20, what="its messages to be consumed")
+    wait_until(lambda: rows_of(rig.url, idle)[0][0] == 1, timeout=15, what="the session to count as idle")
+    wait_until(lambda: nothing_due(rig.url), timeout=20, what="its messages to be consumed")
     context = memory.get()
     assert [m.text for m in context if m.role == "user"] == [
         f"I have visited harbour number {number} with my boat." for number in range(3)
     ]
     assert "harbour number 1" in context[0].text, "and what was derived from them is there as well"
     watches = "SELECT count(*) FROM strandline.watch"
-    wait_until(lambda: rows_of(database_url, watches) == [(0,)], timeout=5, what="the watch to end")
+    wait_until(lambda: rows_of(rig.url, watches) == [(0,)], timeout=5, what="the watch to end")
     talk(memory, 1, begin=3)
-    let_time_pass(database_url)
-    wait_until(lambda: rows_of(database_url, idle)[0][0] == 2, timeout=15, what="the next idle time")
-    assert rows_of(database_url, "SELECT from_seq, through_seq FROM strandline.flush_event ORDER BY 1") == [
+    let_time_pass(rig.url)
+    wait_until(lambda: rows_of(rig.url, idle)[0][0] == 2, timeout=15, what="the next idle time")
+    assert rows_of(rig.url, "SELECT from_seq, through_seq FROM strandline.flush_event ORDER BY 1") == [
         (1, 6),
         (7, 8),
     ]
 
 
-def test_two_sessions_of_one_user_make_one_fact(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database_url: str,
-    broker_url: str,
-) -> None:
+def test_two_sessions_of_one_user_make_one_fact(rig: Rig) -> None:
     """Sessions that say the same flush at the same moments, under three workers."""
-    settings = environment(model_server)
+    settings = environment(rig.model)
     for _ in range(3):
-        start_worker(**settings)
+        rig.start_worker(**settings)
     user = uuid4().hex
-    memories = [make_memory(f"s{n}", broker_url=broker_url, user_id=user, **LIMITS) for n in range(6)]
+    memories = [rig.memory(f"s{n}", broker_url=rig.broker_url, user_id=user, **LIMITS) for n in range(6)]
     barrier = threading.Barrier(len(memories))
 
     def converse(memory: Memory) -> None:
@@ -285,57 +236,45 @@ def test_two_sessions_of_one_user_make_one_fact(
 
     with ThreadPoolExecutor(len(memories)) as threads:
         list(threads.map(converse, memories))
-    wait_until(lambda: nothing_due(database_url), timeout=30, what="the workers to finish")
-    check_applied_once(database_url)
+    wait_until(lambda: nothing_due(rig.url), timeout=30, what="the workers to finish")
+    check_applied_once(rig.url)
     facts = memories[0].facts.list(limit=1000)
     assert len({fact.text for fact in facts}) == len(facts) == 12
     sessions = rows_of(
-        database_url, "SELECT count(DISTINCT session_key) FROM strandline.fact_revision GROUP BY fact_id"
+        rig.url, "SELECT count(DISTINCT session_key) FROM strandline.fact_revision GROUP BY fact_id"
     )
     assert sessions == [(6,)] * 12, "each fact names every session that said it"
     deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
-    assert rows_of(database_url, deadlocks) == [(0,)]
+    assert rows_of(rig.url, deadlocks) == [(0,)]
 
 
-def test_a_reset_voids_what_is_in_flight(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database_url: str,
-    broker_url: str,
-) -> None:
-    model_server.behave(latency=1.5)
-    start_worker(**environment(model_server))
-    memory = make_memory(broker_url=broker_url, user_id="sailor", **LIMITS)
+def test_a_reset_voids_what_is_in_flight(rig: Rig) -> None:
+    rig.model.behave(latency=1.5)
+    rig.start_worker(**environment(rig.model))
+    memory = rig.memory(broker_url=rig.broker_url, user_id="sailor", **LIMITS)
     talk(memory, 20)
-    wait_until(lambda: text_calls(model_server) > 0, timeout=15, what="a model call to be in flight")
+    wait_until(lambda: text_calls(rig.model) > 0, timeout=15, what="a model call to be in flight")
     memory.reset(derived=True)
-    model_server.behave(latency=0.0)
+    rig.model.behave(latency=0.0)
     talk(memory, 1, begin=100)
-    wait_until(lambda: nothing_due(database_url), timeout=20, what="the void work to be cleared away")
+    wait_until(lambda: nothing_due(rig.url), timeout=20, what="the void work to be cleared away")
     for table in ("fact", "fact_candidate", "block_state", "chunk"):
-        assert rows_of(database_url, f"SELECT count(*) FROM strandline.{table}") == [(0,)], table
+        assert rows_of(rig.url, f"SELECT count(*) FROM strandline.{table}") == [(0,)], table
     assert [message.text for message in memory.get()] == [
         "I have visited harbour number 100 with my boat.",
         "Harbour 100 is noted.",
     ]
 
 
-def test_a_worker_that_is_told_to_stop_leaves_nothing_behind(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database_url: str,
-    broker_url: str,
-) -> None:
-    model_server.behave(latency=0.5)
-    worker = start_worker(**environment(model_server))
-    memory = make_memory(broker_url=broker_url, user_id="sailor", **LIMITS)
+def test_a_worker_that_is_told_to_stop_leaves_nothing_behind(rig: Rig) -> None:
+    rig.model.behave(latency=0.5)
+    worker = rig.start_worker(**environment(rig.model))
+    memory = rig.memory(broker_url=rig.broker_url, user_id="sailor", **LIMITS)
     talk(memory, 40)
-    wait_until(lambda: text_calls(model_server) > 0, timeout=15, what="work to be in flight")
+    wait_until(lambda: text_calls(rig.model) > 0, timeout=15, what="work to be in flight")
     assert worker.stop(timeout=150) == 0, "".join(worker.output)
-    assert registered_workers(database_url) == 0
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.lane WHERE holder IS NOT NULL") == [(0,)]
-    start_worker(**environment(model_server))
-    wait_until(lambda: nothing_due(database_url), timeout=20, what="the next worker to go on")
-    check_applied_once(database_url)
+    assert registered_workers(rig.url) == 0
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.lane WHERE holder IS NOT NULL") == [(0,)]
+    rig.start_worker(**environment(rig.model))
+    wait_until(lambda: nothing_due(rig.url), timeout=20, what="the next worker to go on")
+    check_applied_once(rig.url)

@@ -13,7 +13,7 @@ from strandline.administration.limits import read_limits, write_limits
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from strandline.schemas.wire.operations import LimitsIn
-from tests.conftest import rows_of
+from tests.conftest import Rig, rows_of
 
 MAX_BYTES = 10_000
 COUNT_NOW = "UPDATE strandline.namespace_rule SET count_at = '-infinity' RETURNING namespace"
@@ -58,46 +58,40 @@ def test_nothing_is_stored_above_the_bound_of_bytes(database: Database, database
 
 
 @pytest.mark.parametrize("way", ["put", "fork"])
-def test_no_session_begins_above_the_bound_of_sessions(
-    database: Database, database_url: str, way: str
-) -> None:
-    memory = open_memory(database_url)
+def test_no_session_begins_above_the_bound_of_sessions(rig: Rig, way: str) -> None:
+    memory = open_memory(rig.url)
     memory.put(text())
-    bound(database, max_sessions=1)
+    bound(rig.database, max_sessions=1)
     with pytest.raises(NamespaceFullError) as refusal:
-        open_memory(database_url, "other").put(text()) if way == "put" else memory.fork()
+        open_memory(rig.url, "other").put(text()) if way == "put" else memory.fork()
     assert refusal.value.bound == "sessions"
     memory.put_messages([text(), text()])
     memory.put(text())
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.session_owner") == [(1,)]
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.session_owner") == [(1,)]
 
 
-def test_a_bound_is_met_without_a_worker_and_without_a_change_of_limits(
-    database: Database, database_url: str
-) -> None:
-    bound(database, max_bytes=MAX_BYTES)
-    memory = open_memory(database_url)
+def test_a_bound_is_met_without_a_worker_and_without_a_change_of_limits(rig: Rig) -> None:
+    bound(rig.database, max_bytes=MAX_BYTES)
+    memory = open_memory(rig.url)
     for _ in range(5):
         memory.put(text())
-        rows_of(database_url, COUNT_NOW)
+        rows_of(rig.url, COUNT_NOW)
     with pytest.raises(NamespaceFullError):
         memory.put(text())
     assert len(memory.get_all()) == 5
 
 
-def test_what_is_counted_is_told_and_a_namespace_without_bounds_is_not_counted(
-    database: Database, database_url: str
-) -> None:
-    memory = open_memory(database_url)
-    bound(database, max_bytes=MAX_BYTES, max_sessions=7)
+def test_what_is_counted_is_told_and_a_namespace_without_bounds_is_not_counted(rig: Rig) -> None:
+    memory = open_memory(rig.url)
+    bound(rig.database, max_bytes=MAX_BYTES, max_sessions=7)
     memory.put(text())
-    rows_of(database_url, COUNT_NOW)
+    rows_of(rig.url, COUNT_NOW)
     memory.put(text())
-    (limits,) = read_limits(database, load_settings(database_url=database_url), "acme")
+    (limits,) = read_limits(rig.database, load_settings(database_url=rig.url), "acme")
     assert (limits.sessions_stored, limits.max_sessions, limits.max_bytes) == (1, 7, MAX_BYTES)
     assert limits.bytes_stored is not None and 2_000 < limits.bytes_stored < 2_100
-    write_limits(database, "acme", LimitsIn(calls_per_day=5), whole=True)
-    assert rows_of(database_url, "SELECT FROM strandline.namespace_rule WHERE count_at IS NOT NULL") == []
+    write_limits(rig.database, "acme", LimitsIn(calls_per_day=5), whole=True)
+    assert rows_of(rig.url, "SELECT FROM strandline.namespace_rule WHERE count_at IS NOT NULL") == []
 
 
 def test_who_counts_is_not_waited_for(database: Database, database_url: str) -> None:

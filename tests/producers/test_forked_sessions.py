@@ -18,10 +18,9 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import EXTRACT_STAGE, SUMMARY, SUMMARY_STAGE, VECTORS, VECTORS_STAGE
-from tests.conftest import MakeMemory, lock_is_awaited, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, lock_is_awaited, nothing_due, rows_of, wait_until
 from tests.support.fresh_session import derived_of
 from tests.support.messages import user
-from tests.support.servers.model_server import ModelServer
 from tests.support.stored import stored_sessions
 from tests.support.workers.draining import drain_everything
 
@@ -54,70 +53,59 @@ def texts(memory: Memory) -> list[str]:
     return [message.text for message in memory.get_all()]
 
 
-def test_a_fork_takes_over_what_was_derived(
-    make_memory: MakeMemory,
-    memory: Memory,
-    database: Database,
-    database_url: str,
-    work: Work,
-    model_server: ModelServer,
-) -> None:
-    asked, before = model_server.received, derived_of(database_url, memory)
+def test_a_fork_takes_over_what_was_derived(rig: Rig, memory: Memory, work: Work) -> None:
+    asked, before = rig.model.received, derived_of(rig.url, memory)
     fork = memory.fork("branch")
     assert (fork.session_id, fork.through_seq, fork.messages) == ("branch", 7, 7)
-    branch = make_memory("branch", user_id="ana")
+    branch = rig.memory("branch", user_id="ana")
     assert branch.get_all() == memory.get_all()
-    assert derived_of(database_url, branch) == before
+    assert derived_of(rig.url, branch) == before
     assert [str(message) for message in branch.get()] == [str(message) for message in memory.get()]
-    assert nothing_due(database_url)
-    assert model_server.received == asked
-    assert verify(database).violations == ()
+    assert nothing_due(rig.url)
+    assert rig.model.received == asked
+    assert verify(rig.database).violations == ()
     assert branch.put(user("on the branch")) == 8
     assert memory.put(user("on the trunk")) == 8
     branch.flush(all=True)
     work()
     assert "on the trunk" not in texts(branch) and "on the branch" not in texts(memory)
-    assert derived_of(database_url, branch).summary.endswith("event 4 in the window and this on the branch")
-    assert derived_of(database_url, memory).summary == before.summary
+    assert derived_of(rig.url, branch).summary.endswith("event 4 in the window and this on the branch")
+    assert derived_of(rig.url, memory).summary == before.summary
     branch.rewind(2)
     work()
     assert texts(memory)[1] == "event 1"
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 5, 6])
-def test_a_fork_may_be_cut_anywhere(
-    make_memory: MakeMemory, memory: Memory, database: Database, database_url: str, work: Work, cut: int
-) -> None:
+def test_a_fork_may_be_cut_anywhere(rig: Rig, memory: Memory, work: Work, cut: int) -> None:
     memory.replace(4, "event three")
     fork = memory.fork(through_seq=cut)
-    branch = make_memory(fork.session_id, user_id="ana")
+    branch = rig.memory(fork.session_id, user_id="ana")
     expected = ["Be brief.", "event 1", "event 2", "event three", "event 4", "in the window"][:cut]
     assert texts(branch) == expected
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
     work()
     branch.flush(all=True)
     work()
-    assert derived_of(database_url, branch).summary == " ".join(expected[1:])
+    assert derived_of(rig.url, branch).summary == " ".join(expected[1:])
     branch.put(user("goes on"))
     assert [message.text for message in branch.get()][-1] == "goes on"
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
 
 
-def test_an_event_that_is_cut_is_delivered_again(
-    make_memory: MakeMemory, database: Database, database_url: str, work: Work
-) -> None:
-    memory = make_memory(user_id="ana")
+def test_an_event_that_is_cut_is_delivered_again(rig: Rig, work: Work) -> None:
+    memory = rig.memory(user_id="ana")
     memory.put_messages([user(f"line {number}") for number in range(1, 7)])
     memory.flush(all=True)
     work()
-    branch = make_memory(memory.fork(through_seq=3).session_id, user_id="ana")
+    branch = rig.memory(memory.fork(through_seq=3).session_id, user_id="ana")
     assert [message.text for message in branch.get().window] == ["line 1", "line 2", "line 3"]
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
     branch.flush(all=True)
     work()
     assert len(branch.facts.list()) == 6, "the user's facts, each once"
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
 
 
 def test_a_fork_has_the_whole_policy_of_its_source(make_memory: MakeMemory, database: Database) -> None:
@@ -154,23 +142,17 @@ def test_what_cannot_be_forked_is_refused(make_memory: MakeMemory, memory: Memor
 @pytest.mark.parametrize("kind", ["rewind", "replace", "pop", "reset"])
 @pytest.mark.parametrize("is_derived", [True, False])
 def test_a_fork_keeps_the_facts_of_what_its_source_takes_back(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    work: Work,
-    kind: str,
-    *,
-    is_derived: bool,
+    rig: Rig, work: Work, kind: str, *, is_derived: bool
 ) -> None:
     """A fork is how a conversation keeps what a correction would take away."""
-    memory = make_memory(user_id="ana")
+    memory = rig.memory(user_id="ana")
     work()  # registers the stand-in
     for number in range(1, 4):
         memory.put(user(f"event {number}"))
         memory.flush(all=True)
     if is_derived:
         work()
-    branch = make_memory(memory.fork().session_id, user_id="ana")
+    branch = rig.memory(memory.fork().session_id, user_id="ana")
     match kind:
         case "rewind":
             memory.rewind(2)
@@ -180,15 +162,15 @@ def test_a_fork_keeps_the_facts_of_what_its_source_takes_back(
             memory.pop()
         case _:
             memory.reset(derived=True)
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
     work()
     facts = {fact.text for fact in branch.facts.list()}
     assert facts == {"event 1", "event 2", "event 3"} | ({"event two"} if kind == "replace" else set())
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
 
 
 def test_a_correction_of_a_fork_derives_no_more_again_than_one_of_its_source(
-    make_memory: MakeMemory, database: Database, database_url: str, memory: Memory, work: Work
+    rig: Rig, memory: Memory, work: Work
 ) -> None:
     """Of facts and vectors: the summary of a fork is one state, made of all that it took over."""
 
@@ -197,10 +179,10 @@ def test_a_correction_of_a_fork_derives_no_more_again_than_one_of_its_source(
             SELECT d.stage, count(*) FROM strandline.due d
             JOIN strandline.session s USING (shard_key, session_key)
             WHERE s.session_id = %s GROUP BY 1"""
-        return dict(rows_of(database_url, query, session_id))
+        return dict(rows_of(rig.url, query, session_id))
 
     memory.fork("branch")
-    branch = make_memory("branch", user_id="ana")
+    branch = rig.memory("branch", user_id="ana")
     branch.rewind(5)
     assert due("branch") == {EXTRACT_STAGE: 1, VECTORS_STAGE: 1, SUMMARY_STAGE: 4}
     work()
@@ -208,20 +190,18 @@ def test_a_correction_of_a_fork_derives_no_more_again_than_one_of_its_source(
     assert due("trunk") == {EXTRACT_STAGE: 1, VECTORS_STAGE: 1, SUMMARY_STAGE: 1}
     work()
     assert due("branch") == due("trunk") == {}
-    assert derived_of(database_url, branch) == derived_of(database_url, memory)
-    assert verify(database, deep=True).violations == ()
+    assert derived_of(rig.url, branch) == derived_of(rig.url, memory)
+    assert verify(rig.database, deep=True).violations == ()
 
 
-def test_a_fork_of_a_fork_keeps_what_both_take_back(
-    make_memory: MakeMemory, database: Database, work: Work
-) -> None:
-    memory = make_memory(user_id="ana")
+def test_a_fork_of_a_fork_keeps_what_both_take_back(rig: Rig, work: Work) -> None:
+    memory = rig.memory(user_id="ana")
     for number in range(1, 4):
         memory.put(user(f"event {number}"))
         memory.flush(all=True)
     work()
-    branch = make_memory(memory.fork().session_id, user_id="ana")
-    twig = make_memory(branch.fork().session_id, user_id="ana")
+    branch = rig.memory(memory.fork().session_id, user_id="ana")
+    twig = rig.memory(branch.fork().session_id, user_id="ana")
     memory.rewind(2)
     branch.rewind(3)
     work()
@@ -232,13 +212,11 @@ def test_a_fork_of_a_fork_keeps_what_both_take_back(
     assert {fact.text for fact in twig.facts.list()} == {"event 1", "event 2", "event 3"}
     twig.reset(derived=True)
     assert not list(twig.facts.list())
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
 
 
-def test_a_fork_has_the_policy_and_the_rows_of_its_source(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    memory = make_memory(
+def test_a_fork_has_the_policy_and_the_rows_of_its_source(rig: Rig) -> None:
+    memory = rig.memory(
         "trunk",
         user_id="ana",
         deliver="turn",
@@ -254,7 +232,7 @@ def test_a_fork_has_the_policy_and_the_rows_of_its_source(
     moments = "ARRAY['last_put_at', 'watched_until', 'overdue_at']"
     one, other = (
         rows_of(
-            database_url,
+            rig.url,
             f"SELECT {session} - {moments}, s.watched_until - s.last_put_at,"
             " (SELECT jsonb_agg(to_jsonb(m) - ARRAY['session_key', 'incarnation', 'labels'])"
             " FROM strandline.message m WHERE m.session_key = s.session_key),"
@@ -265,9 +243,9 @@ def test_a_fork_has_the_policy_and_the_rows_of_its_source(
         for name in ("trunk", "branch")
     )
     assert one == other
-    branch = make_memory("branch", user_id="ana")
+    branch = rig.memory("branch", user_id="ana")
     assert [message.text for message in branch.history(metadata={"mood": "glad"})] == ["kumquat"]
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
 
 
 RECEIPT = """
@@ -293,87 +271,64 @@ def forking(url: str, memory: Memory, name: str, pipeline: str) -> Iterator[None
 
 @pytest.mark.parametrize("pipeline", [VECTORS, SUMMARY])
 def test_a_fork_keeps_what_a_replay_takes_from_its_source_meanwhile(
-    make_memory: MakeMemory,
-    memory: Memory,
-    database: Database,
-    database_url: str,
-    model_settings: Settings,
-    work: Work,
-    pipeline: str,
+    rig: Rig, memory: Memory, model_settings: Settings, work: Work, pipeline: str
 ) -> None:
-    before = derived_of(database_url, memory)
-    rows_of(database_url, "DELETE FROM strandline.answer RETURNING 1")
-    with forking(database_url, memory, "branch", pipeline):
-        replay = begin_in_place(database, pipeline, Selection())
-        assert replay_in_place(database, replay, model_settings).asked_again
-    assert verify(database, deep=True).violations == ()
+    before = derived_of(rig.url, memory)
+    rows_of(rig.url, "DELETE FROM strandline.answer RETURNING 1")
+    with forking(rig.url, memory, "branch", pipeline):
+        replay = begin_in_place(rig.database, pipeline, Selection())
+        assert replay_in_place(rig.database, replay, model_settings).asked_again
+    assert verify(rig.database, deep=True).violations == ()
     work()
-    assert derived_of(database_url, make_memory("branch", user_id="ana")) == before
-    assert verify(database, deep=True).violations == ()
+    assert derived_of(rig.url, rig.memory("branch", user_id="ana")) == before
+    assert verify(rig.database, deep=True).violations == ()
 
 
 @pytest.mark.parametrize("is_extracted", [True, False])
 def test_a_fork_keeps_the_facts_that_a_reset_keeps_from_its_source(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    model_settings: Settings,
-    work: Work,
-    *,
-    is_extracted: bool,
+    rig: Rig, model_settings: Settings, work: Work, *, is_extracted: bool
 ) -> None:
     """What was pending in the source is void then."""
-    memory = make_memory(user_id="ana")
+    memory = rig.memory(user_id="ana")
     work()  # registers the stand-in
     memory.put(user("event 1"))
     memory.flush(all=True)
     if is_extracted:
-        drain_everything(database, database_url, model_settings, ["extract"])
-    branch = make_memory(memory.fork().session_id, user_id="ana")
+        drain_everything(rig.database, rig.url, model_settings, ["extract"])
+    branch = rig.memory(memory.fork().session_id, user_id="ana")
     memory.reset()
     work()
     assert [fact.text for fact in branch.facts.list()] == ["event 1"]
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_a_fork_that_lost_its_first_event_to_its_source_verifies_clean(
-    make_memory: MakeMemory,
-    memory: Memory,
-    database: Database,
-    database_url: str,
-    model_settings: Settings,
-    work: Work,
+    rig: Rig, memory: Memory, model_settings: Settings, work: Work
 ) -> None:
     """Its batch of what it took over begins later then, and still shows no context."""
-    make_memory(memory.fork().session_id, user_id="ana")
+    rig.memory(memory.fork().session_id, user_id="ana")
     # As if extract saw so few lines before its own that no other batch saw this one.
     rows_of(
-        database_url,
+        rig.url,
         "UPDATE strandline.generation SET config = config || '{\"context_tokens\": 4}'"
         " WHERE pipeline = 'facts' RETURNING 1",
     )
     rows_of(
-        database_url,
+        rig.url,
         "UPDATE strandline.batch SET context_seqs = context_seqs[cardinality(context_seqs):]"
         " WHERE stage = 'extract' RETURNING 1",
     )
     memory.replace(2, "event one")
     work()
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 @pytest.mark.parametrize("is_one_batch", [True, False])
 def test_a_fork_has_nothing_of_its_sources_earlier_lives(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    model_settings: Settings,
-    work: Work,
-    *,
-    is_one_batch: bool,
+    rig: Rig, model_settings: Settings, work: Work, *, is_one_batch: bool
 ) -> None:
     """A summary that goes on from them is not taken over: it is not that of the fork's messages."""
-    memory = make_memory(user_id="ana")
+    memory = rig.memory(user_id="ana")
     for number in range(1, 4):
         memory.put(user(f"event {number}"))
         memory.flush(all=True)
@@ -381,12 +336,12 @@ def test_a_fork_has_nothing_of_its_sources_earlier_lives(
         if number == 1:
             memory.reset()
     if is_one_batch:
-        rows_of(database_url, "DELETE FROM strandline.answer RETURNING 1")
-        replay_in_place(database, begin_in_place(database, SUMMARY, Selection()), model_settings)
+        rows_of(rig.url, "DELETE FROM strandline.answer RETURNING 1")
+        replay_in_place(rig.database, begin_in_place(rig.database, SUMMARY, Selection()), model_settings)
         work()
-    branch = make_memory(memory.fork().session_id, user_id="ana")
+    branch = rig.memory(memory.fork().session_id, user_id="ana")
     work()
-    assert derived_of(database_url, memory).summary == "event 1 event 2 event 3"
-    assert derived_of(database_url, branch).summary == "event 2 event 3"
-    assert len(derived_of(database_url, branch).chunks) == 2
-    assert verify(database, deep=True).violations == ()
+    assert derived_of(rig.url, memory).summary == "event 1 event 2 event 3"
+    assert derived_of(rig.url, branch).summary == "event 2 event 3"
+    assert len(derived_of(rig.url, branch).chunks) == 2
+    assert verify(rig.database, deep=True).violations == ()

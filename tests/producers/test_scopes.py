@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 
 from strandline import InvalidMessageError
 from strandline.pipelines.inspect.verify import verify
-from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import scope_session_id
-from tests.conftest import MakeMemory
+from tests.conftest import MakeMemory, Rig
 from tests.support.messages import user
-from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 
 AGENTS = ("analyst", "writer", "critic")
@@ -30,11 +28,9 @@ def texts(messages: Any) -> list[str]:
     return [message.text for message in messages]
 
 
-def test_agents_share_one_window_and_are_told_apart_by_name(
-    make_memory: MakeMemory, database: Database
-) -> None:
+def test_agents_share_one_window_and_are_told_apart_by_name(rig: Rig) -> None:
     """Each has a memory of its own, as in a process of its own, and a thread."""
-    memories = {agent: make_memory("report", memory_blocks=[]) for agent in AGENTS}
+    memories = {agent: rig.memory("report", memory_blocks=[]) for agent in AGENTS}
 
     def work(agent: str) -> None:
         for number in range(20):
@@ -53,24 +49,16 @@ def test_agents_share_one_window_and_are_told_apart_by_name(
         assert texts(own) == [f"{agent} {number}" for number in range(20)], "none lost, in order"
         assert memories["writer"].history(metadata={"agent": agent}) == own
     assert memories["critic"].get().to_openai()[1]["name"] in AGENTS
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
 
 
-def test_a_model_is_told_which_agent_spoke(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    model_server: ModelServer,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
-    memory = make_memory("report", memory_blocks=["summary"])
+def test_a_model_is_told_which_agent_spoke(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", rig.model.base_url)
+    memory = rig.memory("report", memory_blocks=["summary"])
     memory.put_messages([says("analyst", "Traffic grew."), says("writer", "Brisk business.")])
     memory.flush(all=True)
-    drain_everything(
-        database, database_url, load_settings(database_url=database_url, embedding_backend="local")
-    )
-    transcript = str(model_server.requests[-1].body["messages"][1]["content"])
+    drain_everything(rig.database, rig.url, load_settings(database_url=rig.url, embedding_backend="local"))
+    transcript = str(rig.model.requests[-1].body["messages"][1]["content"])
     assert '"by": "analyst (assistant)"' in transcript and '"by": "writer (assistant)"' in transcript
 
 
@@ -88,19 +76,17 @@ def test_what_is_put_to_a_scope_is_in_no_other(make_memory: MakeMemory) -> None:
     assert again.token_limit == memory.token_limit and again.memory_blocks == memory.memory_blocks
 
 
-def test_clearing_one_scope_leaves_the_others_with_their_facts(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    memory = make_memory("team", memory_blocks=["facts"])
+def test_clearing_one_scope_leaves_the_others_with_their_facts(rig: Rig) -> None:
+    memory = rig.memory("team", memory_blocks=["facts"])
     drafts, sources = memory.get_scope("drafts"), memory.get_scope("sources")
     drafts.put(user("My name is Dora and I live in Bergen."))
     sources.put(user("My name is Sven and I live in Oslo."))
     for scope in (drafts, sources):
         scope.flush(all=True)
     drain_everything(
-        database,
-        database_url,
-        load_settings(database_url=database_url, text_backend="local", embedding_backend="local"),
+        rig.database,
+        rig.url,
+        load_settings(database_url=rig.url, text_backend="local", embedding_backend="local"),
     )
     assert any("Bergen" in fact.text for fact in drafts.facts.list())
     known = [fact.text for fact in sources.facts.list()]
@@ -109,7 +95,7 @@ def test_clearing_one_scope_leaves_the_others_with_their_facts(
     drafts.reset(derived=True)
     assert drafts.get_all() == [] and list(drafts.facts.list()) == []
     assert len(sources.get_all()) == 1 and [fact.text for fact in sources.facts.list()] == known
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
 
 
 def test_scopes_of_a_user_share_facts_and_nothing_else(make_memory: MakeMemory) -> None:

@@ -20,7 +20,7 @@ from strandline import (
 )
 from strandline.schemas.tables import metadata
 from strandline.schemas.values.identity import identify_session
-from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, nothing_due, rows_of, wait_until
 from tests.support.messages import user
 from tests.support.stored import stored_messages, stored_sessions
 
@@ -50,14 +50,12 @@ def remember(memory: Memory, url: str, name: str, food: str) -> None:
 
 
 @pytest.mark.parametrize("stranger", ["other", None])
-def test_a_session_cannot_be_opened_as_somebody_else(
-    make_memory: MakeMemory, database_url: str, stranger: str | None
-) -> None:
-    make_memory("s", user_id="maren", memory_blocks=[]).put(user("private"))
-    other = make_memory("s", user_id=stranger, memory_blocks=[])
+def test_a_session_cannot_be_opened_as_somebody_else(rig: Rig, stranger: str | None) -> None:
+    rig.memory("s", user_id="maren", memory_blocks=[]).put(user("private"))
+    other = rig.memory("s", user_id=stranger, memory_blocks=[])
     check_refused(other)
-    assert stored_messages(database_url) == 1
-    assert stored_sessions(database_url) == 1
+    assert stored_messages(rig.url) == 1
+    assert stored_sessions(rig.url) == 1
 
 
 def test_a_session_without_a_user_cannot_be_taken_over(make_memory: MakeMemory) -> None:
@@ -136,14 +134,12 @@ NO_NAMES = (" leading", "\u202egnp", "\n", "\t\r\x1b[31m")
 
 
 @pytest.mark.parametrize("text", NO_NAMES)
-def test_what_others_would_strip_is_no_name_but_a_text_and_an_id(
-    make_memory: MakeMemory, database_url: str, text: str
-) -> None:
+def test_what_others_would_strip_is_no_name_but_a_text_and_an_id(rig: Rig, text: str) -> None:
     for field in ("session_id", "user_id", "namespace"):
         with pytest.raises(InvalidMessageError, match=f"^{field}: must not "):
-            make_memory(**{"session_id": "s", "user_id": "u", "namespace": "n"} | {field: text})
-    assert tables_with_rows(database_url) == set()
-    memory = make_memory("s", memory_blocks=[])
+            rig.memory(**{"session_id": "s", "user_id": "u", "namespace": "n"} | {field: text})
+    assert tables_with_rows(rig.url) == set()
+    memory = rig.memory("s", memory_blocks=[])
     memory.put(user(text, id=text, name=text, metadata={text: text}))
     assert [(m.text, m.id, m.name, m.metadata) for m in memory.get_all()] == [
         (text, text, text, {text: text})
@@ -162,15 +158,13 @@ def test_a_schema_name_is_checked(make_memory: MakeMemory) -> None:
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_a_block_that_nobody_serves_is_an_error_at_put(
-    make_memory: MakeMemory, database_url: str, together: bool
-) -> None:
-    memory = make_memory("s", memory_blocks=["mentions", "facts"])
+def test_a_block_that_nobody_serves_is_an_error_at_put(rig: Rig, together: bool) -> None:
+    memory = rig.memory("s", memory_blocks=["mentions", "facts"])
     with pytest.raises(UnknownPipelineError, match="mentions"):
         memory.put_messages([user("x"), user("y")]) if together else memory.put(user("x"))
-    assert tables_with_rows(database_url) == set(), "not even the session's name is taken"
+    assert tables_with_rows(rig.url) == set(), "not even the session's name is taken"
     assert len(memory.get()) == 0
-    assert make_memory("s", user_id="maren", memory_blocks=["facts"]).put(user("x")) == 1
+    assert rig.memory("s", user_id="maren", memory_blocks=["facts"]).put(user("x")) == 1
 
 
 def test_two_users_never_see_each_others_memory(make_memory: MakeMemory, database_url: str) -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import Rig, nothing_due, rows_of, wait_until
 from tests.support.processes import forking, shell
-from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
+from tests.support.servers.model_server import Raw, RecordedRequest
 from tests.support.stored import dead_letters
 from tests.support.workers.hand_worker import say
 
@@ -49,31 +49,24 @@ def run(recipe: str, tmp_path: Path, database_url: str, **environment: str) -> s
 
 
 @pytest.mark.parametrize("title", RECIPES)
-def test_the_commands_run_as_shown(
-    title: str,
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    database_url: str,
-    model_server: ModelServer,
-    tmp_path: Path,
-) -> None:
-    environment = FIRST | {"OPENAI_BASE_URL": model_server.base_url}
+def test_the_commands_run_as_shown(rig: Rig, title: str, tmp_path: Path) -> None:
+    environment = FIRST | {"OPENAI_BASE_URL": rig.model.base_url}
     if title == "After an outage":
-        model_server.behave(responder=refuse_pier)
-    start_worker(**environment)
-    memory = make_memory("talk", user_id="ana")
+        rig.model.behave(responder=refuse_pier)
+    rig.start_worker(**environment)
+    memory = rig.memory("talk", user_id="ana")
     say(memory, "my boat is blue", "I moor it at the pier")
-    wait_until(lambda: nothing_due(database_url), timeout=60, what="the first derivation")
-    model_server.behave()
+    wait_until(lambda: nothing_due(rig.url), timeout=60, what="the first derivation")
+    rig.model.behave()
     facts = sorted(fact.text for fact in memory.facts.list())
 
-    out = run(RECIPES[title], tmp_path, database_url, **environment)
+    out = run(RECIPES[title], tmp_path, rig.url, **environment)
 
-    wait_until(lambda: nothing_due(database_url), timeout=60, what="what is due again")
+    wait_until(lambda: nothing_due(rig.url), timeout=60, what="what is due again")
     texts = sorted(fact.text for fact in memory.facts.list())
     assert texts == sorted({*facts, "my boat is blue", "I moor it at the pier"})
     dimensions = rows_of(
-        database_url,
+        rig.url,
         "SELECT DISTINCT vector_dims(c.embedding) FROM strandline.chunk c JOIN strandline.generation g"
         " USING (generation_id) WHERE g.state = 'serving'",
     )
@@ -81,10 +74,10 @@ def test_the_commands_run_as_shown(
         assert "what changes: prompt extract" in out
         prompts = "SELECT prompts->>'extract' FROM strandline.generation WHERE state = 'serving'"
         assert (tmp_path / "prompts" / "extract.md").read_text() in [
-            row[0] for row in rows_of(database_url, prompts)
+            row[0] for row in rows_of(rig.url, prompts)
         ]
     assert dimensions == [(384,) if title == "Changing the embedding model" else (256,)]
-    assert dead_letters(database_url) == 0
+    assert dead_letters(rig.url) == 0
 
 
 def test_every_recipe_is_run() -> None:
@@ -96,50 +89,42 @@ def test_every_recipe_is_run() -> None:
     }
 
 
-def test_ctrl_c_stops_a_replay_and_says_how_to_go_on(
-    make_memory: MakeMemory, start_worker: StartWorker, database_url: str, model_server: ModelServer
-) -> None:
-    environment = FIRST | {"OPENAI_BASE_URL": model_server.base_url, "STRANDLINE_DATABASE_URL": database_url}
-    worker = start_worker(**environment)
-    say(make_memory("talk", user_id="ana"), "my boat is blue")
-    wait_until(lambda: nothing_due(database_url), timeout=60, what="the first derivation")
+def test_ctrl_c_stops_a_replay_and_says_how_to_go_on(rig: Rig) -> None:
+    environment = FIRST | {"OPENAI_BASE_URL": rig.model.base_url, "STRANDLINE_DATABASE_URL": rig.url}
+    worker = rig.start_worker(**environment)
+    say(rig.memory("talk", user_id="ana"), "my boat is blue")
+    wait_until(lambda: nothing_due(rig.url), timeout=60, what="the first derivation")
     worker.kill()
     command = [sys.executable, "-m", "strandline", "replay", "--new", "--force", "--pipeline", "facts"]
     env = {**os.environ, **environment}
     # No worker runs, so it waits.
     waiting = forking.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     filled = "SELECT counts->>'phase' FROM strandline.replay"
-    wait_until(lambda: rows_of(database_url, filled) == [("switching",)], timeout=30, what="the replay")
+    wait_until(lambda: rows_of(rig.url, filled) == [("switching",)], timeout=30, what="the replay")
     refused = forking.run(command, env=env, capture_output=True, check=False)
     assert refused.returncode == 1 and "strandline replay --resume 1" in refused.stderr
     waiting.send_signal(signal.SIGINT)
     out, _ = waiting.communicate(timeout=300)
     assert waiting.returncode == 130
     assert "strandline replay --resume 1" in out
-    start_worker(**environment)
+    rig.start_worker(**environment)
     resumed = [*command[:3], "replay", "--resume", "1", "--json"]
     done = forking.run(resumed, env=env, capture_output=True, check=True, timeout=600)
     ((replay,),) = (json.loads(done.stdout)["replays"],)
     assert (replay["state"], replay["counts"]["phase"]) == ("done", "done")
     # A second time nothing differs, and nothing is asked.
-    asked = model_server.received
+    asked = rig.model.received
     checked = forking.run([*command[:4], "--json"], env=env, capture_output=True, check=True)
     for item in json.loads(checked.stdout)["replays"]:
         assert item["counts"]["batches"] == item["counts"]["same"] > 0
-    assert model_server.received == asked
+    assert rig.model.received == asked
 
 
-def test_a_diff_tells_the_recall_on_questions_of_ones_own(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    database_url: str,
-    model_server: ModelServer,
-    tmp_path: Path,
-) -> None:
-    environment = FIRST | {"OPENAI_BASE_URL": model_server.base_url}
-    start_worker(**environment)
-    say(make_memory("talk", user_id="ana"), "my boat is blue", "I moor it at the pier")
-    wait_until(lambda: nothing_due(database_url), timeout=60, what="the first derivation")
+def test_a_diff_tells_the_recall_on_questions_of_ones_own(rig: Rig, tmp_path: Path) -> None:
+    environment = FIRST | {"OPENAI_BASE_URL": rig.model.base_url}
+    rig.start_worker(**environment)
+    say(rig.memory("talk", user_id="ana"), "my boat is blue", "I moor it at the pier")
+    wait_until(lambda: nothing_due(rig.url), timeout=60, what="the first derivation")
     questions: list[dict[str, object]] = [
         {"question": "where do I moor it?", "expect": "the pier", "user": "ana"},
         {"question": "which colour has my boat?", "expect": "is green", "user": "ana"},
@@ -150,7 +135,7 @@ def test_a_diff_tells_the_recall_on_questions_of_ones_own(
         "strandline replay --new --force --hold --pipeline facts --json > begun.json\n"
         "strandline generations diff 4 --questions questions.jsonl --json",
         tmp_path,
-        database_url,
+        rig.url,
         **environment,
     )
     found = json.loads(out)
@@ -165,23 +150,17 @@ def test_a_diff_tells_the_recall_on_questions_of_ones_own(
     out = run(
         "strandline generations diff 4 --questions questions.jsonl 2>&1 || true",
         tmp_path,
-        database_url,
+        rig.url,
         **environment,
     )
     assert "There is nothing of user 'anna'" in " ".join(out.split())
 
 
-def test_a_diff_shows_the_questions_that_find_something_else(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    database_url: str,
-    model_server: ModelServer,
-    tmp_path: Path,
-) -> None:
-    environment = FIRST | {"OPENAI_BASE_URL": model_server.base_url}
-    start_worker(**environment)
-    say(make_memory("talk", user_id="ana"), "my boat is blue", "I moor it at the pier")
-    wait_until(lambda: nothing_due(database_url), timeout=60, what="the first derivation")
+def test_a_diff_shows_the_questions_that_find_something_else(rig: Rig, tmp_path: Path) -> None:
+    environment = FIRST | {"OPENAI_BASE_URL": rig.model.base_url}
+    rig.start_worker(**environment)
+    say(rig.memory("talk", user_id="ana"), "my boat is blue", "I moor it at the pier")
+    wait_until(lambda: nothing_due(rig.url), timeout=60, what="the first derivation")
 
     def forget_the_boat(request: RecordedRequest) -> str | None:
         data = str(request.body.get("messages"))
@@ -190,14 +169,14 @@ def test_a_diff_shows_the_questions_that_find_something_else(
             '{"facts": []}' if is_extract and "boat is blue" in data.rpartition("<transcript>")[2] else None
         )
 
-    model_server.behave(responder=forget_the_boat)
+    rig.model.behave(responder=forget_the_boat)
     question = {"question": "boat", "user": "ana", "session": "talk", "expect": "blue", "evidence": [1]}
     (tmp_path / "questions.jsonl").write_text(json.dumps(question))
     out = run(
         "strandline replay --new --force --hold --pipeline facts --json > begun.json\n"
         "strandline generations diff 4 --questions questions.jsonl",
         tmp_path,
-        database_url,
+        rig.url,
         **environment,
     )
     assert "question: boat, coverage 100.0% before, 0.0% after\n  - my boat is blue\n" in out

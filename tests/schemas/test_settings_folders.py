@@ -12,6 +12,7 @@ from strandline import ConfigurationError
 from strandline.cli import entry
 from strandline.deploy.embedded.stack import start_stack
 from strandline.schemas.settings import load_settings
+from tests.conftest import Rig
 
 
 @pytest.mark.parametrize("variable", ["STRANDLINE_HOME", "STRANDLINE_PROMPTS_DIR"])
@@ -35,7 +36,7 @@ def test_a_home_directory_that_is_not_known_is_refused_by_the_variables_name(
 
 
 def test_a_user_without_a_home_directory_needs_one_only_for_the_embedded_servers(
-    monkeypatch: pytest.MonkeyPatch, database_url: str, broker_url: str, capfd: pytest.CaptureFixture[str]
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """As a container's user of an arbitrary id, without an entry in passwd."""
 
@@ -47,7 +48,7 @@ def test_a_user_without_a_home_directory_needs_one_only_for_the_embedded_servers
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ConfigurationError, match="STRANDLINE_HOME"):
         start_stack(load_settings().home, with_broker=False)
-    monkeypatch.setenv("STRANDLINE_DATABASE_URL", database_url)
-    monkeypatch.setenv("STRANDLINE_BROKER_URL", broker_url)
+    monkeypatch.setenv("STRANDLINE_DATABASE_URL", rig.url)
+    monkeypatch.setenv("STRANDLINE_BROKER_URL", rig.broker_url)
     assert entry.run(["doctor", "--no-model-call"]) == 0
     assert f"ok       home: {os.devnull}/strandline cannot be written" in capfd.readouterr().out

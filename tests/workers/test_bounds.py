@@ -15,7 +15,7 @@ import pytest
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import Settings
-from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import Rig, nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer, RecordedRequest
 from tests.support.stored import registered_workers
 from tests.support.workers.busy_workers import check_done_once, converse
@@ -45,71 +45,51 @@ def waiting(model_server: ModelServer) -> threading.Semaphore:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_what_a_killed_or_paused_worker_held_is_taken_up(
-    number: signal.Signals,
-    waiting: threading.Semaphore,
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database: Database,
-    database_url: str,
-    broker_url: str,
+    rig: Rig, number: signal.Signals, waiting: threading.Semaphore
 ) -> None:
-    stuck = start_worker(**as_it_comes(model_server, "stuck"))
-    converse(make_memory, 3, 1, broker_url=broker_url)
+    stuck = rig.start_worker(**as_it_comes(rig.model, "stuck"))
+    converse(rig.memory, 3, 1, broker_url=rig.broker_url)
     assert all(waiting.acquire(timeout=150) for _call in range(3))
-    start_worker(**as_it_comes(model_server, "other"))
+    rig.start_worker(**as_it_comes(rig.model, "other"))
     stuck.process.send_signal(number)
-    wait_until(lambda: nothing_due(database_url), timeout=30, what="the other worker to finish")
-    check_done_once(database, database_url, 3)
+    wait_until(lambda: nothing_due(rig.url), timeout=30, what="the other worker to finish")
+    check_done_once(rig.database, rig.url, 3)
 
 
 def test_what_hangs_in_a_living_worker_is_taken_up_at_its_deadline(
-    waiting: threading.Semaphore,
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database: Database,
-    database_url: str,
-    broker_url: str,
+    rig: Rig, waiting: threading.Semaphore
 ) -> None:
     """It beats, so only the lease's deadline tells; whatever it is that hangs, here it is a model call."""
     # As many threads as calls that hang, so that it cannot take up the lanes again itself.
-    start_worker("--concurrency", "3", **as_it_comes(model_server, "stuck"))
-    converse(make_memory, 3, 1, broker_url=broker_url)
+    rig.start_worker("--concurrency", "3", **as_it_comes(rig.model, "stuck"))
+    converse(rig.memory, 3, 1, broker_url=rig.broker_url)
     assert all(waiting.acquire(timeout=150) for _call in range(3))
     rows_of(
-        database_url,
+        rig.url,
         "UPDATE strandline.lane SET deadline_at = now() WHERE holder IS NOT NULL RETURNING stage",
     )
-    start_worker(**as_it_comes(model_server, "other"))
-    wait_until(lambda: nothing_due(database_url), timeout=30, what="the other worker to finish")
-    assert registered_workers(database_url) == 2
-    check_done_once(database, database_url, 3)
+    rig.start_worker(**as_it_comes(rig.model, "other"))
+    wait_until(lambda: nothing_due(rig.url), timeout=30, what="the other worker to finish")
+    assert registered_workers(rig.url) == 2
+    check_done_once(rig.database, rig.url, 3)
 
 
-def test_workers_go_on_after_postgres_has_ended_every_connection(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    settings: Settings,
-    database_url: str,
-    broker_url: str,
-) -> None:
+def test_workers_go_on_after_postgres_has_ended_every_connection(rig: Rig) -> None:
     """As a restart does, in the middle of calls; here the server is there again at once."""
-    model_server.behave(latency=1.0)
-    worker = start_worker(**as_it_comes(model_server, "key"))
-    converse(make_memory, 3, 1, broker_url=broker_url)
-    wait_until(lambda: len(model_server.requests) >= 3, timeout=15, what="calls to be in flight")
+    rig.model.behave(latency=1.0)
+    worker = rig.start_worker(**as_it_comes(rig.model, "key"))
+    converse(rig.memory, 3, 1, broker_url=rig.broker_url)
+    wait_until(lambda: len(rig.model.requests) >= 3, timeout=15, what="calls to be in flight")
     rows_of(
-        database_url,
+        rig.url,
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
         " WHERE datname = current_database() AND pid <> pg_backend_pid()",
     )
-    model_server.behave()
-    wait_until(lambda: nothing_due(database_url), timeout=30, what="the worker to go on")
+    rig.model.behave()
+    wait_until(lambda: nothing_due(rig.url), timeout=30, what="the worker to go on")
     assert worker.process.poll() is None
-    afresh = Database.connect(ConnectionOptions.from_settings(database_url, settings))
-    check_done_once(afresh, database_url, 3)
+    afresh = Database.connect(ConnectionOptions.from_settings(rig.url, rig.settings))
+    check_done_once(afresh, rig.url, 3)
     afresh.close()
 
 

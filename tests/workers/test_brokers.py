@@ -13,7 +13,7 @@ from strandline.producers.doorbell import publisher as hint_publisher
 from strandline.producers.doorbell.doorbell import Doorbell
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.lanes import STAGES, Lane, queue_name
-from tests.conftest import PUBLIC_APIS_ONLY, MakeMemory, StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import PUBLIC_APIS_ONLY, MakeMemory, Rig, StartWorker, nothing_due, rows_of, wait_until
 from tests.faults.test_faults import test_a_worker_that_is_told_to_stop_leaves_nothing_behind  # noqa: F401
 from tests.producers.doorbell.test_doorbell import (  # noqa: F401  # tests that run once more here
     await_hints,
@@ -111,30 +111,24 @@ def test_a_batch_that_takes_longer_than_the_node_waits_for_its_hint(
         assert worker.stop() == 0
 
 
-def test_delivering_every_hint_again_changes_nothing(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database_url: str,
-    broker_url: str,
-) -> None:
-    worker = start_worker(**environment(model_server))
-    converse(make_memory, 2, 3, broker_url=broker_url)
-    wait_until(lambda: nothing_due(database_url), timeout=20, what="everything to be consumed")
-    before = contents(database_url)
-    lanes = [Lane(*row) for row in rows_of(database_url, LANES)]
+def test_delivering_every_hint_again_changes_nothing(rig: Rig) -> None:
+    worker = rig.start_worker(**environment(rig.model))
+    converse(rig.memory, 2, 3, broker_url=rig.broker_url)
+    wait_until(lambda: nothing_due(rig.url), timeout=20, what="everything to be consumed")
+    before = contents(rig.url)
+    lanes = [Lane(*row) for row in rows_of(rig.url, LANES)]
     assert {lane.stage for lane in lanes} == set(STAGES)
     for _time in range(3):
-        bell = Doorbell(broker_url)
+        bell = Doorbell(rig.broker_url)
         bell.ring(lanes)
         bell.close(timeout_seconds=60)
     # Its hints come after them in each queue.
-    memory = make_memory("another", broker_url=broker_url)
+    memory = rig.memory("another", broker_url=rig.broker_url)
     memory.put({"role": "user", "content": "another boat"})
     memory.flush(all=True)
-    wait_until(lambda: nothing_due(database_url), timeout=20, what="the hints to be worked off")
+    wait_until(lambda: nothing_due(rig.url), timeout=20, what="the hints to be worked off")
     assert worker.stop() == 0
-    after = contents(database_url)
+    after = contents(rig.url)
     assert before <= after
     keys = {str(lane.shard_key) for lane in lanes}
     assert not [row for _table, row in after - before if any(key in row for key in keys)]

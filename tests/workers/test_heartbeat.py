@@ -17,7 +17,7 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.work.workers import Beat
 from strandline.schemas.settings import Settings
 from strandline.workers.worker import Worker
-from tests.conftest import MakeMemory, rows_of, wait_until
+from tests.conftest import Rig, rows_of, wait_until
 from tests.support.workers.hand_worker import TERMS, counting, say, summary_lane
 
 BEATEN = "SELECT heartbeat_at FROM strandline.worker"
@@ -90,12 +90,10 @@ def test_a_worker_beats_while_what_else_it_writes_waits_for_a_lock(
         await_beats(database_url)
 
 
-def test_a_beat_waits_for_a_connection_no_longer_than_for_its_answer(
-    settings: Settings, database_url: str
-) -> None:
+def test_a_beat_waits_for_a_connection_no_longer_than_for_its_answer(rig: Rig) -> None:
     """The pool itself would let it wait for the length of this test."""
-    patient = settings.model_copy(update={"pool_timeout_seconds": 600.0})
-    only_one = Database.connect(ConnectionOptions.from_settings(database_url, patient, pool_size=1))
+    patient = rig.settings.model_copy(update={"pool_timeout_seconds": 600.0})
+    only_one = Database.connect(ConnectionOptions.from_settings(rig.url, patient, pool_size=1))
     with ThreadPoolExecutor() as threads:
         beat = Beat(worker_id=uuid4(), host="h", pid=1, version="1", stages=[])
         with only_one.transaction():
@@ -111,19 +109,17 @@ def test_a_beat_waits_for_a_connection_no_longer_than_for_its_answer(
 
 @pytest.mark.parametrize("leaves", [True, False])
 def test_lanes_are_handed_back_though_what_was_used_of_a_budget_cannot_be_written(
-    leaves: bool, worker: Worker, make_memory: MakeMemory, database: Database, database_url: str
+    rig: Rig, leaves: bool, worker: Worker
 ) -> None:
-    rows_of(database_url, LIMIT, 100)
-    say(make_memory("s"), "one")
+    rows_of(rig.url, LIMIT, 100)
+    say(rig.memory("s"), "one")
     worker._beat()
     worker._budgets.admit("default", 10)
     worker._budgets._shares.of("default")._ends_at = 1.0
-    lane = summary_lane(database_url, "s")
-    assert claim(database, lane, worker.worker_id, TERMS, 8_000) is not None
-    rows_of(
-        database_url, "UPDATE strandline.lane SET leased_at = leased_at - interval '1 minute' RETURNING 1"
-    )
-    with psycopg.connect(database_url, autocommit=True) as connection:
+    lane = summary_lane(rig.url, "s")
+    assert claim(rig.database, lane, worker.worker_id, TERMS, 8_000) is not None
+    rows_of(rig.url, "UPDATE strandline.lane SET leased_at = leased_at - interval '1 minute' RETURNING 1")
+    with psycopg.connect(rig.url, autocommit=True) as connection:
         connection.execute("ALTER TABLE strandline.budget_slice RENAME TO not_there")
         if leaves:
             assert worker.leave() == [lane]
@@ -131,4 +127,4 @@ def test_lanes_are_handed_back_though_what_was_used_of_a_budget_cannot_be_writte
             with pytest.raises(StrandlineError):
                 worker._keep_up()
         connection.execute("ALTER TABLE strandline.not_there RENAME TO budget_slice")
-    assert rows_of(database_url, "SELECT holder FROM strandline.lane") == [(None,)]
+    assert rows_of(rig.url, "SELECT holder FROM strandline.lane") == [(None,)]

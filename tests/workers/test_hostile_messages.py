@@ -8,10 +8,9 @@ import pytest
 
 from strandline.schemas.values.lanes import STAGES, SUMMARY_STAGE, queue_name
 from strandline.workers.condition import LOG_SECONDS, Condition
-from tests.conftest import MakeMemory, StartWorker, needs_internals, rows_of, wait_until
+from tests.conftest import Rig, needs_internals, rows_of, wait_until
 from tests.support.raw_messages import STOLEN, RedisSender, hostile_messages, raw_sender
 from tests.support.servers.broker_queues import BrokerQueues
-from tests.support.servers.model_server import ModelServer
 from tests.support.workers.busy_workers import environment
 
 DROPPED = "SELECT coalesce(sum((condition ->> 'dropped_hints')::int), 0) FROM strandline.worker"
@@ -19,18 +18,12 @@ SUMMARIES = "SELECT count(*) FROM strandline.receipt WHERE stage = 'summary' AND
 
 
 @needs_internals
-def test_a_worker_drops_and_counts_what_is_no_hint_and_goes_on(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database_url: str,
-    broker_url: str,
-) -> None:
+def test_a_worker_drops_and_counts_what_is_no_hint_and_goes_on(rig: Rig) -> None:
     """Without a sweep, so that only a hint can lead it to the work."""
-    with BrokerQueues(broker_url, [*STAGES, STOLEN]) as queues:
-        worker = start_worker("--no-sweep", "--queues", SUMMARY_STAGE, **environment(model_server))
+    with BrokerQueues(rig.broker_url, [*STAGES, STOLEN]) as queues:
+        worker = rig.start_worker("--no-sweep", "--queues", SUMMARY_STAGE, **environment(rig.model))
         sent = 0
-        sender = raw_sender(broker_url)
+        sender = raw_sender(rig.broker_url)
         for message in hostile_messages():
             sender.send(queue_name(SUMMARY_STAGE), **message)
             sent += 1
@@ -48,15 +41,15 @@ def test_a_worker_drops_and_counts_what_is_no_hint_and_goes_on(
         sender.close()
         # RabbitMQ delivers again what it heard no acknowledgement of, so that one may be counted twice.
         wait_until(
-            lambda: worker.process.poll() is not None or rows_of(database_url, DROPPED) >= [(sent,)],
+            lambda: worker.process.poll() is not None or rows_of(rig.url, DROPPED) >= [(sent,)],
             timeout=60,
             what=f"{sent} messages to be dropped and counted",
         )
-        memory = make_memory("s", broker_url=broker_url)
+        memory = rig.memory("s", broker_url=rig.broker_url)
         memory.put({"role": "user", "content": "the harbour is open"})
         memory.flush(all=True)
         wait_until(
-            lambda: worker.process.poll() is not None or rows_of(database_url, SUMMARIES) == [(1,)],
+            lambda: worker.process.poll() is not None or rows_of(rig.url, SUMMARIES) == [(1,)],
             timeout=60,
             what="a real hint to be taken up",
         )

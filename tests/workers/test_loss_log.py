@@ -15,7 +15,14 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from strandline.wiring.assembly import prepare_stages
 from tests.chaos.servers import PostgresServer
-from tests.conftest import PUBLIC_APIS_ONLY, MakeMemory, needs_internals, nothing_due, rows_of, wait_until
+from tests.conftest import (
+    PUBLIC_APIS_ONLY,
+    Rig,
+    needs_internals,
+    nothing_due,
+    rows_of,
+    wait_until,
+)
 from tests.support.servers.broker_proxy import BrokerProxy
 from tests.support.workers.worker_processes import WorkerProcess, launch_worker
 
@@ -81,10 +88,10 @@ def keep_on_disk(url: str) -> None:
 
 
 def test_a_loss_of_postgres_is_one_line_and_its_end_another(
-    server: PostgresServer, start: Callable[..., WorkerProcess], broker_url: str, make_memory: MakeMemory
+    rig: Rig, server: PostgresServer, start: Callable[..., WorkerProcess]
 ) -> None:
-    worker = start(server.url, broker_url)
-    memory = make_memory("s", database_url=server.url, broker_url=broker_url)
+    worker = start(server.url, rig.broker_url)
+    memory = rig.memory("s", database_url=server.url, broker_url=rig.broker_url)
     work_through(memory, server.url, 1)
     for loss in (1, 2):
         keep_on_disk(server.url)
@@ -99,18 +106,18 @@ def test_a_loss_of_postgres_is_one_line_and_its_end_another(
 
 @needs_internals
 def test_a_loss_of_the_broker_is_one_line_and_its_end_another(
-    start: Callable[..., WorkerProcess], database_url: str, broker_url: str, make_memory: MakeMemory
+    rig: Rig, start: Callable[..., WorkerProcess]
 ) -> None:
-    with BrokerProxy(broker_url) as broker:
-        worker = start(database_url, broker.url)
-        memory = make_memory("s", broker_url=broker_url)
-        work_through(memory, database_url, 1)
+    with BrokerProxy(rig.broker_url) as broker:
+        worker = start(rig.url, broker.url)
+        memory = rig.memory("s", broker_url=rig.broker_url)
+        work_through(memory, rig.url, 1)
         for loss in (1, 2):
             broker.down()
             wait_until(lambda: len(said(worker)) == 2 * loss - 1, timeout=30, what="the loss")  # noqa: B023
             broker.up()
             wait_until(lambda: len(said(worker)) >= 2 * loss, timeout=30, what="its end")  # noqa: B023
-            work_through(memory, database_url, 1 + loss)
+            work_through(memory, rig.url, 1 + loss)
         lines = said(worker)
         assert ["broker away" in line for line in lines] == [True, False] * 2, lines
         assert ["broker is back" in line for line in lines] == [False, True] * 2, lines

@@ -14,11 +14,10 @@ from strandline.pipelines.audit.appending import Act, append_act
 from strandline.pipelines.audit.keys import keys_of
 from strandline.pipelines.audit.verifying import verify_trail
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.postgres.database import Database
-from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.settings import load_settings
 from strandline.wiring.assembly import background_runner
 from strandline.workers.upkeep.sealing import Anchoring, Sealing, append_to
-from tests.conftest import rows_of, wait_until
+from tests.conftest import Rig, rows_of, wait_until
 
 NOW = datetime(2026, 11, 25, tzinfo=UTC)
 UNSEALED = "SELECT count(*) FROM strandline.audit_entry"
@@ -28,33 +27,29 @@ def anchor(seal: int, namespace: str = "shop") -> Anchor:
     return Anchor(namespace, seal, 4 * seal, "ab" * 32, NOW)
 
 
-def test_a_worker_seals_what_is_there_and_appends_anchors(
-    database: Database, database_url: str, tmp_path: Path
-) -> None:
+def test_a_worker_seals_what_is_there_and_appends_anchors(rig: Rig, tmp_path: Path) -> None:
     file = tmp_path / "anchors.jsonl"
     settings = load_settings(
-        database_url=database_url, audit_key="a secret of this test", audit_anchors_file=str(file)
+        database_url=rig.url, audit_key="a secret of this test", audit_anchors_file=str(file)
     )
-    runner = background_runner(database, settings)
+    runner = background_runner(rig.database, settings)
     runner.start()
-    database.run(append_act("shop", Act.here("limits", actor="ops")))
-    wait_until(lambda: rows_of(database_url, UNSEALED) == [(0,)], timeout=60, what="the seal")
+    rig.database.run(append_act("shop", Act.here("limits", actor="ops")))
+    wait_until(lambda: rows_of(rig.url, UNSEALED) == [(0,)], timeout=60, what="the seal")
     runner.stop()
     anchors = read_anchors(file.read_text(encoding="utf-8").splitlines(), str(file))
     assert [(one.namespace, one.seal, one.entries) for one in anchors] == [("shop", 1, 1)]
-    result = database.run(verify_trail("shop", keys_of(settings), anchors))
+    result = rig.database.run(verify_trail("shop", keys_of(settings), anchors))
     assert (result.is_sound, result.anchors, result.unkeyed_seals) == (True, 1, 0)
 
 
-def test_many_entries_are_sealed_in_one_tick(
-    database: Database, database_url: str, settings: Settings
-) -> None:
-    with database.transaction() as transaction:
+def test_many_entries_are_sealed_in_one_tick(rig: Rig) -> None:
+    with rig.database.transaction() as transaction:
         for _number in range(5_000):
             transaction.run(append_act("shop", Act.here("limits")))
-    Sealing(database, settings).tick()
-    assert rows_of(database_url, UNSEALED) == [(0,)]
-    assert rows_of(database_url, "SELECT seals, entries FROM strandline.audit_chain") == [(2, 5_000)]
+    Sealing(rig.database, rig.settings).tick()
+    assert rows_of(rig.url, UNSEALED) == [(0,)]
+    assert rows_of(rig.url, "SELECT seals, entries FROM strandline.audit_chain") == [(2, 5_000)]
 
 
 def test_anchors_go_together_and_each_chain_once() -> None:
@@ -117,8 +112,8 @@ def test_a_file_is_appended_to(tmp_path: Path) -> None:
     ],
 )
 def test_keys_and_places_that_cannot_be_used_are_named(
-    database: Database, database_url: str, options: dict[str, str], problem: str
+    rig: Rig, options: dict[str, str], problem: str
 ) -> None:
-    settings = load_settings(database_url=database_url, **options)
+    settings = load_settings(database_url=rig.url, **options)
     with pytest.raises(ConfigurationError, match=problem):
-        Sealing(database, settings)
+        Sealing(rig.database, settings)

@@ -14,9 +14,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
-from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, StartWorker, nothing_due, rows_of, wait_until
 from tests.support.sample_blocks import POISON
 from tests.support.servers.broker_proxy import BrokerProxy
 from tests.support.servers.model_server import ModelServer
@@ -72,69 +71,56 @@ def check_nothing_is_held(url: str) -> None:
     assert rows_of(url, lanes) == [(0, 0)]
 
 
-def test_calls_that_end_within_the_grace_time_are_stored_and_applied(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database: Database,
-    database_url: str,
-    broker_url: str,
-) -> None:
-    model_server.behave(latency=1.0)
-    worker = start_worker(**environment(model_server, STRANDLINE_SHUTDOWN_GRACE_SECONDS="3600"))
-    converse(make_memory, 4, 1, broker_url=broker_url)
-    in_flight(model_server, 4)
+def test_calls_that_end_within_the_grace_time_are_stored_and_applied(rig: Rig) -> None:
+    rig.model.behave(latency=1.0)
+    worker = rig.start_worker(**environment(rig.model, STRANDLINE_SHUTDOWN_GRACE_SECONDS="3600"))
+    converse(rig.memory, 4, 1, broker_url=rig.broker_url)
+    in_flight(rig.model, 4)
     assert worker.stop() == 0, "".join(worker.output)
-    check_nothing_is_held(database_url)
-    paid = rows_of(database_url, "SELECT count(*) FROM strandline.model_call WHERE model = 'gpt-4.1-mini'")
-    assert paid == [(len(model_server.requests),)]
-    applied = rows_of(database_url, "SELECT count(*) FROM strandline.batch WHERE state = 'applied'")[0][0]
+    check_nothing_is_held(rig.url)
+    paid = rows_of(rig.url, "SELECT count(*) FROM strandline.model_call WHERE model = 'gpt-4.1-mini'")
+    assert paid == [(len(rig.model.requests),)]
+    applied = rows_of(rig.url, "SELECT count(*) FROM strandline.batch WHERE state = 'applied'")[0][0]
     assert applied >= 4
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.batch WHERE state = 'open'") == [(0,)]
-    model_server.behave()
-    start_worker(**environment(model_server))
-    wait_until(lambda: nothing_due(database_url), timeout=15, what="the next worker to do the rest")
-    check_done_once(database, database_url, 4)
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.batch WHERE state = 'open'") == [(0,)]
+    rig.model.behave()
+    rig.start_worker(**environment(rig.model))
+    wait_until(lambda: nothing_due(rig.url), timeout=15, what="the next worker to do the rest")
+    check_done_once(rig.database, rig.url, 4)
     twice = "SELECT batch_id FROM strandline.model_call GROUP BY batch_id, step HAVING count(*) > 1"
-    assert rows_of(database_url, twice) == []
+    assert rows_of(rig.url, twice) == []
 
 
 def test_threads_lost_during_the_grace_time_cut_it_short_for_no_other(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database: Database,
-    database_url: str,
-    broker_url: str,
-    monkeypatch: pytest.MonkeyPatch,
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A running worker is restarted for them; one that is stopping lets the other threads end in time."""
     blocks = "tests.support.sample_blocks:Stuck"
     monkeypatch.setenv("STRANDLINE_BLOCKS", blocks)
-    drain_everything(database, database_url, load_settings(blocks=blocks), ["stuck"])
+    drain_everything(rig.database, rig.url, load_settings(blocks=blocks), ["stuck"])
     let_answer = threading.Event()
-    model_server.behave(responder=lambda _: None if let_answer.wait(120) else "")
+    rig.model.behave(responder=lambda _: None if let_answer.wait(120) else "")
     patient = {"STRANDLINE_SHUTDOWN_GRACE_SECONDS": "3600"} | SLOW_CALLS
-    own = environment(model_server, **patient) | {"STRANDLINE_BLOCK_TIMEOUT_SECONDS": "8"}
+    own = environment(rig.model, **patient) | {"STRANDLINE_BLOCK_TIMEOUT_SECONDS": "8"}
     queues = ("--queues", "stuck,summary", "--concurrency", "2")
-    worker = start_worker(*queues, "--log-level", "info", **own)
-    memory = make_memory("s", memory_blocks=["stuck", "summary"], broker_url=broker_url)
+    worker = rig.start_worker(*queues, "--log-level", "info", **own)
+    memory = rig.memory("s", memory_blocks=["stuck", "summary"], broker_url=rig.broker_url)
     memory.put({"role": "user", "content": f"the harbour and the {POISON}"})
     memory.flush(all=True)
     held = "SELECT count(*) FROM strandline.lane WHERE holder IS NOT NULL"
-    wait_until(lambda: rows_of(database_url, held) == [(2,)], timeout=15, what="both lanes to be in hand")
-    in_flight(model_server, 1)
+    wait_until(lambda: rows_of(rig.url, held) == [(2,)], timeout=15, what="both lanes to be in hand")
+    in_flight(rig.model, 1)
     send(worker, signal.SIGTERM)
     wait_until(lambda: says(worker, "worker is stopping"), timeout=5, what="the signal to be taken")
     wait_until(lambda: says(worker, "action=block_late"), timeout=30, what="a thread to be lost")
     for _beat in range(3):  # in each of which the loss is seen
-        await_beat(worker, database_url)
+        await_beat(worker, rig.url)
     let_answer.set()
     assert worker.process.wait(150) == 0, "".join(worker.output)
     assert not says(worker, "action=lanes_released"), "".join(worker.output)
-    check_nothing_is_held(database_url)
+    check_nothing_is_held(rig.url)
     summaries = "SELECT outcome FROM strandline.receipt WHERE stage = 'summary'"
-    assert rows_of(database_url, summaries) == [("applied",)]
+    assert rows_of(rig.url, summaries) == [("applied",)]
 
 
 def says(worker: WorkerProcess, text: str) -> bool:
@@ -154,64 +140,45 @@ def await_beat(worker: WorkerProcess, url: str) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_what_outlasts_the_grace_time_is_handed_back_and_taken_up_at_once(
-    number: signal.Signals,
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database: Database,
-    database_url: str,
-    broker_url: str,
+    rig: Rig, number: signal.Signals
 ) -> None:
-    model_server.behave(hang=True)
-    settings = environment(model_server, STRANDLINE_SHUTDOWN_GRACE_SECONDS="0.5")
+    rig.model.behave(hang=True)
+    settings = environment(rig.model, STRANDLINE_SHUTDOWN_GRACE_SECONDS="0.5")
     # Its end has to free the lanes, not its silence.
     settings |= {"STRANDLINE_WORKER_DEAD_AFTER_SECONDS": "3600"} | SLOW_CALLS
-    worker = start_worker(**settings)
-    converse(make_memory, 3, 1, broker_url=broker_url)
-    in_flight(model_server, 6)
+    worker = rig.start_worker(**settings)
+    converse(rig.memory, 3, 1, broker_url=rig.broker_url)
+    in_flight(rig.model, 6)
     send(worker, number)
     assert worker.process.wait(150) == 0, "".join(worker.output)
-    check_nothing_is_held(database_url)
-    model_server.behave()
-    start_worker(**settings)
-    wait_until(lambda: nothing_due(database_url), timeout=20, what="the other worker to finish")
-    check_done_once(database, database_url, 3)
+    check_nothing_is_held(rig.url)
+    rig.model.behave()
+    rig.start_worker(**settings)
+    wait_until(lambda: nothing_due(rig.url), timeout=20, what="the other worker to finish")
+    check_done_once(rig.database, rig.url, 3)
 
 
 @pytest.mark.parametrize(
     "numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGTERM, signal.SIGINT), (signal.SIGINT,) * 2]
 )
-def test_a_second_signal_ends_a_worker_at_once(
-    numbers: tuple[signal.Signals, ...],
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database_url: str,
-    broker_url: str,
-) -> None:
-    worker = worker_whose_calls_hang(make_memory, start_worker, model_server, broker_url)
+def test_a_second_signal_ends_a_worker_at_once(rig: Rig, numbers: tuple[signal.Signals, ...]) -> None:
+    worker = worker_whose_calls_hang(rig.memory, rig.start_worker, rig.model, rig.broker_url)
     send(worker, *numbers)
     check_ends_at_once(worker, numbers[-1])
-    check_nothing_is_held(database_url)
+    check_nothing_is_held(rig.url)
 
 
 @pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="only Linux tells which thread gets a signal"
 )
-def test_a_signal_counts_though_the_main_thread_waits_and_another_thread_gets_it(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database_url: str,
-    broker_url: str,
-) -> None:
+def test_a_signal_counts_though_the_main_thread_waits_and_another_thread_gets_it(rig: Rig) -> None:
     """As when a second Ctrl-C comes just before the main thread begins to wait for the tasks."""
-    worker = worker_whose_calls_hang(make_memory, start_worker, model_server, broker_url)
+    worker = worker_whose_calls_hang(rig.memory, rig.start_worker, rig.model, rig.broker_url)
     send(worker, signal.SIGINT)
     wait_until(lambda: waits_for_threads(worker.pid), timeout=10, what="Celery to wait for its tasks")
     send_to_thread(worker.pid, thread_beside_main(worker.pid), signal.SIGINT)
     check_ends_at_once(worker, signal.SIGINT)
-    check_nothing_is_held(database_url)
+    check_nothing_is_held(rig.url)
 
 
 def waits_for_threads(pid: int) -> bool:
@@ -230,35 +197,24 @@ def send_to_thread(pid: int, thread: int, number: signal.Signals) -> None:
     assert libc.tgkill(pid, thread, number) == 0, os.strerror(ctypes.get_errno())
 
 
-def test_a_second_signal_ends_a_worker_that_cannot_hand_back_and_others_take_over(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database: Database,
-    database_url: str,
-    broker_url: str,
-) -> None:
+def test_a_second_signal_ends_a_worker_that_cannot_hand_back_and_others_take_over(rig: Rig) -> None:
     """Postgres answers nothing about workers: the hand-back hangs, and so does each heartbeat."""
-    worker = worker_whose_calls_hang(make_memory, start_worker, model_server, broker_url)
-    with psycopg.connect(database_url) as blocker:
+    worker = worker_whose_calls_hang(rig.memory, rig.start_worker, rig.model, rig.broker_url)
+    with psycopg.connect(rig.url) as blocker:
         blocker.execute("LOCK TABLE strandline.worker")
         send(worker, signal.SIGTERM, signal.SIGTERM)
         check_ends_at_once(worker, signal.SIGTERM)
-    model_server.behave()
-    start_worker(**environment(model_server, **QUICK_TAKE_OVER))
-    wait_until(lambda: nothing_due(database_url), timeout=25, what="the other worker to finish")
-    check_done_once(database, database_url, 3)
+    rig.model.behave()
+    rig.start_worker(**environment(rig.model, **QUICK_TAKE_OVER))
+    wait_until(lambda: nothing_due(rig.url), timeout=25, what="the other worker to finish")
+    check_done_once(rig.database, rig.url, 3)
 
 
-def test_a_worker_without_its_broker_ends(
-    make_memory: MakeMemory, start_worker: StartWorker, model_server: ModelServer, broker_url: str
-) -> None:
+def test_a_worker_without_its_broker_ends(rig: Rig) -> None:
     """Also one that has only just registered, and whose Celery has not begun to consume."""
-    with BrokerProxy(broker_url) as proxy:
-        worker = start_worker(
-            **environment(
-                model_server, STRANDLINE_BROKER_URL=proxy.url, STRANDLINE_SHUTDOWN_GRACE_SECONDS="3"
-            )
+    with BrokerProxy(rig.broker_url) as proxy:
+        worker = rig.start_worker(
+            **environment(rig.model, STRANDLINE_BROKER_URL=proxy.url, STRANDLINE_SHUTDOWN_GRACE_SECONDS="3")
         )
         proxy.down()
         send(worker, signal.SIGTERM)

@@ -12,7 +12,7 @@ from strandline.schemas.errors import BrokerUnavailableError, DatabaseUnavailabl
 from strandline.schemas.settings import load_settings
 from strandline.workers.celery_app.app import make_app
 from strandline.workers.startup import Patience
-from tests.conftest import rows_of, wait_until
+from tests.conftest import Rig, rows_of, wait_until
 from tests.support.proxies.stalling_proxy import StallingProxy
 from tests.support.servers.broker_proxy import BrokerProxy
 from tests.support.workers.worker_processes import WorkerProcess, launch_worker
@@ -42,12 +42,10 @@ def said(worker: WorkerProcess, words: str) -> int:
     return sum(words in line for line in list(worker.output))
 
 
-def test_a_worker_waits_for_a_broker_that_starts_after_it(
-    running: list[WorkerProcess], database_url: str, broker_url: str
-) -> None:
-    with BrokerProxy(broker_url) as broker:
+def test_a_worker_waits_for_a_broker_that_starts_after_it(rig: Rig, running: list[WorkerProcess]) -> None:
+    with BrokerProxy(rig.broker_url) as broker:
         broker.down()
-        worker = begin(running, database_url, broker.url, "600")
+        worker = begin(running, rig.url, broker.url, "600")
         wait_until(lambda: said(worker, "server=the broker"), timeout=60, what="the worker to say so")
         broker.up()
         wait_until(lambda: said(worker, "is ready"), timeout=60, what="the worker to be ready")
@@ -57,20 +55,18 @@ def test_a_worker_waits_for_a_broker_that_starts_after_it(
     wait_until(lambda: said(worker, "stops (SIGTERM)"), timeout=5, what="the reason why it stops")
 
 
-def test_a_worker_waits_for_a_postgres_that_starts_after_it(
-    running: list[WorkerProcess], database_url: str, broker_url: str
-) -> None:
+def test_a_worker_waits_for_a_postgres_that_starts_after_it(rig: Rig, running: list[WorkerProcess]) -> None:
     """As long as a server has not started, nothing listens on its port."""
-    with StallingProxy(database_url) as gone:
+    with StallingProxy(rig.url) as gone:
         pass
     port = urlsplit(gone.url).port
     assert port is not None
-    worker = begin(running, gone.url, broker_url, "600")
+    worker = begin(running, gone.url, rig.broker_url, "600")
     wait_until(lambda: said(worker, "server=Postgres"), timeout=60, what="the worker to say so")
     pids = "SELECT pid FROM strandline.worker"
-    with StallingProxy(database_url, port=port):
+    with StallingProxy(rig.url, port=port):
         wait_until(
-            lambda: rows_of(database_url, pids) == [(worker.pid,)],
+            lambda: rows_of(rig.url, pids) == [(worker.pid,)],
             timeout=60,
             what="the worker to register",
         )
@@ -80,10 +76,10 @@ def test_a_worker_waits_for_a_postgres_that_starts_after_it(
 
 @pytest.mark.parametrize("away", ["Postgres", "The broker"])
 def test_a_worker_whose_server_stays_away_ends_with_a_sentence(
-    away: str, running: list[WorkerProcess], database_url: str, broker_url: str
+    rig: Rig, away: str, running: list[WorkerProcess]
 ) -> None:
     nowhere = urlsplit(NOBODY)._replace(scheme="postgresql", path="/nowhere").geturl()
-    urls = (nowhere, broker_url) if away == "Postgres" else (database_url, NOBODY)
+    urls = (nowhere, rig.broker_url) if away == "Postgres" else (rig.url, NOBODY)
     worker = begin(running, *urls, "0.2")
     assert worker.process.wait(300) == 1
     wait_until(

@@ -17,7 +17,7 @@ from strandline.schemas.postgres.query import Query
 from strandline.schemas.settings import Settings
 from strandline.workers.periodic import Periodic
 from strandline.workers.worker import CLAIM_SECONDS, Worker
-from tests.conftest import MakeMemory
+from tests.conftest import Rig
 from tests.support.workers.hand_worker import CountingStage, HandWorker, counting, say, summary_lane
 
 R = TypeVar("R")
@@ -93,22 +93,16 @@ def test_a_look_that_takes_too_long_loses_its_connection_without_a_warning(
     ],
 )
 def test_a_slow_database_is_trouble_unless_the_process_ends_and_one_that_is_away_is_said_once_elsewhere(
-    error: DatabaseUnavailableError,
-    stopping: bool,
-    level: str,
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    caplog: pytest.LogCaptureFixture,
+    rig: Rig, error: DatabaseUnavailableError, stopping: bool, level: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def gone(_event: object) -> None:
         raise error
 
-    say(make_memory("s", memory_blocks=["summary"]), "one")
-    worker = HandWorker(database, counting(CountingStage(fail=gone)))
+    say(rig.memory("s", memory_blocks=["summary"]), "one")
+    worker = HandWorker(rig.database, counting(CountingStage(fail=gone)))
     worker.stopping = stopping
     with caplog.at_level(logging.INFO, logger="strandline"):
-        assert worker.drain(summary_lane(database_url, "s")) == "lost"
+        assert worker.drain(summary_lane(rig.url, "s")) == "lost"
     assert [(one.levelname, one.message) for one in caplog.records] == [(level, "database unavailable")]
 
 

@@ -10,44 +10,29 @@ from functools import partial
 import pytest
 import redis
 
-from strandline.schemas.postgres.database import Database
-from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import Rig, nothing_due, rows_of, wait_until
 from tests.support.servers.broker_proxy import BrokerProxy
-from tests.support.servers.model_server import ModelServer, RecordedRequest
+from tests.support.servers.model_server import RecordedRequest
 from tests.support.stored import dead_letters, registered_workers
 from tests.support.workers.busy_workers import QUICK_TAKE_OVER, check_done_once, converse, environment
 
 
-def test_a_worker_serves_the_queues_it_is_given(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database: Database,
-    database_url: str,
-    broker_url: str,
-) -> None:
-    start_worker("--queues", "extract,vectors", **environment(model_server))
-    converse(make_memory, 2, 3, broker_url=broker_url)
+def test_a_worker_serves_the_queues_it_is_given(rig: Rig) -> None:
+    rig.start_worker("--queues", "extract,vectors", **environment(rig.model))
+    converse(rig.memory, 2, 3, broker_url=rig.broker_url)
     left = "SELECT stage, count(*) FROM strandline.due GROUP BY 1 ORDER BY 1"
     wait_until(
-        lambda: rows_of(database_url, left) == [("merge", 6), ("summary", 6)],
+        lambda: rows_of(rig.url, left) == [("merge", 6), ("summary", 6)],
         timeout=15,
         what="its stages to be done",
     )
-    assert rows_of(database_url, "SELECT stages FROM strandline.worker") == [(["extract", "vectors"],)]
-    start_worker("--queues", "strandline.merge,summary", **environment(model_server))
-    wait_until(lambda: nothing_due(database_url), timeout=15, what="the other worker to do the rest")
-    check_done_once(database, database_url, 6)
+    assert rows_of(rig.url, "SELECT stages FROM strandline.worker") == [(["extract", "vectors"],)]
+    rig.start_worker("--queues", "strandline.merge,summary", **environment(rig.model))
+    wait_until(lambda: nothing_due(rig.url), timeout=15, what="the other worker to do the rest")
+    check_done_once(rig.database, rig.url, 6)
 
 
-def test_two_workers_share_the_work(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database: Database,
-    database_url: str,
-    broker_url: str,
-) -> None:
+def test_two_workers_share_the_work(rig: Rig) -> None:
     """The one that asks first gets its answer when the other has asked as well."""
     asked = {"Bearer first": threading.Event(), "Bearer second": threading.Event()}
 
@@ -56,45 +41,33 @@ def test_two_workers_share_the_work(
         for one in asked.values():
             one.wait(600)
 
-    model_server.behave(responder=answer_when_both_have_asked)
+    rig.model.behave(responder=answer_when_both_have_asked)
     for key in ("first", "second"):
-        start_worker("--concurrency", "2", **environment(model_server, key))
-    converse(make_memory, 12, 2, broker_url=broker_url)
-    wait_until(lambda: nothing_due(database_url), timeout=30, what="both to finish")
-    check_done_once(database, database_url, 24)
+        rig.start_worker("--concurrency", "2", **environment(rig.model, key))
+    converse(rig.memory, 12, 2, broker_url=rig.broker_url)
+    wait_until(lambda: nothing_due(rig.url), timeout=30, what="both to finish")
+    check_done_once(rig.database, rig.url, 24)
     assert all(one.is_set() for one in asked.values())
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_worker_that_is_told_to_end_while_the_model_hangs_ends_with_its_calls(
-    number: signal.Signals,
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database_url: str,
-    broker_url: str,
+    rig: Rig, number: signal.Signals
 ) -> None:
-    model_server.behave(hang=True)
+    rig.model.behave(hang=True)
     patience = {"STRANDLINE_MODEL_TIMEOUT_SECONDS": "2", "STRANDLINE_SHUTDOWN_GRACE_SECONDS": "3600"}
-    worker = start_worker(**environment(model_server, **patience))
-    converse(make_memory, 3, 2, broker_url=broker_url)
-    wait_until(lambda: len(model_server.requests) >= 3, timeout=15, what="calls to be in flight")
+    worker = rig.start_worker(**environment(rig.model, **patience))
+    converse(rig.memory, 3, 2, broker_url=rig.broker_url)
+    wait_until(lambda: len(rig.model.requests) >= 3, timeout=15, what="calls to be in flight")
     worker.process.send_signal(number)
     # With the model's time-out: it would wait for an hour if the calls took as long.
     assert worker.process.wait(150) == 0, "".join(worker.output)
-    assert registered_workers(database_url) == 0
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.lane WHERE holder IS NOT NULL") == [(0,)]
-    assert rows_of(database_url, "SELECT max(crashes) FROM strandline.lane") == [(0,)]
+    assert registered_workers(rig.url) == 0
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.lane WHERE holder IS NOT NULL") == [(0,)]
+    assert rows_of(rig.url, "SELECT max(crashes) FROM strandline.lane") == [(0,)]
 
 
-def test_the_others_take_over_from_a_killed_worker(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database: Database,
-    database_url: str,
-    broker_url: str,
-) -> None:
+def test_the_others_take_over_from_a_killed_worker(rig: Rig) -> None:
     """It dies in the middle of model calls; the other one has been there all the time."""
     dead = threading.Event()
     waiting = threading.Semaphore(0)
@@ -104,24 +77,18 @@ def test_the_others_take_over_from_a_killed_worker(
             waiting.release()
             dead.wait(200)
 
-    model_server.behave(responder=respond)
-    doomed = start_worker(**environment(model_server, "doomed"))
-    converse(make_memory, 4, 3, broker_url=broker_url)
+    rig.model.behave(responder=respond)
+    doomed = rig.start_worker(**environment(rig.model, "doomed"))
+    converse(rig.memory, 4, 3, broker_url=rig.broker_url)
     assert waiting.acquire(timeout=150)
-    start_worker(**environment(model_server, "heir", **QUICK_TAKE_OVER))
+    rig.start_worker(**environment(rig.model, "heir", **QUICK_TAKE_OVER))
     doomed.kill()
     dead.set()
-    wait_until(lambda: nothing_due(database_url), timeout=25, what="the heir to finish")
-    check_done_once(database, database_url, 12)
+    wait_until(lambda: nothing_due(rig.url), timeout=25, what="the heir to finish")
+    check_done_once(rig.database, rig.url, 12)
 
 
-def test_what_a_killed_worker_held_does_not_wait_behind_others(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database_url: str,
-    broker_url: str,
-) -> None:
+def test_what_a_killed_worker_held_does_not_wait_behind_others(rig: Rig) -> None:
     """The only thread of the heir waits for a model all the time; the lane is taken over beside it."""
     freed = threading.Event()
     asked: list[str] = []
@@ -134,11 +101,11 @@ def test_what_a_killed_worker_held_does_not_wait_behind_others(
     def has_asked(key: str) -> bool:
         return f"Bearer {key}" in asked
 
-    model_server.behave(responder=respond)
+    rig.model.behave(responder=respond)
     for number, key in enumerate(("heir", "doomed")):
-        own = environment(model_server, key, **QUICK_TAKE_OVER)
-        worker = start_worker("--queues", "summary", "--concurrency", "1", **own)
-        memory = make_memory(f"s{number}", broker_url=broker_url)
+        own = environment(rig.model, key, **QUICK_TAKE_OVER)
+        worker = rig.start_worker("--queues", "summary", "--concurrency", "1", **own)
+        memory = rig.memory(f"s{number}", broker_url=rig.broker_url)
         memory.put({"role": "user", "content": "Good morning."})
         memory.flush(all=True)
         wait_until(partial(has_asked, key), timeout=20, what=f"the call of the {key}")
@@ -148,75 +115,55 @@ def test_what_a_killed_worker_held_does_not_wait_behind_others(
         " JOIN strandline.session s USING (session_key) WHERE r.stage = 'summary'"
     )
     try:
-        wait_until(lambda: rows_of(database_url, done) == [("s1",)], timeout=10, what="the lane's new holder")
+        wait_until(lambda: rows_of(rig.url, done) == [("s1",)], timeout=10, what="the lane's new holder")
     finally:
         freed.set()
-    wait_until(lambda: len(rows_of(database_url, done)) == 2, timeout=10, what="the heir's own lane")
+    wait_until(lambda: len(rows_of(rig.url, done)) == 2, timeout=10, what="the heir's own lane")
 
 
-def test_work_resumes_by_itself_once_the_model_is_back(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database: Database,
-    database_url: str,
-    broker_url: str,
-) -> None:
-    model_server.behave(status=503)
-    start_worker(**environment(model_server))
-    converse(make_memory, 2, 2, broker_url=broker_url)
+def test_work_resumes_by_itself_once_the_model_is_back(rig: Rig) -> None:
+    rig.model.behave(status=503)
+    rig.start_worker(**environment(rig.model))
+    converse(rig.memory, 2, 2, broker_url=rig.broker_url)
     # A call, the probe that shows whose fault it was, and a later probe.
-    wait_until(lambda: len(model_server.requests) >= 3, timeout=25, what="a second try in vain")
-    model_server.behave()
-    wait_until(lambda: nothing_due(database_url), timeout=25, what="the sweep to try again")
-    check_done_once(database, database_url, 4)
-    assert dead_letters(database_url) == 0
+    wait_until(lambda: len(rig.model.requests) >= 3, timeout=25, what="a second try in vain")
+    rig.model.behave()
+    wait_until(lambda: nothing_due(rig.url), timeout=25, what="the sweep to try again")
+    check_done_once(rig.database, rig.url, 4)
+    assert dead_letters(rig.url) == 0
 
 
-def test_a_broker_that_goes_and_comes_back_costs_seconds(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database: Database,
-    database_url: str,
-    broker_url: str,
-) -> None:
-    with BrokerProxy(broker_url) as proxy, redis.Redis.from_url(broker_url) as broker:
-        worker = start_worker(**environment(model_server, STRANDLINE_BROKER_URL=proxy.url))
-        converse(make_memory, 1, 1, about="boat", broker_url=proxy.url)
-        wait_until(lambda: nothing_due(database_url), timeout=15, what="the first event")
+def test_a_broker_that_goes_and_comes_back_costs_seconds(rig: Rig) -> None:
+    with BrokerProxy(rig.broker_url) as proxy, redis.Redis.from_url(rig.broker_url) as broker:
+        worker = rig.start_worker(**environment(rig.model, STRANDLINE_BROKER_URL=proxy.url))
+        converse(rig.memory, 1, 1, about="boat", broker_url=proxy.url)
+        wait_until(lambda: nothing_due(rig.url), timeout=15, what="the first event")
         proxy.down()
-        converse(make_memory, 3, 2, broker_url=proxy.url)
+        converse(rig.memory, 3, 2, broker_url=proxy.url)
         broker.flushdb()
         assert worker.process.poll() is None
         proxy.up()
-        wait_until(lambda: nothing_due(database_url), timeout=15, what="the sweep to ring again")
-        check_done_once(database, database_url, 7)
+        wait_until(lambda: nothing_due(rig.url), timeout=15, what="the sweep to ring again")
+        check_done_once(rig.database, rig.url, 7)
         assert worker.stop() == 0
 
 
-def test_a_worker_logs_nothing_that_users_said(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database_url: str,
-    broker_url: str,
-) -> None:
+def test_a_worker_logs_nothing_that_users_said(rig: Rig) -> None:
     """Whatever the model does with it, and at the most talkative level."""
 
     def respond(request: RecordedRequest) -> str | None:
         prompt = json.dumps(request.body)
         return "zyzzyva, no JSON" if "zyzzyva" in prompt else None
 
-    model_server.behave(responder=respond)
-    worker = start_worker("--log-level", "DEBUG", **environment(model_server, "sk-zyzzyva-key"))
-    memory = make_memory("s", broker_url=broker_url)
+    rig.model.behave(responder=respond)
+    worker = rig.start_worker("--log-level", "DEBUG", **environment(rig.model, "sk-zyzzyva-key"))
+    memory = rig.memory("s", broker_url=rig.broker_url)
     memory.put({"role": "user", "content": "my word is zyzzyva"})
     memory.flush(all=True)
-    wait_until(lambda: nothing_due(database_url), timeout=20, what="its end")
-    assert len(rows_of(database_url, "SELECT 1 FROM strandline.dead_letter")) == 2
+    wait_until(lambda: nothing_due(rig.url), timeout=20, what="its end")
+    assert len(rows_of(rig.url, "SELECT 1 FROM strandline.dead_letter")) == 2
     worker.stop()
     assert worker.output
     assert "zyzzyva" not in "".join(worker.output)
-    reasons = rows_of(database_url, "SELECT reason FROM strandline.dead_letter")
+    reasons = rows_of(rig.url, "SELECT reason FROM strandline.dead_letter")
     assert "zyzzyva" not in str(reasons)

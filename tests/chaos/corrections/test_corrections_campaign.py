@@ -6,12 +6,12 @@ import pytest
 
 from tests.chaos.corrections.actor import CORRECTIONS
 from tests.chaos.corrections.campaign import Campaign, Options
-from tests.support.servers.model_server import ModelServer
+from tests.conftest import Rig
 
 
 @pytest.mark.timeout(1_800)
 def test_corrections_beside_workers_and_producers_that_are_killed(
-    database_url: str, broker_url: str, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No read shows what a correction took away, and memory is that of the messages as they stand."""
     for setting in ("STATEMENT_TIMEOUT", "POOL_TIMEOUT", "CONNECT_TIMEOUT"):
@@ -27,7 +27,7 @@ def test_corrections_beside_workers_and_producers_that_are_killed(
         replays=1,
         looks=1,
     )
-    found = Campaign(options, database_url, broker_url, model_server).run()
+    found = Campaign(options, rig.url, rig.broker_url, rig.model).run()
     assert found.wrong == []
     assert sum(found.corrections.values()) >= options.corrections
     assert len(found.corrections) >= len(CORRECTIONS) - 3

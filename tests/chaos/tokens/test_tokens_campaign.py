@@ -7,18 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.tokens.campaign import Campaign, Options
+from tests.conftest import Rig
 from tests.support.opened_rows import clear_only
-from tests.support.servers.model_server import ModelServer
 
 
 @clear_only("encrypts by itself, with a keyring of its own")
 @pytest.mark.timeout(1_800)
 def test_no_read_shows_what_is_gone_or_anothers(
-    database_url: str,
-    broker_url: str,
-    model_server: ModelServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every read is held to what was accepted and taken back before, beside kills, cuts and erasures."""
     for setting in ("STATEMENT_TIMEOUT", "POOL_TIMEOUT", "CONNECT_TIMEOUT"):
@@ -33,7 +29,7 @@ def test_no_read_shows_what_is_gone_or_anothers(
         operations_per_kill=40,
         command_pause=12,
     )
-    one = Campaign(options, database_url, broker_url, model_server.base_url, tmp_path)
+    one = Campaign(options, rig.url, rig.broker_url, rig.model.base_url, tmp_path)
     for name, value in one.environment.items():
         monkeypatch.setenv(name, value)
     book = one.run()

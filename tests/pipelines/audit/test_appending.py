@@ -14,7 +14,7 @@ from strandline.pipelines.audit.appending import Act, append_act, append_query
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.identity import audit_chain_key, identify_session, identify_user
-from tests.conftest import rows_of
+from tests.conftest import Rig, rows_of
 
 ANNS = identify_session("shop", "chat-1", "ann")
 COLUMNS = "act, actor, origin, seq, count, detail::text, flags"
@@ -57,14 +57,12 @@ def test_it_is_part_of_the_transaction_around_it(database: Database, database_ur
 @pytest.mark.parametrize(
     ("level", "recorded"), [("off", []), ("changes", ["pop", "put"]), ("all", ["pop", "put", "read"])]
 )
-def test_each_level_has_its_acts(
-    database: Database, database_url: str, level: str, recorded: list[str]
-) -> None:
-    _set_level(database_url, level)
-    database.run(append_act(ANNS, Act.here("pop")))
-    database.run(append_act(ANNS, Act.here("put", flags=["pii"])))  # with a flag it counts as a change
-    database.run(append_act(ANNS, Act.here("read")))
-    assert [row[0] for row in rows_of(database_url, ENTRIES)] == recorded
+def test_each_level_has_its_acts(rig: Rig, level: str, recorded: list[str]) -> None:
+    _set_level(rig.url, level)
+    rig.database.run(append_act(ANNS, Act.here("pop")))
+    rig.database.run(append_act(ANNS, Act.here("put", flags=["pii"])))  # with a flag it counts as a change
+    rig.database.run(append_act(ANNS, Act.here("read")))
+    assert [row[0] for row in rows_of(rig.url, ENTRIES)] == recorded
 
 
 def test_a_user_and_a_session_appear_as_pseudonyms(database: Database, database_url: str) -> None:

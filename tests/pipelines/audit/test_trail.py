@@ -21,7 +21,7 @@ from strandline.pipelines.audit.verifying import TrailVerification, verify_trail
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.identity import identify_session, identify_user
-from tests.conftest import rows_of
+from tests.conftest import Rig, rows_of
 from tests.support.sealed_trail import seal_all
 
 SECRET = "not a secret, but long enough"
@@ -75,12 +75,10 @@ def test_a_pass_says_that_there_is_more_only_if_it_was_full(database: Database) 
     assert [(one.entries, one.is_full) for one in passes] == [(2, True), (2, True), (1, False), (0, False)]
 
 
-def test_nothing_is_sealed_twice_or_left(
-    database: Database, database_url: str, sealed: list[list[UUID]]
-) -> None:
-    assert database.run(seal_once(KEYS)).entries == 0
-    assert [row[2] for row in rows_of(database_url, SEALED)] == [one for acts in sealed for one in acts]
-    assert rows_of(database_url, "SELECT FROM strandline.audit_entry") == []
+def test_nothing_is_sealed_twice_or_left(rig: Rig, sealed: list[list[UUID]]) -> None:
+    assert rig.database.run(seal_once(KEYS)).entries == 0
+    assert [row[2] for row in rows_of(rig.url, SEALED)] == [one for acts in sealed for one in acts]
+    assert rows_of(rig.url, "SELECT FROM strandline.audit_entry") == []
 
 
 CHANGES = {
@@ -91,29 +89,23 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("column", CHANGES)
-def test_a_changed_entry_is_named(
-    database: Database, database_url: str, sealed: list[list[UUID]], column: str
-) -> None:
+def test_a_changed_entry_is_named(rig: Rig, sealed: list[list[UUID]], column: str) -> None:
     tamper(
-        database_url,
+        rig.url,
         f"UPDATE strandline.audit_sealed SET {column} = {CHANGES[column]} WHERE seal = 2 AND place = 3",
     )
-    assert found(database) == {("changed", 2, 3, sealed[1][2])}
+    assert found(rig.database) == {("changed", 2, 3, sealed[1][2])}
 
 
-def test_an_origin_that_was_taken_away_is_named(
-    database: Database, database_url: str, sealed: list[list[UUID]]
-) -> None:
-    tamper(database_url, "UPDATE strandline.audit_sealed SET origin = NULL WHERE seal = 2 AND place = 3")
-    assert found(database) == {("changed", 2, 3, sealed[1][2])}
+def test_an_origin_that_was_taken_away_is_named(rig: Rig, sealed: list[list[UUID]]) -> None:
+    tamper(rig.url, "UPDATE strandline.audit_sealed SET origin = NULL WHERE seal = 2 AND place = 3")
+    assert found(rig.database) == {("changed", 2, 3, sealed[1][2])}
 
 
 @pytest.mark.parametrize("place", [1, 4])
-def test_a_removed_entry_is_named(
-    database: Database, database_url: str, sealed: list[list[UUID]], place: int
-) -> None:
-    tamper(database_url, "DELETE FROM strandline.audit_sealed WHERE seal = 2 AND place = %s", place)
-    assert found(database) == {("removed", 2, place, sealed[1][place - 1])}
+def test_a_removed_entry_is_named(rig: Rig, sealed: list[list[UUID]], place: int) -> None:
+    tamper(rig.url, "DELETE FROM strandline.audit_sealed WHERE seal = 2 AND place = %s", place)
+    assert found(rig.database) == {("removed", 2, place, sealed[1][place - 1])}
 
 
 INSERT = """
@@ -123,34 +115,26 @@ SELECT shard_key, %s, %s, gen_random_uuid(), 'pop', now() FROM strandline.audit_
 
 
 @pytest.mark.parametrize(("seal", "place"), [(2, 5), (2, 0), (4, 1)])
-def test_an_inserted_entry_is_named(
-    database: Database, database_url: str, sealed: list[list[UUID]], seal: int, place: int
-) -> None:
-    ((entry_id,),) = rows_of(database_url, INSERT, seal, place)
-    assert found(database) == {("inserted", seal, place, entry_id)}
+def test_an_inserted_entry_is_named(rig: Rig, sealed: list[list[UUID]], seal: int, place: int) -> None:
+    ((entry_id,),) = rows_of(rig.url, INSERT, seal, place)
+    assert found(rig.database) == {("inserted", seal, place, entry_id)}
 
 
-def test_entries_in_another_order_are_named(
-    database: Database, database_url: str, sealed: list[list[UUID]]
-) -> None:
+def test_entries_in_another_order_are_named(rig: Rig, sealed: list[list[UUID]]) -> None:
     tamper(
-        database_url,
+        rig.url,
         "UPDATE strandline.audit_sealed SET place = place + 10 WHERE seal = 2 AND place IN (2, 3)",
     )
-    tamper(database_url, "UPDATE strandline.audit_sealed SET place = 15 - place WHERE place > 10")
-    assert found(database) == {
+    tamper(rig.url, "UPDATE strandline.audit_sealed SET place = 15 - place WHERE place > 10")
+    assert found(rig.database) == {
         ("reordered", 2, 3, sealed[1][1]),
         ("reordered", 2, 2, sealed[1][2]),
     }
 
 
-def test_an_entry_of_another_seal_is_named(
-    database: Database, database_url: str, sealed: list[list[UUID]]
-) -> None:
-    tamper(
-        database_url, "UPDATE strandline.audit_sealed SET seal = 3, place = 5 WHERE seal = 2 AND place = 4"
-    )
-    assert found(database) == {("removed", 2, 4, sealed[1][3]), ("inserted", 3, 5, sealed[1][3])}
+def test_an_entry_of_another_seal_is_named(rig: Rig, sealed: list[list[UUID]]) -> None:
+    tamper(rig.url, "UPDATE strandline.audit_sealed SET seal = 3, place = 5 WHERE seal = 2 AND place = 4")
+    assert found(rig.database) == {("removed", 2, 4, sealed[1][3]), ("inserted", 3, 5, sealed[1][3])}
 
 
 @pytest.mark.parametrize(
@@ -161,35 +145,31 @@ def test_an_entry_of_another_seal_is_named(
         "entry_ids = ARRAY[entry_ids[2], entry_ids[1]] || entry_ids[3:4]",
     ],
 )  # fmt: skip
-def test_a_changed_seal_is_named(
-    database: Database, database_url: str, sealed: list[list[UUID]], change: str
-) -> None:
-    tamper(database_url, f"UPDATE strandline.audit_seal SET {change} WHERE number = 2")
-    assert ("seal_changed", 2) in {(one.problem, one.seal) for one in check(database).findings}
+def test_a_changed_seal_is_named(rig: Rig, sealed: list[list[UUID]], change: str) -> None:
+    tamper(rig.url, f"UPDATE strandline.audit_seal SET {change} WHERE number = 2")
+    assert ("seal_changed", 2) in {(one.problem, one.seal) for one in check(rig.database).findings}
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_a_removed_seal_is_named(
-    database: Database, database_url: str, sealed: list[list[UUID]], number: int
-) -> None:
-    tamper(database_url, "DELETE FROM strandline.audit_seal WHERE number = %s", number)
-    problems = {(one.problem, one.seal) for one in check(database).findings}
+def test_a_removed_seal_is_named(rig: Rig, sealed: list[list[UUID]], number: int) -> None:
+    tamper(rig.url, "DELETE FROM strandline.audit_seal WHERE number = %s", number)
+    problems = {(one.problem, one.seal) for one in check(rig.database).findings}
     assert problems == {("seal_removed", number), ("inserted", number)}
 
 
-def test_an_end_that_was_cut_off_is_found_by_an_anchor(
-    database: Database, database_url: str, sealed: list[list[UUID]]
-) -> None:
+def test_an_end_that_was_cut_off_is_found_by_an_anchor(rig: Rig, sealed: list[list[UUID]]) -> None:
     """Without one it is not: the chain is then a shorter one that nobody can tell from an earlier day's."""
-    ((mac, at),) = rows_of(database_url, "SELECT mac, sealed_at FROM strandline.audit_seal WHERE number = 3")
+    ((mac, at),) = rows_of(rig.url, "SELECT mac, sealed_at FROM strandline.audit_seal WHERE number = 3")
     anchor = Anchor("shop", 3, 12, mac.hex(), at)
-    assert check(database, anchors=[anchor]).anchors == 1
+    assert check(rig.database, anchors=[anchor]).anchors == 1
     for table in ("seal", "sealed"):
         number = {"seal": "number", "sealed": "seal"}[table]
-        tamper(database_url, f"DELETE FROM strandline.audit_{table} WHERE {number} = 3")
-    tamper(database_url, "UPDATE strandline.audit_chain SET seals = 2, entries = 8")
-    assert check(database).is_sound
-    assert [(one.problem, one.seal) for one in check(database, anchors=[anchor]).findings] == [("anchor", 3)]
+        tamper(rig.url, f"DELETE FROM strandline.audit_{table} WHERE {number} = 3")
+    tamper(rig.url, "UPDATE strandline.audit_chain SET seals = 2, entries = 8")
+    assert check(rig.database).is_sound
+    assert [(one.problem, one.seal) for one in check(rig.database, anchors=[anchor]).findings] == [
+        ("anchor", 3)
+    ]
 
 
 MAKE_UNSEALED = """
@@ -201,15 +181,17 @@ SELECT gen_random_uuid(), entry_id, 'shop', act, 'eve', subject, created_at FROM
 
 
 def test_a_chain_that_was_made_again_with_the_key_is_found_by_an_anchor(
-    database: Database, database_url: str, sealed: list[list[UUID]]
+    rig: Rig, sealed: list[list[UUID]]
 ) -> None:
-    ((mac, at),) = rows_of(database_url, "SELECT mac, sealed_at FROM strandline.audit_seal WHERE number = 3")
-    tamper(database_url, MAKE_UNSEALED)
+    ((mac, at),) = rows_of(rig.url, "SELECT mac, sealed_at FROM strandline.audit_seal WHERE number = 3")
+    tamper(rig.url, MAKE_UNSEALED)
     for _seal in range(3):
-        database.run(seal_once(KEYS, limit=4))
-    assert check(database).is_sound
+        rig.database.run(seal_once(KEYS, limit=4))
+    assert check(rig.database).is_sound
     anchors = read_anchors([Anchor("shop", 3, 12, mac.hex(), at).as_line(), ""], "anchors.jsonl")
-    assert [(one.problem, one.seal) for one in check(database, anchors=anchors).findings] == [("anchor", 3)]
+    assert [(one.problem, one.seal) for one in check(rig.database, anchors=anchors).findings] == [
+        ("anchor", 3)
+    ]
 
 
 def test_the_key_is_needed_and_may_change(database: Database, sealed: list[list[UUID]]) -> None:
@@ -244,15 +226,17 @@ SELECT gen_random_uuid(), entry_id, 'shop', act, 'eve', subject, created_at FROM
 
 @pytest.mark.parametrize("first", [1, 3])
 def test_a_chain_that_was_made_again_without_the_key_is_found_by_who_has_it(
-    database: Database, database_url: str, sealed: list[list[UUID]], first: int
+    rig: Rig, sealed: list[list[UUID]], first: int
 ) -> None:
-    tamper(database_url, UNSEAL_FROM, first, first, first - 1, first - 1)
+    tamper(rig.url, UNSEAL_FROM, first, first, first - 1, first - 1)
     for _seal in range(first, 4):
-        database.run(seal_once(NO_KEYS, limit=4))
-    assert found(database) == {("seal_unkeyed", first, None, None)}
-    database.run(append_act(ANN, Act.here("pop")))
-    database.run(seal_once(KEYS))
-    assert found(database) == {("seal_unkeyed", first, None, None)}, "also with a seal of the key after it"
+        rig.database.run(seal_once(NO_KEYS, limit=4))
+    assert found(rig.database) == {("seal_unkeyed", first, None, None)}
+    rig.database.run(append_act(ANN, Act.here("pop")))
+    rig.database.run(seal_once(KEYS))
+    assert found(rig.database) == {("seal_unkeyed", first, None, None)}, (
+        "also with a seal of the key after it"
+    )
 
 
 def test_an_anchor_vouches_for_what_was_sealed_before_there_was_a_key(database: Database) -> None:
@@ -289,24 +273,24 @@ def test_what_is_not_an_anchor_is_refused(line: str) -> None:
         read_anchors([line], "a.jsonl")
 
 
-def test_pruning_takes_whole_seals_and_the_rest_is_verified(
-    database: Database, database_url: str, sealed: list[list[UUID]]
-) -> None:
-    pruned = database.run(prune_trail("shop", LATER, Act.here("audit.prune", actor="ops")))
+def test_pruning_takes_whole_seals_and_the_rest_is_verified(rig: Rig, sealed: list[list[UUID]]) -> None:
+    pruned = rig.database.run(prune_trail("shop", LATER, Act.here("audit.prune", actor="ops")))
     assert (pruned.entries, pruned.through_seal) == (8, 2)
-    assert [row[:2] for row in rows_of(database_url, SEALED)] == [(3, n) for n in (1, 2, 3, 4)]
-    database.run(seal_once(KEYS))
-    result = check(database)
+    assert [row[:2] for row in rows_of(rig.url, SEALED)] == [(3, n) for n in (1, 2, 3, 4)]
+    rig.database.run(seal_once(KEYS))
+    result = check(rig.database)
     assert (result.is_sound, result.pruned_seals, result.seals, result.entries) == (True, 2, 2, 5)
-    assert database.run(prune_trail("shop", LATER, Act.here("audit.prune"))).through_seal == 3
-    assert [one.problem for one in check(database).findings] == ["pruned_unrecorded"], "its act is not sealed"
-    database.run(seal_once(KEYS))
-    assert check(database).is_sound
+    assert rig.database.run(prune_trail("shop", LATER, Act.here("audit.prune"))).through_seal == 3
+    assert [one.problem for one in check(rig.database).findings] == ["pruned_unrecorded"], (
+        "its act is not sealed"
+    )
+    rig.database.run(seal_once(KEYS))
+    assert check(rig.database).is_sound
     # The seal that was kept is what the next one follows.
-    tamper(database_url, "UPDATE strandline.audit_seal SET mac = sha256('x') WHERE number = 3")
-    assert ("seal_changed", 4) in {(one.problem, one.seal) for one in check(database).findings}
-    tamper(database_url, "DELETE FROM strandline.audit_seal WHERE number = 3")
-    assert ("seal_removed", 3) in {(one.problem, one.seal) for one in check(database).findings}
+    tamper(rig.url, "UPDATE strandline.audit_seal SET mac = sha256('x') WHERE number = 3")
+    assert ("seal_changed", 4) in {(one.problem, one.seal) for one in check(rig.database).findings}
+    tamper(rig.url, "DELETE FROM strandline.audit_seal WHERE number = 3")
+    assert ("seal_removed", 3) in {(one.problem, one.seal) for one in check(rig.database).findings}
 
 
 @pytest.mark.parametrize("level", ["changes", "off"])
@@ -332,24 +316,20 @@ def pruned(database: Database, sealed: list[list[UUID]]) -> int:
 
 
 @pytest.mark.parametrize("before", [0, 1])
-def test_an_entry_under_a_pruned_seal_is_named(
-    database: Database, database_url: str, pruned: int, before: int
-) -> None:
-    ((entry_id,),) = rows_of(database_url, INSERT, pruned - before, 1)
-    assert found(database) == {("inserted", pruned - before, 1, entry_id)}
+def test_an_entry_under_a_pruned_seal_is_named(rig: Rig, pruned: int, before: int) -> None:
+    ((entry_id,),) = rows_of(rig.url, INSERT, pruned - before, 1)
+    assert found(rig.database) == {("inserted", pruned - before, 1, entry_id)}
 
 
-def test_entries_of_a_pruned_trail_are_checked_as_before(
-    database: Database, database_url: str, pruned: int
-) -> None:
-    ((entry_id,),) = rows_of(database_url, INSERT, pruned + 1, 9)
-    assert found(database) == {("inserted", pruned + 1, 9, entry_id)}
-    tamper(database_url, "DELETE FROM strandline.audit_sealed WHERE place = 9")
+def test_entries_of_a_pruned_trail_are_checked_as_before(rig: Rig, pruned: int) -> None:
+    ((entry_id,),) = rows_of(rig.url, INSERT, pruned + 1, 9)
+    assert found(rig.database) == {("inserted", pruned + 1, 9, entry_id)}
+    tamper(rig.url, "DELETE FROM strandline.audit_sealed WHERE place = 9")
     where = f"WHERE seal = {pruned + 1} AND place = 2"
-    tamper(database_url, f"UPDATE strandline.audit_sealed SET place = 7 {where}")
-    assert [one[0] for one in found(database)] == ["reordered"]
-    tamper(database_url, "DELETE FROM strandline.audit_sealed WHERE place = 7")
-    assert [one[0] for one in found(database)] == ["removed"]
+    tamper(rig.url, f"UPDATE strandline.audit_sealed SET place = 7 {where}")
+    assert [one[0] for one in found(rig.database)] == ["reordered"]
+    tamper(rig.url, "DELETE FROM strandline.audit_sealed WHERE place = 7")
+    assert [one[0] for one in found(rig.database)] == ["removed"]
 
 
 FORGED = """
@@ -361,23 +341,23 @@ FROM strandline.audit_chain c RETURNING 1
 
 
 def test_a_beginning_that_was_cut_off_is_not_believed_to_an_act_that_no_seal_covers(
-    database: Database, database_url: str, sealed: list[list[UUID]]
+    rig: Rig, sealed: list[list[UUID]]
 ) -> None:
-    ((mac, at),) = rows_of(database_url, "SELECT mac, sealed_at FROM strandline.audit_seal WHERE number = 1")
+    ((mac, at),) = rows_of(rig.url, "SELECT mac, sealed_at FROM strandline.audit_seal WHERE number = 1")
     anchors = [Anchor("shop", 1, 4, mac.hex(), at)]
-    tamper(database_url, "DELETE FROM strandline.audit_sealed WHERE seal <= 2")
-    tamper(database_url, "DELETE FROM strandline.audit_seal WHERE number < 2")
-    tamper(database_url, "UPDATE strandline.audit_chain SET pruned_seals = 2")
+    tamper(rig.url, "DELETE FROM strandline.audit_sealed WHERE seal <= 2")
+    tamper(rig.url, "DELETE FROM strandline.audit_seal WHERE number < 2")
+    tamper(rig.url, "UPDATE strandline.audit_chain SET pruned_seals = 2")
     said = []
-    ((kept,),) = rows_of(database_url, "SELECT mac FROM strandline.audit_seal WHERE number = 2")
+    ((kept,),) = rows_of(rig.url, "SELECT mac FROM strandline.audit_seal WHERE number = 2")
     for forged in (None, mac.hex(), kept.hex()):
         if forged is not None:
-            rows_of(database_url, FORGED, forged)
-        (finding,) = check(database).findings
+            rows_of(rig.url, FORGED, forged)
+        (finding,) = check(rig.database).findings
         assert finding.problem == "pruned_unrecorded"
         said.append(finding.sentence)
     assert ["no act" in said[0], "another seal" in said[1], "not sealed yet" in said[2]] == [True] * 3
-    result = check(database, anchors=anchors)
+    result = check(rig.database, anchors=anchors)
     assert (result.anchors, result.pruned_anchors) == (0, 1)
 
 
@@ -391,50 +371,44 @@ def test_pruning_goes_in_steps_of_so_many_acts(
     assert [act.count for act in prunings] == [4, 4]
 
 
-def test_a_beginning_that_nobody_pruned_is_found(
-    database: Database, database_url: str, sealed: list[list[UUID]]
-) -> None:
-    tamper(database_url, "DELETE FROM strandline.audit_sealed WHERE seal = 1")
-    tamper(database_url, "UPDATE strandline.audit_chain SET pruned_seals = 1")
-    assert [one.problem for one in check(database).findings] == ["pruned_unrecorded"]
+def test_a_beginning_that_nobody_pruned_is_found(rig: Rig, sealed: list[list[UUID]]) -> None:
+    tamper(rig.url, "DELETE FROM strandline.audit_sealed WHERE seal = 1")
+    tamper(rig.url, "UPDATE strandline.audit_chain SET pruned_seals = 1")
+    assert [one.problem for one in check(rig.database).findings] == ["pruned_unrecorded"]
 
 
-def test_pruning_goes_by_the_time_of_the_seals(
-    database: Database, database_url: str, sealed: list[list[UUID]]
-) -> None:
-    ((second,),) = rows_of(database_url, "SELECT sealed_at FROM strandline.audit_seal WHERE number = 2")
+def test_pruning_goes_by_the_time_of_the_seals(rig: Rig, sealed: list[list[UUID]]) -> None:
+    ((second,),) = rows_of(rig.url, "SELECT sealed_at FROM strandline.audit_seal WHERE number = 2")
     act = Act.here("audit.prune")
-    assert database.run(prune_trail("shop", second - timedelta(hours=1), act)).entries == 0
-    assert database.run(prune_trail("shop", second, act)).through_seal == 1
+    assert rig.database.run(prune_trail("shop", second - timedelta(hours=1), act)).entries == 0
+    assert rig.database.run(prune_trail("shop", second, act)).through_seal == 1
     with pytest.raises(ConfigurationError, match="time zone"):
-        database.run(prune_trail("shop", second.replace(tzinfo=None), act))
+        rig.database.run(prune_trail("shop", second.replace(tzinfo=None), act))
 
 
-def test_erasure_takes_the_user_out_and_leaves_the_chain(
-    database: Database, database_url: str, sealed: list[list[UUID]]
-) -> None:
-    database.run(append_act(ANN, replace(Act.here("pop", actor="ann"), origin="192.0.2.7")))
+def test_erasure_takes_the_user_out_and_leaves_the_chain(rig: Rig, sealed: list[list[UUID]]) -> None:
+    rig.database.run(append_act(ANN, replace(Act.here("pop", actor="ann"), origin="192.0.2.7")))
     ann = identify_user("shop", "ann")
     asked = ActFilter(user_id="ann")
-    assert len(database.run(list_acts("shop", asked)).acts) == 13
-    assert database.run(forget_pseudonym("shop", ann.shard_key, 1)) == 13
-    database.run(seal_all(KEYS))
-    assert check(database).is_sound
-    assert database.run(list_acts("shop", asked)).acts == ()
-    acts = database.run(list_acts("shop", ActFilter())).acts
+    assert len(rig.database.run(list_acts("shop", asked)).acts) == 13
+    assert rig.database.run(forget_pseudonym("shop", ann.shard_key, 1)) == 13
+    rig.database.run(seal_all(KEYS))
+    assert check(rig.database).is_sound
+    assert rig.database.run(list_acts("shop", asked)).acts == ()
+    acts = rig.database.run(list_acts("shop", ActFilter())).acts
     assert len(acts) == 13
     assert len({act.subject for act in acts}) == 1
     assert {act.user_id for act in acts} == {None} == {act.origin for act in acts}
     tables = ("audit_entry", "audit_sealed", "audit_seal", "audit_chain", "audit_subject")
-    stored = [str(rows_of(database_url, f"SELECT t::text FROM strandline.{table} t")) for table in tables]
+    stored = [str(rows_of(rig.url, f"SELECT t::text FROM strandline.{table} t")) for table in tables]
     for name in ("ann", "192.0.2.7", str(ann.shard_key), str(ANN.session_key)):
         hits = [
             table for table, text in zip(tables, stored, strict=True) if name in text.replace("'channel", "")
         ]
         assert hits == [], name
     # Nobody can give one an origin again.
-    tamper(database_url, "UPDATE strandline.audit_sealed SET origin = 'x' WHERE seal = 1 AND place = 1")
-    assert [(one.problem, one.seal, one.place) for one in check(database).findings] == [("changed", 1, 1)]
+    tamper(rig.url, "UPDATE strandline.audit_sealed SET origin = 'x' WHERE seal = 1 AND place = 1")
+    assert [(one.problem, one.seal, one.place) for one in check(rig.database).findings] == [("changed", 1, 1)]
 
 
 def pages(database: Database, asked: ActFilter, limit: int) -> Iterator[list[int | None]]:

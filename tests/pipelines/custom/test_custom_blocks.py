@@ -27,7 +27,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.wiring.assembly import prepare_stages
 from strandline.workers.in_process import BackgroundRunner
-from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, nothing_due, rows_of, wait_until
 from tests.project.test_documentation import blocks_of
 from tests.support import sample_blocks
 from tests.support.sample_blocks import POISON, Diary, Log, MentionCounter, Pictures, Whatever
@@ -88,31 +88,27 @@ def omissions(context: MemoryContext) -> list[tuple[str, str]]:
     return [(omission.kind, omission.name) for omission in context.omitted]
 
 
-def test_a_worker_process_counts_and_another_goes_on(
-    make_memory: MakeMemory, start_worker: StartWorker, database: Database, database_url: str
-) -> None:
+def test_a_worker_process_counts_and_another_goes_on(rig: Rig) -> None:
     environment = {"STRANDLINE_BLOCKS": LISTED, "PYTHONPATH": str(ROOT)}
-    first = start_worker("--queues", "mentions,log", **environment)
-    memory = make_memory("s", memory_blocks=["mentions", "log"], token_limit=60, token_flush_size=10)
+    first = rig.start_worker("--queues", "mentions,log", **environment)
+    memory = rig.memory("s", memory_blocks=["mentions", "log"], token_limit=60, token_flush_size=10)
     for number in range(12):
         memory.put({"role": "user", "content": f"Logan says that {number} is a number"})
-    wait_until(lambda: state_of(database_url, "mentions"), timeout=20, what="the first fold")
+    wait_until(lambda: state_of(rig.url, "mentions"), timeout=20, what="the first fold")
     first.kill()
     for number in range(12):
         last = memory.put({"role": "user", "content": f"And {number} is one as well, Logan"})
     memory.flush(all=True)
-    start_worker("--queues", "mentions,log", **environment)
+    rig.start_worker("--queues", "mentions,log", **environment)
     context = memory.get(wait_for=last, timeout=300)
     assert context.caught_up
     assert "<mentions>\nLogan was mentioned 24 times.\n</mentions>" in context[0].text
-    folded = [seq for seqs in state_of(database_url, "log") for seq in seqs]
+    folded = [seq for seqs in state_of(rig.url, "log") for seq in seqs]
     assert folded == list(range(1, 25)), "each message once, in order"
-    assert sound(database)
+    assert sound(rig.database)
 
 
-def test_the_recipe_works_as_printed_with_a_worker_beside_it(
-    start_worker: StartWorker, tmp_path: Path, database_url: str, broker_url: str
-) -> None:
+def test_the_recipe_works_as_printed_with_a_worker_beside_it(rig: Rig, tmp_path: Path) -> None:
     printed = {
         found[1]: block.text
         for block in blocks_of("python")
@@ -126,10 +122,10 @@ def test_the_recipe_works_as_printed_with_a_worker_beside_it(
     environment = {
         "STRANDLINE_BLOCKS": "mention_counter:MentionCounter",
         "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]),
-        "STRANDLINE_DATABASE_URL": database_url,
-        "STRANDLINE_BROKER_URL": broker_url,
+        "STRANDLINE_DATABASE_URL": rig.url,
+        "STRANDLINE_BROKER_URL": rig.broker_url,
     }
-    start_worker(**environment)
+    rig.start_worker(**environment)
     done = subprocess.run(
         [sys.executable, tmp_path / "chat.py"],
         env={**os.environ, **environment},
@@ -143,11 +139,9 @@ def test_the_recipe_works_as_printed_with_a_worker_beside_it(
 
 
 @pytest.mark.usefixtures("registered")
-def test_an_owners_state_takes_in_all_sessions_in_the_order_of_their_flushes(
-    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain
-) -> None:
-    one, two = (make_memory(name, user_id="maren", memory_blocks=["diary"]) for name in ("one", "two"))
-    other = make_memory("three", user_id="other", memory_blocks=["diary"])
+def test_an_owners_state_takes_in_all_sessions_in_the_order_of_their_flushes(rig: Rig, drain: Drain) -> None:
+    one, two = (rig.memory(name, user_id="maren", memory_blocks=["diary"]) for name in ("one", "two"))
+    other = rig.memory("three", user_id="other", memory_blocks=["diary"])
     say(one, "first")
     say(two, "second")
     say(other, "not hers")
@@ -161,19 +155,17 @@ def test_an_owners_state_takes_in_all_sessions_in_the_order_of_their_flushes(
     )
     assert "not hers" in other.get()[0].text
     assert two.get(wait_for=1).caught_up
-    assert sound(database)
+    assert sound(rig.database)
 
 
 @pytest.mark.usefixtures("registered")
-def test_how_events_fall_into_batches_makes_no_difference(
-    make_memory: MakeMemory, database_url: str, drain: Drain
-) -> None:
+def test_how_events_fall_into_batches_makes_no_difference(rig: Rig, drain: Drain) -> None:
     texts = [f"message {number}" for number in range(7)]
     for name, budget in (("small", 1), ("large", 8_000)):
-        say(make_memory(name, user_id=name, memory_blocks=["diary", "log"]), *texts)
+        say(rig.memory(name, user_id=name, memory_blocks=["diary", "log"]), *texts)
         drain(batch_token_budget=budget)
     states = rows_of(
-        database_url,
+        rig.url,
         "SELECT DISTINCT ON (shard_key, scope_key) state::text FROM strandline.block_state"
         " ORDER BY shard_key, scope_key, ordinal DESC",
     )
@@ -183,55 +175,51 @@ def test_how_events_fall_into_batches_makes_no_difference(
 @pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize("block", ["diary", "log"])
 def test_an_event_that_could_not_be_folded_is_folded_again_in_its_place(
-    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, block: str
+    rig: Rig, drain: Drain, block: str
 ) -> None:
-    memory = make_memory("s", user_id="maren", memory_blocks=[block])
+    memory = rig.memory("s", user_id="maren", memory_blocks=[block])
     say(memory, "one", f"the {POISON}", "three")
-    say(make_memory("t", user_id="maren", memory_blocks=[block]), "four")
+    say(rig.memory("t", user_id="maren", memory_blocks=[block]), "four")
     drain()
-    (letter,) = list_dead_letters(database, stage=block)
+    (letter,) = list_dead_letters(rig.database, stage=block)
     assert re.fullmatch(
         rf"fold\(\) of block '{block}' raised LookupError at sample_blocks\.py:\d+", letter.reason
     ), "its message would quote what was said"
     assert any(POISON in message.text for message in memory.get()), "the hole stays in the tail"
-    assert sound(database)
+    assert sound(rig.database)
 
     sample_blocks.forgiving.set()
-    retried = retry_dead_letter(database, letter)
+    retried = retry_dead_letter(rig.database, letter)
     assert (retried.outcome, retried.refolded) == ("due", 2 if block == "diary" else 1)
-    assert sound(database)
+    assert sound(rig.database)
     drain(batch_token_budget=1)
     if block == "diary":
-        assert state_of(database_url, block) == ["one", f"the {POISON}", "three", "four"]
+        assert state_of(rig.url, block) == ["one", f"the {POISON}", "three", "four"]
     else:
         assert "[[1], [2], [3]]" in memory.get()[0].text
-    assert nothing_due(database_url)
-    assert sound(database)
+    assert nothing_due(rig.url)
+    assert sound(rig.database)
 
 
 @pytest.mark.usefixtures("registered")
-def test_a_forgotten_session_leaves_the_owners_state(
-    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain
-) -> None:
-    one, two = (make_memory(name, user_id="maren", memory_blocks=["diary"]) for name in ("one", "two"))
+def test_a_forgotten_session_leaves_the_owners_state(rig: Rig, drain: Drain) -> None:
+    one, two = (rig.memory(name, user_id="maren", memory_blocks=["diary"]) for name in ("one", "two"))
     say(one, "kept")
     say(two, "forgotten")
     say(one, "kept too")
     drain(batch_token_budget=1)
     two.reset(derived=True)
-    assert "forgotten" not in str(rows_of(database_url, "SELECT state FROM strandline.block_state"))
-    assert sound(database)
+    assert "forgotten" not in str(rows_of(rig.url, "SELECT state FROM strandline.block_state"))
+    assert sound(rig.database)
     drain()
-    assert state_of(database_url, "diary") == ["kept", "kept too"]
-    assert sound(database)
+    assert state_of(rig.url, "diary") == ["kept", "kept too"]
+    assert sound(rig.database)
 
 
 @pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize("budget", [1, 8_000])
-def test_corrected_messages_leave_the_owners_state(
-    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, budget: int
-) -> None:
-    one, two = (make_memory(name, user_id="maren", memory_blocks=["diary", "log"]) for name in ("one", "two"))
+def test_corrected_messages_leave_the_owners_state(rig: Rig, drain: Drain, budget: int) -> None:
+    one, two = (rig.memory(name, user_id="maren", memory_blocks=["diary", "log"]) for name in ("one", "two"))
     say(one, "first")
     say(two, "taken back")
     say(one, "second")
@@ -242,23 +230,21 @@ def test_corrected_messages_leave_the_owners_state(
     one.replace(3, "otherwise")
     two.put({"role": "user", "content": "fourth"})
     two.flush(all=True)
-    for (state,) in rows_of(database_url, "SELECT state::text FROM strandline.block_state"):
+    for (state,) in rows_of(rig.url, "SELECT state::text FROM strandline.block_state"):
         assert not {"taken back", "replaced"} & set(state.split(", "))
-    assert sound(database)
+    assert sound(rig.database)
     drain(batch_token_budget=budget)
-    assert state_of(database_url, "diary") == ["first", "second", "otherwise", "fourth"]
+    assert state_of(rig.url, "diary") == ["first", "second", "otherwise", "fourth"]
     assert "[[1], [2], [3]]" in one.get()[0].text
-    assert nothing_due(database_url)
-    assert sound(database)
+    assert nothing_due(rig.url)
+    assert sound(rig.database)
 
 
 @pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize("kind", ["replace", "reset"])
-def test_what_a_reset_left_is_folded_again(
-    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, kind: str
-) -> None:
+def test_what_a_reset_left_is_folded_again(rig: Rig, drain: Drain, kind: str) -> None:
     """A reset that forgets nothing keeps the owner's state, whatever other sessions have corrected since."""
-    one, two = (make_memory(name, user_id="maren", memory_blocks=["diary"]) for name in ("one", "two"))
+    one, two = (rig.memory(name, user_id="maren", memory_blocks=["diary"]) for name in ("one", "two"))
     say(two, "first")
     say(one, "second")
     drain(batch_token_budget=1)
@@ -267,20 +253,18 @@ def test_what_a_reset_left_is_folded_again(
         two.replace(1, "otherwise")
     else:
         two.reset(derived=True)
-    assert sound(database)
+    assert sound(rig.database)
     assert not any("second" in message.text for message in one.get().tail)
     drain()
-    assert state_of(database_url, "diary") == (["otherwise"] if kind == "replace" else []) + ["second"]
-    assert nothing_due(database_url)
-    assert sound(database)
+    assert state_of(rig.url, "diary") == (["otherwise"] if kind == "replace" else []) + ["second"]
+    assert nothing_due(rig.url)
+    assert sound(rig.database)
 
 
 @pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize("kind", ["rewind", "replace", "reset"])
-def test_what_a_fork_keeps_stays_in_the_owners_state(
-    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, kind: str
-) -> None:
-    one = make_memory("one", user_id="maren", memory_blocks=["diary"])
+def test_what_a_fork_keeps_stays_in_the_owners_state(rig: Rig, drain: Drain, kind: str) -> None:
+    one = rig.memory("one", user_id="maren", memory_blocks=["diary"])
     say(one, "first", "second", "third")
     drain(batch_token_budget=1)
     one.fork("two", through_seq=2)
@@ -290,34 +274,30 @@ def test_what_a_fork_keeps_stays_in_the_owners_state(
         one.replace(2, "otherwise")
     else:
         one.reset(derived=True)
-    assert sound(database)
+    assert sound(rig.database)
     drain()
     left = {"rewind": ["first"], "replace": ["first", "otherwise", "third"], "reset": ["first"]}[kind]
-    assert sorted(state_of(database_url, "diary")) == sorted([*left, "second"])
-    assert nothing_due(database_url)
-    assert sound(database)
+    assert sorted(state_of(rig.url, "diary")) == sorted([*left, "second"])
+    assert nothing_due(rig.url)
+    assert sound(rig.database)
 
 
 @pytest.mark.usefixtures("registered")
-def test_a_fold_whose_commit_failed_is_not_doubled(
-    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
-) -> None:
-    say(make_memory("s", memory_blocks=["mentions"]), "Logan is here", "Logan is gone")
+def test_a_fold_whose_commit_failed_is_not_doubled(rig: Rig) -> None:
+    say(rig.memory("s", memory_blocks=["mentions"]), "Logan is here", "Logan is gone")
     failures = iter([True])
 
     def fail_once(point: str) -> None:
         if point == "applying" and next(failures, False):
             raise RuntimeError
 
-    stages = prepare_stages(database, settings, ["mentions"])
-    worker = HandWorker(database, stages, reach=fail_once)
-    assert worker.drain_all(database_url) == ["postponed"]
-    assert state_of(database_url, "mentions") is None
-    wait_until(
-        lambda: worker.drain_all(database_url) in (["drained"], []), timeout=10, what="the second attempt"
-    )
-    assert state_of(database_url, "mentions") == {"count": 2}
-    assert sound(database)
+    stages = prepare_stages(rig.database, rig.settings, ["mentions"])
+    worker = HandWorker(rig.database, stages, reach=fail_once)
+    assert worker.drain_all(rig.url) == ["postponed"]
+    assert state_of(rig.url, "mentions") is None
+    wait_until(lambda: worker.drain_all(rig.url) in (["drained"], []), timeout=10, what="the second attempt")
+    assert state_of(rig.url, "mentions") == {"count": 2}
+    assert sound(rig.database)
 
 
 @pytest.mark.usefixtures("registered")
@@ -334,25 +314,23 @@ def test_a_fold_whose_commit_failed_is_not_doubled(
     ],
 )
 def test_a_state_that_cannot_be_kept_is_a_dead_letter_with_the_reason(
-    make_memory: MakeMemory, database: Database, drain: Drain, given: Any, reason: str
+    rig: Rig, drain: Drain, given: Any, reason: str
 ) -> None:
     Whatever.given = given
-    say(make_memory("s", memory_blocks=["whatever"]), "anything")
+    say(rig.memory("s", memory_blocks=["whatever"]), "anything")
     drain()
-    (letter,) = list_dead_letters(database)
+    (letter,) = list_dead_letters(rig.database)
     assert re.search(reason, letter.reason)
-    assert sound(database)
+    assert sound(rig.database)
 
 
 @pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize("given", ["a\\u0000b", ["tuple"], {"deep": [{"a": 0.1}]}, 10**40, True, ""])
-def test_any_other_json_comes_back_as_it_was(
-    make_memory: MakeMemory, database_url: str, drain: Drain, given: Any
-) -> None:
+def test_any_other_json_comes_back_as_it_was(rig: Rig, drain: Drain, given: Any) -> None:
     Whatever.given = given
-    say(make_memory("s", memory_blocks=["whatever"]), "anything")
+    say(rig.memory("s", memory_blocks=["whatever"]), "anything")
     drain()
-    assert state_of(database_url, "whatever") == given
+    assert state_of(rig.url, "whatever") == given
 
 
 def test_a_block_that_no_worker_has_served_is_refused_at_put(make_memory: MakeMemory) -> None:
@@ -362,21 +340,17 @@ def test_a_block_that_no_worker_has_served_is_refused_at_put(make_memory: MakeMe
 
 @pytest.mark.usefixtures("registered")
 def test_another_version_is_left_alone_and_not_shown_until_it_is_derived(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-    drain: Drain,
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, drain: Drain
 ) -> None:
-    memory = make_memory("s", memory_blocks=["mentions"])
+    memory = rig.memory("s", memory_blocks=["mentions"])
     say(memory, "Logan")
     drain()
-    state = state_of(database_url, "mentions")
+    state = state_of(rig.url, "mentions")
 
     class Newer(MentionCounter):
         version = "2"
 
-    context = make_memory("s", memory_blocks=[Newer()]).get()
+    context = rig.memory("s", memory_blocks=[Newer()]).get()
     assert omissions(context) == [("block_failed", "mentions")]
     assert "version '1'" in context.omitted[0].reason and "version '2'" in context.omitted[0].reason
     monkeypatch.setattr(sample_blocks.MentionCounter, "version", "2")
@@ -385,19 +359,19 @@ def test_another_version_is_left_alone_and_not_shown_until_it_is_derived(
         # Work that the former version has begun is left to workers with its code.
         say(memory, "Logan again")
         drain()
-        assert state_of(database_url, "mentions") == state
-        assert not nothing_due(database_url)
-        settings = load_settings(database_url=database_url)
-        runner = BackgroundRunner(database, prepare_stages(database, settings, NAMES), settings)
+        assert state_of(rig.url, "mentions") == state
+        assert not nothing_due(rig.url)
+        settings = load_settings(database_url=rig.url)
+        runner = BackgroundRunner(rig.database, prepare_stages(rig.database, settings, NAMES), settings)
         runner.start()
         try:
-            begun = begin_generation(database, "mentions", settings)
-            assert derive_generation(database, begun).phase == "done"
+            begun = begin_generation(rig.database, "mentions", settings)
+            assert derive_generation(rig.database, begun).phase == "done"
         finally:
             runner.stop()
         assert memory.get().covered_through["mentions"] == 2
-        assert omissions(make_memory("s", memory_blocks=[Newer()]).get()) == []
-        assert not verify(database).violations
+        assert omissions(rig.memory("s", memory_blocks=[Newer()]).get()) == []
+        assert not verify(rig.database).violations
     finally:
         load_blocks.cache_clear()
 
@@ -526,40 +500,38 @@ class Twice(Log):
 
 
 @pytest.mark.usefixtures("registered")
-def test_a_batch_of_slow_folds_keeps_its_lane(
-    make_memory: MakeMemory, database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_of_slow_folds_keeps_its_lane(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if each fold took as long as a lease lasts: no worker takes the lane over before the next one."""
     monkeypatch.setattr(lease, "KEPT_AFTER_SHARE", 0.0)
-    say(make_memory("s", memory_blocks=["log"]), "one", "two", "three")
-    (lane,) = due_lanes(database_url, ["log"])
+    say(rig.memory("s", memory_blocks=["log"]), "one", "two", "three")
+    (lane,) = due_lanes(rig.url, ["log"])
     others: list[object] = []
 
     class SlowLog(Log):
         def fold(self, state: list[Any], messages: Any) -> list[Any]:
-            others.append(claim(database, lane, other.worker_id, TERMS, 8_000))
+            others.append(claim(rig.database, lane, other.worker_id, TERMS, 8_000))
             past = "UPDATE strandline.lane SET deadline_at = clock_timestamp() - interval '1 s' RETURNING 1"
-            rows_of(database_url, past)
+            rows_of(rig.url, past)
             return super().fold(state, messages)
 
     block = BlockDefinition.check(SlowLog(), where="a test")
     stages = FixedStages({"log": CustomStage(block, 10_000, timeout_seconds=60.0)})
-    other = HandWorker(database, stages)
-    assert HandWorker(database, stages).drain(lane) == "drained"
+    other = HandWorker(rig.database, stages)
+    assert HandWorker(rig.database, stages).drain(lane) == "drained"
     assert others == [None, None, None]
-    assert state_of(database_url, "log") == [[1], [2], [3]]
-    assert rows_of(database_url, "SELECT crashes FROM strandline.lane") == [(0,)]
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.batch") == [(1,)], "all in one batch"
+    assert state_of(rig.url, "log") == [[1], [2], [3]]
+    assert rows_of(rig.url, "SELECT crashes FROM strandline.lane") == [(0,)]
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.batch") == [(1,)], "all in one batch"
 
 
 @pytest.mark.usefixtures("registered")
 def test_a_batch_whose_lane_was_taken_away_folds_no_further(
-    make_memory: MakeMemory, database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease, "KEPT_AFTER_SHARE", 0.0)
-    memory = make_memory("s", memory_blocks=["log"])
+    memory = rig.memory("s", memory_blocks=["log"])
     say(memory, "one", "two")
-    (lane,) = due_lanes(database_url, ["log"])
+    (lane,) = due_lanes(rig.url, ["log"])
     folded: list[Any] = []
 
     class Forgotten(Log):
@@ -570,6 +542,6 @@ def test_a_batch_whose_lane_was_taken_away_folds_no_further(
 
     block = BlockDefinition.check(Forgotten(), where="a test")
     stages = FixedStages({"log": CustomStage(block, 10_000, timeout_seconds=60.0)})
-    assert HandWorker(database, stages).drain(lane) == "lost"
+    assert HandWorker(rig.database, stages).drain(lane) == "lost"
     assert len(folded) == 1
-    assert sound(database)
+    assert sound(rig.database)

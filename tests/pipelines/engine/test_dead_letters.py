@@ -26,7 +26,7 @@ from strandline.schemas.queries.work.dead_letters import Refold, ReviveEvent
 from strandline.schemas.queries.work.workers import Beat
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import Lane
-from tests.conftest import MakeMemory, lock_is_awaited, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, lock_is_awaited, rows_of, wait_until
 from tests.pipelines.conftest import Drain
 from tests.support.processes.commands import Ended, run_here
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
@@ -86,34 +86,32 @@ def violations(database: Database) -> list[str]:
     return [violation.sentence for violation in verify(database, deep=True).violations]
 
 
-def test_a_summary_is_folded_again_as_if_it_had_never_failed(
-    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, model_server: ModelServer
-) -> None:
+def test_a_summary_is_folded_again_as_if_it_had_never_failed(rig: Rig, drain: Drain) -> None:
     texts = ("the boat is blue", f"the {POISON} sleeps", "the sail is torn", "the wind is up")
-    converse(make_memory("s"), *texts)
-    refuse(model_server, POISON, where="<summary_so_far>")
+    converse(rig.memory("s"), *texts)
+    refuse(rig.model, POISON, where="<summary_so_far>")
     drain()
-    letter = only_letter(database, "summary")
+    letter = only_letter(rig.database, "summary")
     assert (letter.from_seq, letter.is_ordered, letter.current) == (2, True, True)
-    assert [row[0] for row in derived(database_url)["summary"]] == [1, 3, 4]
-    assert violations(database) == []
-    calls_before = len(model_server.requests)
-    model_server.behave()
+    assert [row[0] for row in derived(rig.url)["summary"]] == [1, 3, 4]
+    assert violations(rig.database) == []
+    calls_before = len(rig.model.requests)
+    rig.model.behave()
 
-    retry = retry_dead_letter(database, letter)
+    retry = retry_dead_letter(rig.database, letter)
     assert (retry.outcome, retry.refolded) == ("due", 2)
-    assert violations(database) == []
+    assert violations(rig.database) == []
     drain()
 
-    after = derived(database_url)
+    after = derived(rig.url)
     assert [seq for seq, _text in after["summary"]] == [1, 2, 3, 4]
     places = [after["summary"][-1][1].index(text) for text in texts]
     assert places == sorted(places), "folded in the order of the conversation"
     assert {outcome for _seq, _stage, outcome in after["receipts"]} == {"applied"}
-    assert list_dead_letters(database) == []
-    assert len(model_server.requests) == calls_before + 3, "the later answers spoke of another summary"
-    assert violations(database) == []
-    assert after == untroubled(make_memory, database_url, drain, texts)
+    assert list_dead_letters(rig.database) == []
+    assert len(rig.model.requests) == calls_before + 3, "the later answers spoke of another summary"
+    assert violations(rig.database) == []
+    assert after == untroubled(rig.memory, rig.url, drain, texts)
 
 
 def untroubled(
@@ -134,106 +132,88 @@ def untroubled(
     }
 
 
-def test_a_fold_that_reached_around_a_hole_is_done_again_whole(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    settings: Settings,
-    model_server: ModelServer,
-) -> None:
+def test_a_fold_that_reached_around_a_hole_is_done_again_whole(rig: Rig) -> None:
     """Events 1 and 2 die; 1 is retried and folds in one batch with 3; then 2 is retried."""
-    converse(make_memory("s"), "alphaword here", "betaword there", "gamma is last")
-    refuse(model_server, "alphaword", "betaword", where="<summary_so_far>")
-    drain_everything(database, database_url, settings)
-    first, second = sorted(list_dead_letters(database), key=lambda letter: letter.from_seq)
-    refuse(model_server, "betaword", where="<summary_so_far>")
-    assert retry_dead_letter(database, first).refolded == 1
-    roomy = settings.model_copy(update={"batch_token_budget": 8000})
-    drain_everything(database, database_url, roomy)
+    converse(rig.memory("s"), "alphaword here", "betaword there", "gamma is last")
+    refuse(rig.model, "alphaword", "betaword", where="<summary_so_far>")
+    drain_everything(rig.database, rig.url, rig.settings)
+    first, second = sorted(list_dead_letters(rig.database), key=lambda letter: letter.from_seq)
+    refuse(rig.model, "betaword", where="<summary_so_far>")
+    assert retry_dead_letter(rig.database, first).refolded == 1
+    roomy = rig.settings.model_copy(update={"batch_token_budget": 8000})
+    drain_everything(rig.database, rig.url, roomy)
     assert rows_of(
-        database_url,
+        rig.url,
         "SELECT cardinality(event_ids) FROM strandline.batch WHERE stage = 'summary' AND state = 'applied'",
     ) == [(2,)]
-    assert violations(database) == []
+    assert violations(rig.database) == []
 
-    model_server.behave()
-    assert retry_dead_letter(database, second).refolded == 2
-    assert violations(database) == []
-    drain_everything(database, database_url, settings)
+    rig.model.behave()
+    assert retry_dead_letter(rig.database, second).refolded == 2
+    assert violations(rig.database) == []
+    drain_everything(rig.database, rig.url, rig.settings)
     (text,) = rows_of(
-        database_url, "SELECT state->>'text' FROM strandline.block_state ORDER BY through_seq DESC LIMIT 1"
+        rig.url, "SELECT state->>'text' FROM strandline.block_state ORDER BY through_seq DESC LIMIT 1"
     )[0]
     assert text.index("alphaword") < text.index("betaword") < text.index("gamma")
-    assert violations(database) == []
+    assert violations(rig.database) == []
 
 
-def test_another_dead_letter_of_the_lane_stays_a_hole(
-    make_memory: MakeMemory, database: Database, drain: Drain, model_server: ModelServer
-) -> None:
-    converse(make_memory("s"), "alphaword here", "plain talk", "betaword there", "more talk")
-    refuse(model_server, "alphaword", "betaword", where="<summary_so_far>")
+def test_another_dead_letter_of_the_lane_stays_a_hole(rig: Rig, drain: Drain) -> None:
+    converse(rig.memory("s"), "alphaword here", "plain talk", "betaword there", "more talk")
+    refuse(rig.model, "alphaword", "betaword", where="<summary_so_far>")
     drain()
-    first, second = sorted(list_dead_letters(database), key=lambda letter: letter.from_seq)
-    model_server.behave()
-    assert retry_dead_letter(database, first).refolded == 2
+    first, second = sorted(list_dead_letters(rig.database), key=lambda letter: letter.from_seq)
+    rig.model.behave()
+    assert retry_dead_letter(rig.database, first).refolded == 2
     drain()
-    assert [letter.event_id for letter in list_dead_letters(database)] == [second.event_id]
-    assert violations(database) == []
+    assert [letter.event_id for letter in list_dead_letters(rig.database)] == [second.event_id]
+    assert violations(rig.database) == []
 
 
 @pytest.mark.parametrize(("stage", "section"), [("extract", "<transcript>"), ("merge", "<candidates>")])
-def test_facts_come_once_after_a_retry(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    drain: Drain,
-    model_server: ModelServer,
-    stage: str,
-    section: str,
-) -> None:
+def test_facts_come_once_after_a_retry(rig: Rig, drain: Drain, stage: str, section: str) -> None:
     # Merge asks its model only where there is something to compare.
     texts = ("I keep bees in Kotor", f"I keep bees and a {POISON}", "I sold the bees")
-    memory = make_memory("s", memory_blocks=["facts"])
+    memory = rig.memory("s", memory_blocks=["facts"])
     converse(memory, *texts)
-    refuse(model_server, POISON, where=section)
+    refuse(rig.model, POISON, where=section)
     drain("extract")
-    refuse(model_server, POISON, where=section)
+    refuse(rig.model, POISON, where=section)
     drain()
-    letter = only_letter(database, stage)
+    letter = only_letter(rig.database, stage)
     assert not letter.is_ordered
-    assert violations(database) == []
-    model_server.behave()
-    assert retry_dead_letter(database, letter).refolded == 0
-    assert verify(database).pending == 1
-    assert violations(database) == []
+    assert violations(rig.database) == []
+    rig.model.behave()
+    assert retry_dead_letter(rig.database, letter).refolded == 0
+    assert verify(rig.database).pending == 1
+    assert violations(rig.database) == []
     drain()
     assert sorted(fact.text for fact in memory.facts.list()) == sorted(texts)
-    assert violations(database) == []
+    assert violations(rig.database) == []
 
 
-def test_a_retry_takes_the_ordered_lane_from_its_holder_and_its_open_batch(
-    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, model_server: ModelServer
-) -> None:
-    memory = make_memory("s")
+def test_a_retry_takes_the_ordered_lane_from_its_holder_and_its_open_batch(rig: Rig, drain: Drain) -> None:
+    memory = rig.memory("s")
     converse(memory, f"the {POISON} sleeps")
-    refuse(model_server, POISON, where="<summary_so_far>")
+    refuse(rig.model, POISON, where="<summary_so_far>")
     drain()
     memory.put({"role": "user", "content": "still here"})
     memory.flush(all=True)
-    letter = only_letter(database, "summary")
-    claimed = claimed_lane(database, letter)
+    letter = only_letter(rig.database, "summary")
+    claimed = claimed_lane(rig.database, letter)
     batch = claimed.batch()
     assert batch is not None
-    retry_dead_letter(database, letter)
-    with pytest.raises(LeaseLostError), database.transaction() as tx:
+    retry_dead_letter(rig.database, letter)
+    with pytest.raises(LeaseLostError), rig.database.transaction() as tx:
         lock_lease(tx, claimed.lease)
-    assert rows_of(
-        database_url, "SELECT state FROM strandline.batch WHERE batch_id = %s", batch.batch_id
-    ) == [("void",)]
-    assert violations(database) == []
-    model_server.behave()
+    assert rows_of(rig.url, "SELECT state FROM strandline.batch WHERE batch_id = %s", batch.batch_id) == [
+        ("void",)
+    ]
+    assert violations(rig.database) == []
+    rig.model.behave()
     drain()
-    assert violations(database) == []
+    assert violations(rig.database) == []
 
 
 def claimed_lane(database: Database, letter: DeadLetter) -> ClaimedLane:
@@ -245,43 +225,35 @@ def claimed_lane(database: Database, letter: DeadLetter) -> ClaimedLane:
     return taken
 
 
-def test_a_retry_waits_for_the_worker_that_writes_and_locks_no_session(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    drain: Drain,
-    model_server: ModelServer,
-) -> None:
-    memory = make_memory("s")
+def test_a_retry_waits_for_the_worker_that_writes_and_locks_no_session(rig: Rig, drain: Drain) -> None:
+    memory = rig.memory("s")
     converse(memory, f"the {POISON} sleeps")
-    refuse(model_server, POISON, where="<summary_so_far>")
+    refuse(rig.model, POISON, where="<summary_so_far>")
     drain()
-    letter = only_letter(database, "summary")
+    letter = only_letter(rig.database, "summary")
     memory.put({"role": "user", "content": "still here"})
     memory.flush(all=True)
-    lease = claimed_lane(database, letter).lease
-    retrying = threading.Thread(target=retry_dead_letter, args=(database, letter))
-    with database.transaction() as tx:
+    lease = claimed_lane(rig.database, letter).lease
+    retrying = threading.Thread(target=retry_dead_letter, args=(rig.database, letter))
+    with rig.database.transaction() as tx:
         lock_lease(tx, lease)
         retrying.start()
         memory.put({"role": "user", "content": "a put waits for neither"})
-        wait_until(lambda: lock_is_awaited(database_url), timeout=10, what="the retry to wait for the worker")
-        assert len(list_dead_letters(database)) == 1, "the worker writes under its lease first"
+        wait_until(lambda: lock_is_awaited(rig.url), timeout=10, what="the retry to wait for the worker")
+        assert len(list_dead_letters(rig.database)) == 1, "the worker writes under its lease first"
     retrying.join(100)
     assert not retrying.is_alive()
-    assert list_dead_letters(database) == []
-    release(database, lease)
+    assert list_dead_letters(rig.database) == []
+    release(rig.database, lease)
 
 
-def test_a_put_during_a_retry_does_not_wait(
-    make_memory: MakeMemory, database: Database, drain: Drain, model_server: ModelServer
-) -> None:
-    memory = make_memory("s")
+def test_a_put_during_a_retry_does_not_wait(rig: Rig, drain: Drain) -> None:
+    memory = rig.memory("s")
     converse(memory, f"the {POISON} sleeps")
-    refuse(model_server, POISON, where="<summary_so_far>")
+    refuse(rig.model, POISON, where="<summary_so_far>")
     drain()
-    letter = only_letter(database, "summary")
-    with database.transaction() as tx:
+    letter = only_letter(rig.database, "summary")
+    with rig.database.transaction() as tx:
         tx.fetch(ReviveEvent(**letter.keys, retries=0))
         tx.fetch(Refold(**letter.lane.keys, event_id=letter.event_id))
         # On another connection of the pool, while all that a retry locks is locked.
@@ -289,48 +261,42 @@ def test_a_put_during_a_retry_does_not_wait(
         assert len(memory.flush(all=True)) == 1
 
 
-def test_after_a_reset_a_retry_only_ends_it(
-    make_memory: MakeMemory, database: Database, drain: Drain, model_server: ModelServer
-) -> None:
-    memory = make_memory("s")
+def test_after_a_reset_a_retry_only_ends_it(rig: Rig, drain: Drain) -> None:
+    memory = rig.memory("s")
     converse(memory, f"the {POISON} sleeps")
-    refuse(model_server, POISON, where="<summary_so_far>")
+    refuse(rig.model, POISON, where="<summary_so_far>")
     drain()
     memory.reset()
-    letter = only_letter(database, "summary")
+    letter = only_letter(rig.database, "summary")
     assert not letter.current
-    assert retry_dead_letter(database, letter).outcome == "void"
-    assert retry_dead_letter(database, letter).outcome == "gone"
-    report = verify(database)
+    assert retry_dead_letter(rig.database, letter).outcome == "void"
+    assert retry_dead_letter(rig.database, letter).outcome == "gone"
+    report = verify(rig.database)
     assert (report.pending, report.holes, report.voids, report.violations) == (0, 0, 1, ())
 
 
-def test_what_is_dropped_leaves_the_tail_and_stays_proved(
-    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, model_server: ModelServer
-) -> None:
-    memory = make_memory("s", memory_blocks=["summary"])
+def test_what_is_dropped_leaves_the_tail_and_stays_proved(rig: Rig, drain: Drain) -> None:
+    memory = rig.memory("s", memory_blocks=["summary"])
     converse(memory, f"the {POISON} sleeps", "the wind is up")
-    refuse(model_server, POISON, where="<summary_so_far>")
+    refuse(rig.model, POISON, where="<summary_so_far>")
     drain()
     assert any(POISON in str(message) for message in memory.get())
-    letter = only_letter(database, "summary")
-    assert drop_dead_letter(database, letter)
-    assert not drop_dead_letter(database, letter)
+    letter = only_letter(rig.database, "summary")
+    assert drop_dead_letter(rig.database, letter)
+    assert not drop_dead_letter(rig.database, letter)
     assert not any(POISON in str(message) for message in memory.get())
-    report = verify(database)
+    report = verify(rig.database)
     assert (report.holes, report.dropped, report.violations) == (0, 1, ())
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.receipt WHERE outcome = 'dead'") == [(1,)]
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.receipt WHERE outcome = 'dead'") == [(1,)]
 
 
-def test_a_lost_dead_letter_is_not_taken_for_a_dropped_one(
-    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, model_server: ModelServer
-) -> None:
-    converse(make_memory("s"), f"the {POISON} sleeps")
-    refuse(model_server, POISON, where="<summary_so_far>")
+def test_a_lost_dead_letter_is_not_taken_for_a_dropped_one(rig: Rig, drain: Drain) -> None:
+    converse(rig.memory("s"), f"the {POISON} sleeps")
+    refuse(rig.model, POISON, where="<summary_so_far>")
     drain()
-    with psycopg.connect(database_url) as connection:
+    with psycopg.connect(rig.url) as connection:
         connection.execute("DELETE FROM strandline.dead_letter")
-    assert [violation.kind for violation in verify(database).violations] == ["dead_without_letter"]
+    assert [violation.kind for violation in verify(rig.database).violations] == ["dead_without_letter"]
 
 
 def command(database_url: str, *arguments: str) -> Ended:
@@ -338,86 +304,73 @@ def command(database_url: str, *arguments: str) -> Ended:
     return run_here("dead-letters", *arguments, on=database_url)
 
 
-def test_the_command_lists_shows_retries_and_drops(
-    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, model_server: ModelServer
-) -> None:
-    converse(make_memory("calm"), f"a {POISON} far away")
-    converse(make_memory("storm"), f"a {POISON} near by")
-    refuse(model_server, POISON, where="<summary_so_far>")
+def test_the_command_lists_shows_retries_and_drops(rig: Rig, drain: Drain) -> None:
+    converse(rig.memory("calm"), f"a {POISON} far away")
+    converse(rig.memory("storm"), f"a {POISON} near by")
+    refuse(rig.model, POISON, where="<summary_so_far>")
     drain()
-    listed = command(database_url, "list", "--json", "--session", "storm")
+    listed = command(rig.url, "list", "--json", "--session", "storm")
     (letter,) = json.loads(listed.out)["dead_letters"]
     assert (letter["pipeline"], letter["stage"], letter["session_id"]) == ("summary", "summary", "storm")
     assert letter["id"] == f"{letter['event_id']}/summary"
-    assert letter["reason"] and letter["reason"] in command(database_url, "show", letter["id"]).out
+    assert letter["reason"] and letter["reason"] in command(rig.url, "show", letter["id"]).out
 
-    retried = command(database_url, "retry", letter["id"], "--json")
+    retried = command(rig.url, "retry", letter["id"], "--json")
     done = {"id": letter["id"], "outcome": "due", "refolded": 0, "rung": False}
     assert json.loads(retried.out)["actions"] == [done]
-    unknown = command(database_url, "retry", letter["id"])
+    unknown = command(rig.url, "retry", letter["id"])
     assert unknown.code == 1 and unknown.err.startswith("strandline: There is no dead letter")
-    assert command(database_url, "retry").code == 2
-    assert command(database_url, "drop", "nonsense").code == 2
-    dropped = command(database_url, "drop", "--all", "--pipeline", "summary")
+    assert command(rig.url, "retry").code == 2
+    assert command(rig.url, "drop", "nonsense").code == 2
+    dropped = command(rig.url, "drop", "--all", "--pipeline", "summary")
     assert dropped.code == 0 and dropped.out.strip().endswith("dropped")
-    assert command(database_url, "list").out == "no dead letters\n"
-    assert violations(database) == []
+    assert command(rig.url, "list").out == "no dead letters\n"
+    assert violations(rig.database) == []
 
 
-def test_what_was_dropped_is_kept_on_record(
-    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, model_server: ModelServer
-) -> None:
-    converse(make_memory("s"), f"a {POISON} far away")
-    refuse(model_server, POISON, where="<summary_so_far>")
+def test_what_was_dropped_is_kept_on_record(rig: Rig, drain: Drain) -> None:
+    converse(rig.memory("s"), f"a {POISON} far away")
+    refuse(rig.model, POISON, where="<summary_so_far>")
     drain()
-    letter = only_letter(database, "summary")
+    letter = only_letter(rig.database, "summary")
     name = f"{letter.event_id}/summary"
-    assert command(database_url, "drop", name).out == f"{name}: dropped\n"
-    assert list_dead_letters(database) == []
-    (kept,) = json.loads(command(database_url, "list", "--all", "--json").out)["dead_letters"]
+    assert command(rig.url, "drop", name).out == f"{name}: dropped\n"
+    assert list_dead_letters(rig.database) == []
+    (kept,) = json.loads(command(rig.url, "list", "--all", "--json").out)["dead_letters"]
     assert (kept["id"], kept["reason"]) == (name, letter.reason)
     assert kept["dropped_at"] is not None
-    assert f"dropped {kept['dropped_at'][:4]}" in command(database_url, "list", "--all").out
-    assert letter.reason in command(database_url, "show", name).out
+    assert f"dropped {kept['dropped_at'][:4]}" in command(rig.url, "list", "--all").out
+    assert letter.reason in command(rig.url, "show", name).out
     # Given up for good: neither retried nor dropped again.
-    assert retry_dead_letter(database, letter).outcome == "gone"
-    assert command(database_url, "retry", name).code == 1
-    assert violations(database) == []
+    assert retry_dead_letter(rig.database, letter).outcome == "gone"
+    assert command(rig.url, "retry", name).code == 1
+    assert violations(rig.database) == []
 
 
-def test_a_letter_of_a_retired_generation_cannot_be_retried(
-    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, model_server: ModelServer
-) -> None:
-    converse(make_memory("s"), f"a {POISON} far away")
-    refuse(model_server, POISON, where="<summary_so_far>")
+def test_a_letter_of_a_retired_generation_cannot_be_retried(rig: Rig, drain: Drain) -> None:
+    converse(rig.memory("s"), f"a {POISON} far away")
+    refuse(rig.model, POISON, where="<summary_so_far>")
     drain()
     rows_of(
-        database_url,
+        rig.url,
         "UPDATE strandline.generation SET state = 'retired' WHERE pipeline = 'summary' RETURNING 1",
     )
-    refused = command(database_url, "retry", "--all")
+    refused = command(rig.url, "retry", "--all")
     assert refused.code == 1
     assert "its generation is retired and serves no owner; drop it instead" in refused.out
-    assert "only dropped" in command(database_url, "show", str(only_letter(database, "summary").event_id)).out
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.due WHERE stage = 'summary'") == [(0,)]
-    assert command(database_url, "drop", "--all").code == 0
+    assert "only dropped" in command(rig.url, "show", str(only_letter(rig.database, "summary").event_id)).out
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.due WHERE stage = 'summary'") == [(0,)]
+    assert command(rig.url, "drop", "--all").code == 0
 
 
-def test_a_retry_rings_for_its_lane_where_there_is_a_broker(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    broker_url: str,
-    drain: Drain,
-    model_server: ModelServer,
-) -> None:
-    converse(make_memory("s"), f"a {POISON} far away")
-    refuse(model_server, POISON, where="<summary_so_far>")
-    for rung, options in ((False, ()), (True, ("--broker-url", broker_url))):
+def test_a_retry_rings_for_its_lane_where_there_is_a_broker(rig: Rig, drain: Drain) -> None:
+    converse(rig.memory("s"), f"a {POISON} far away")
+    refuse(rig.model, POISON, where="<summary_so_far>")
+    for rung, options in ((False, ()), (True, ("--broker-url", rig.broker_url))):
         drain()
-        retried = command(database_url, "retry", "--all", *options)
+        retried = command(rig.url, "retry", "--all", *options)
         assert retried.out.strip().endswith(
             "a worker was notified" if rung else "without a broker, a sweep finds it"
         )
-    with redis.Redis.from_url(broker_url) as broker:
+    with redis.Redis.from_url(rig.broker_url) as broker:
         assert broker.llen("strandline.summary") == 1

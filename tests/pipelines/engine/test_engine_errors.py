@@ -22,7 +22,7 @@ from strandline.schemas.queries.work.lanes import ReleaseUndrainedLanes
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, SUMMARY_STAGE, VECTORS_STAGE, Lane
 from strandline.wiring.assembly import prepare_stages
-from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
 from tests.support.stored import dead_letters, kept_answers
 from tests.support.workers.draining import due_lanes
@@ -80,33 +80,33 @@ def outage(server: ModelServer, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["500", "429", "401", "hang", "refused connection"])
 def test_an_outage_postpones_and_counts_nothing(
-    kind: str, memory: Memory, database: Database, database_url: str, model_settings: Settings
+    rig: Rig, kind: str, memory: Memory, model_settings: Settings
 ) -> None:
     with ModelServer() as server:
         update = {"openai_base_url": server.base_url, "provider_probe_seconds": 0.05}
         if kind == "hang":
             update |= HASTY
-        worker = with_model(database, model_settings.model_copy(update=update), SUMMARY_STAGE, retry=LONG)
-        lane = summary_lane(database_url, "s")
+        worker = with_model(rig.database, model_settings.model_copy(update=update), SUMMARY_STAGE, retry=LONG)
+        lane = summary_lane(rig.url, "s")
         outage(server, kind)
         for _attempt in range(6):  # more often than LONG allows failures
             wait_until(partial(may_ask, worker), timeout=5, what="the next probe to be due")
             assert worker.drain(lane) == "postponed"
-            row = lane_row(database_url)
+            row = lane_row(rig.url)
             assert (row["failures"], row["crashes"]) == (0, 0)
             assert row["wait"] > 4
             assert re.match(r"The model server ", row["last_error"])
             assert SECRET not in row["last_error"]
             wait_until(partial(may_ask, worker), timeout=5, what="the next probe to be due")
             assert worker.drain(lane) == "nothing_to_claim", "not before its time"
-            try_again_now(database_url)
-        assert dead_letters(database_url) == 0
+            try_again_now(rig.url)
+        assert dead_letters(rig.url) == 0
     with ModelServer() as back:
         model_settings = model_settings.model_copy(update={"openai_base_url": back.base_url})
-        assert with_model(database, model_settings, SUMMARY_STAGE).drain(lane) == "drained"
-    row = lane_row(database_url)
+        assert with_model(rig.database, model_settings, SUMMARY_STAGE).drain(lane) == "drained"
+    row = lane_row(rig.url)
     assert (row["postponements"], row["last_error"]) == (0, None)
-    assert nothing_due(database_url)
+    assert nothing_due(rig.url)
 
 
 def may_ask(worker: HandWorker) -> bool:
@@ -114,28 +114,22 @@ def may_ask(worker: HandWorker) -> bool:
     return worker.stages[SUMMARY_STAGE].wait_seconds() == 0
 
 
-def test_a_model_that_is_down_is_asked_by_probes_alone(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    model_settings: Settings,
-    model_server: ModelServer,
-) -> None:
+def test_a_model_that_is_down_is_asked_by_probes_alone(rig: Rig, model_settings: Settings) -> None:
     """However many lanes have work: none of them is touched, and nothing of theirs is sent."""
     for number in range(10):
-        say(make_memory(f"s{number}", memory_blocks=["summary"]), "one")
-    worker = with_model(database, model_settings, SUMMARY_STAGE)
-    model_server.behave(status=500)
-    lanes = due_lanes(database_url, [SUMMARY_STAGE])
+        say(rig.memory(f"s{number}", memory_blocks=["summary"]), "one")
+    worker = with_model(rig.database, model_settings, SUMMARY_STAGE)
+    rig.model.behave(status=500)
+    lanes = due_lanes(rig.url, [SUMMARY_STAGE])
     assert [worker.drain(lane) for lane in lanes] == ["postponed"] * 10
-    sent = [prompt_of(request) for request in model_server.requests]
+    sent = [prompt_of(request) for request in rig.model.requests]
     assert len(sent) == 3, "one call, also in the plainest form, and the probe that showed whose fault it was"
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.lane") == [(1,)]
-    model_server.behave()
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.lane") == [(1,)]
+    rig.model.behave()
     wait_until(partial(may_ask, worker), timeout=5, what="the next probe to be due")
-    try_again_now(database_url)
+    try_again_now(rig.url)
     assert [worker.drain(lane) for lane in lanes] == ["drained"] * 10
-    assert dead_letters(database_url) == 0
+    assert dead_letters(rig.url) == 0
 
 
 def prompt_of(request: RecordedRequest) -> str:
@@ -144,7 +138,7 @@ def prompt_of(request: RecordedRequest) -> str:
 
 @pytest.mark.parametrize("kind", ["500", "hang"])
 def test_input_that_fails_alone_becomes_a_dead_letter_alone(
-    kind: str, make_memory: MakeMemory, database: Database, database_url: str, model_settings: Settings
+    rig: Rig, kind: str, model_settings: Settings
 ) -> None:
     """Nothing else is asked meanwhile: that the provider is well is what the probes show."""
 
@@ -155,91 +149,80 @@ def test_input_that_fails_alone_becomes_a_dead_letter_alone(
             server.closing.wait(60.0)
         return Raw(500, b"{}")
 
-    say(make_memory("s", memory_blocks=["summary"]), "one", "poison", "three")
+    say(rig.memory("s", memory_blocks=["summary"]), "one", "poison", "three")
     with ModelServer() as server:
         update = {"openai_base_url": server.base_url} | (HASTY if kind == "hang" else {})
-        worker = with_model(database, model_settings.model_copy(update=update), SUMMARY_STAGE)
+        worker = with_model(rig.database, model_settings.model_copy(update=update), SUMMARY_STAGE)
         server.behave(responder=fail_for_poison)
-        lane = summary_lane(database_url, "s")
+        lane = summary_lane(rig.url, "s")
         outcomes = []
-        while not nothing_due(database_url):
+        while not nothing_due(rig.url):
             outcomes.append(worker.drain(lane))
-            try_again_now(database_url)
+            try_again_now(rig.url)
             assert len(outcomes) < 20, "tried for ever"
         # Three times in company; then split, and the poison three times alone.  Where little time is
         # given for an answer, a slow machine may take it from others as well.
         if kind != "hang":
             assert outcomes == ["postponed"] * 6 + ["drained"]
     ((first, last, reason),) = rows_of(
-        database_url, "SELECT from_seq, through_seq, reason FROM strandline.dead_letter"
+        rig.url, "SELECT from_seq, through_seq, reason FROM strandline.dead_letter"
     )
     assert (first, last) == (2, 2)
     assert reason.startswith("failed 3 times in a row; the last error: The model server ")
 
 
-def test_retry_after_is_honoured(
-    memory: Memory, database: Database, database_url: str, model_settings: Settings, model_server: ModelServer
-) -> None:
-    model_server.behave(status=429, retry_after="120")
-    worker = with_model(database, model_settings, SUMMARY_STAGE, retry=LONG)
-    assert worker.drain(summary_lane(database_url, "s")) == "postponed"
-    assert 115 < lane_row(database_url)["wait"] <= 120
+def test_retry_after_is_honoured(rig: Rig, memory: Memory, model_settings: Settings) -> None:
+    rig.model.behave(status=429, retry_after="120")
+    worker = with_model(rig.database, model_settings, SUMMARY_STAGE, retry=LONG)
+    assert worker.drain(summary_lane(rig.url, "s")) == "postponed"
+    assert 115 < lane_row(rig.url)["wait"] <= 120
 
 
-def test_an_unusable_answer_kills_its_event_alone(
-    memory: Memory, database: Database, database_url: str, model_settings: Settings, model_server: ModelServer
-) -> None:
+def test_an_unusable_answer_kills_its_event_alone(rig: Rig, memory: Memory, model_settings: Settings) -> None:
     """The batch of three splits; the one in the middle is asked for twice, in vain, and dies."""
 
     def respond(request: RecordedRequest) -> str | None:
         transcript = request.body["messages"][1]["content"].partition("<transcript>")[2]
         return json.dumps({"wrong": SECRET}) if '"two"' in transcript else None
 
-    model_server.behave(responder=respond)
-    worker = with_model(database, model_settings, SUMMARY_STAGE)
-    assert worker.drain(summary_lane(database_url, "s")) == "drained"
+    rig.model.behave(responder=respond)
+    worker = with_model(rig.database, model_settings, SUMMARY_STAGE)
+    assert worker.drain(summary_lane(rig.url, "s")) == "drained"
     batches = "SELECT cardinality(event_ids), state FROM strandline.batch ORDER BY created_at"
-    assert rows_of(database_url, batches) == [(3, "split"), (1, "applied"), (1, "dead"), (1, "applied")]
-    ((reason, from_seq),) = rows_of(database_url, "SELECT reason, from_seq FROM strandline.dead_letter")
+    assert rows_of(rig.url, batches) == [(3, "split"), (1, "applied"), (1, "dead"), (1, "applied")]
+    ((reason, from_seq),) = rows_of(rig.url, "SELECT reason, from_seq FROM strandline.dead_letter")
     assert from_seq == 2
     assert "unusable" in reason
     assert SECRET not in reason
     assert "two" not in reason
     # Two tries for the batch, two for its bad part, one each for the good ones.
-    assert len(model_server.requests) == 6
-    assert rows_of(database_url, "SELECT through_seq FROM strandline.block_state ORDER BY 1") == [(1,), (3,)]
+    assert len(rig.model.requests) == 6
+    assert rows_of(rig.url, "SELECT through_seq FROM strandline.block_state ORDER BY 1") == [(1,), (3,)]
     # The hole stays readable, what is covered does not come back.
     memory.put({"role": "user", "content": "four"})
     assert [message.text for message in memory.get() if message.seq] == ["two", "four"]
 
 
-def test_an_answer_that_is_repaired_is_used(
-    memory: Memory, database: Database, database_url: str, model_settings: Settings, model_server: ModelServer
-) -> None:
-    model_server.behave(wrong_schema=True, times=1)
-    worker = with_model(database, model_settings, SUMMARY_STAGE)
-    assert worker.drain(summary_lane(database_url, "s")) == "drained"
-    assert len(model_server.requests) == 2
-    assert rows_of(database_url, "SELECT outcome FROM strandline.receipt") == [("applied",)] * 3
-    assert len(rows_of(database_url, "SELECT 1 FROM strandline.model_call")) == 1
+def test_an_answer_that_is_repaired_is_used(rig: Rig, memory: Memory, model_settings: Settings) -> None:
+    rig.model.behave(wrong_schema=True, times=1)
+    worker = with_model(rig.database, model_settings, SUMMARY_STAGE)
+    assert worker.drain(summary_lane(rig.url, "s")) == "drained"
+    assert len(rig.model.requests) == 2
+    assert rows_of(rig.url, "SELECT outcome FROM strandline.receipt") == [("applied",)] * 3
+    assert len(rows_of(rig.url, "SELECT 1 FROM strandline.model_call")) == 1
 
 
 def test_refused_input_is_a_dead_letter_without_content(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    model_settings: Settings,
-    model_server: ModelServer,
-    caplog: pytest.LogCaptureFixture,
+    rig: Rig, model_settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     refusal = Raw(
         400, json.dumps({"error": {"message": f"cannot read {SECRET}", "code": "content_filter"}}).encode()
     )
-    model_server.behave(responder=lambda _request: refusal)
-    say(make_memory("s", memory_blocks=["facts"]), f"my word is {SECRET}")
+    rig.model.behave(responder=lambda _request: refusal)
+    say(rig.memory("s", memory_blocks=["facts"]), f"my word is {SECRET}")
     with caplog.at_level(logging.DEBUG, logger="strandline"):
-        with_model(database, model_settings, EXTRACT_STAGE).drain_all(database_url)
-    ((reason,),) = rows_of(database_url, "SELECT reason FROM strandline.dead_letter")
+        with_model(rig.database, model_settings, EXTRACT_STAGE).drain_all(rig.url)
+    ((reason,),) = rows_of(rig.url, "SELECT reason FROM strandline.dead_letter")
     assert "400" in reason
     assert SECRET not in reason
     assert SECRET not in caplog.text
@@ -247,34 +230,30 @@ def test_refused_input_is_a_dead_letter_without_content(
 
 
 def test_a_defect_in_a_stage_is_tried_a_few_times_and_ends(
-    memory: Memory,
-    database: Database,
-    database_url: str,
-    caplog: pytest.LogCaptureFixture,
-    capfd: pytest.CaptureFixture[str],
+    rig: Rig, memory: Memory, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def break_down(batch: Batch) -> None:
         if any(event.from_seq == 2 for event in batch.events):
             raise ValueError(f"cannot handle {SECRET}")
 
     stage = CountingStage(break_down)
-    worker = HandWorker(database, counting(stage))
-    lane = summary_lane(database_url, "s")
+    worker = HandWorker(rig.database, counting(stage))
+    lane = summary_lane(rig.url, "s")
     outcomes = []
-    while not nothing_due(database_url):
+    while not nothing_due(rig.url):
         outcomes.append(worker.drain(lane))
-        try_again_now(database_url)
+        try_again_now(rig.url)
         assert len(outcomes) < 20, "tried for ever"
     # Three times in company; then split, the first one done, the second tried three times alone.
     assert outcomes == ["postponed"] * 6 + ["drained"]
-    assert folded(database_url) == [1, 3]
-    ((reason, from_seq),) = rows_of(database_url, "SELECT reason, from_seq FROM strandline.dead_letter")
+    assert folded(rig.url) == [1, 3]
+    ((reason, from_seq),) = rows_of(rig.url, "SELECT reason, from_seq FROM strandline.dead_letter")
     last_error = "the last error: Unexpected ValueError: the worker's log says where."
     assert (reason, from_seq) == (f"failed 3 times in a row; {last_error}", 2)
     capfd.readouterr()
-    assert run(["dead-letters", "list", "--database-url", database_url]) == 0
+    assert run(["dead-letters", "list", "--database-url", rig.url]) == 0
     assert last_error in capfd.readouterr().out
-    assert run(["explain", str(memory.get_all()[1].id), "--database-url", database_url]) == 0
+    assert run(["explain", str(memory.get_all()[1].id), "--database-url", rig.url]) == 0
     assert last_error in capfd.readouterr().out
     logged = caplog.text + str([vars(record) for record in caplog.records])
     assert SECRET not in logged
@@ -283,36 +262,34 @@ def test_a_defect_in_a_stage_is_tried_a_few_times_and_ends(
 
 
 def test_what_the_database_refuses_is_logged_without_content(
-    memory: Memory, database: Database, database_url: str, caplog: pytest.LogCaptureFixture
+    rig: Rig, memory: Memory, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Refused(CountingStage):
         def write(self, fetcher: Any, batch: Batch, work: Any, effect: Any) -> list[Lane]:
             super().write(fetcher, batch, work, effect)
             return super().write(fetcher, batch, work, effect)
 
-    worker = HandWorker(database, counting(Refused()))
-    assert worker.drain(summary_lane(database_url, "s")) == "postponed"
-    row = lane_row(database_url)
+    worker = HandWorker(rig.database, counting(Refused()))
+    assert worker.drain(summary_lane(rig.url, "s")) == "postponed"
+    row = lane_row(rig.url)
     assert (row["failures"], row["last_error"]) == (
         1,
         "Unexpected DatabaseError: the worker's log says where.",
     )
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.block_state") == [(0,)], "rolled back"
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.block_state") == [(0,)], "rolled back"
     assert "DETAIL" not in caplog.text
 
 
-def test_a_hint_for_a_model_that_is_away_does_not_lose_what_was_done(
-    memory: Memory, database: Database, database_url: str
-) -> None:
+def test_a_hint_for_a_model_that_is_away_does_not_lose_what_was_done(rig: Rig, memory: Memory) -> None:
     def fail_late(batch: Batch) -> None:
         if batch.events[0].from_seq == 3:
             raise TransientModelError("away")
 
     stage = CountingStage(fail_late)
-    lane = summary_lane(database_url, "s")
-    assert HandWorker(database, counting(stage), budget=1).drain(lane) == "postponed"
-    assert folded(database_url) == [1, 2]
-    assert lane_row(database_url)["postponements"] == 1
+    lane = summary_lane(rig.url, "s")
+    assert HandWorker(rig.database, counting(stage), budget=1).drain(lane) == "postponed"
+    assert folded(rig.url) == [1, 2]
+    assert lane_row(rig.url)["postponements"] == 1
 
 
 def test_a_lane_goes_on_when_postgres_was_away(memory: Memory, database: Database, database_url: str) -> None:
@@ -356,9 +333,7 @@ def test_what_is_pending_at_a_reset_is_void(memory: Memory, database: Database, 
 
 @pytest.mark.parametrize("derived", [False, True])
 @pytest.mark.parametrize("point", ["loaded", "called", "stored"])
-def test_a_reset_during_the_work_voids_it(
-    derived: bool, point: str, memory: Memory, database: Database, database_url: str
-) -> None:
+def test_a_reset_during_the_work_voids_it(rig: Rig, derived: bool, point: str, memory: Memory) -> None:
     done: list[bool] = []
 
     def reset(reached: str) -> None:
@@ -366,19 +341,17 @@ def test_a_reset_during_the_work_voids_it(
             done.append(True)
             memory.reset(derived=derived)
 
-    worker = HandWorker(database, counting(), reach=reset)
-    assert worker.drain(summary_lane(database_url, "s")) == ("lost" if derived else "drained")
-    assert folded(database_url) == []
-    assert nothing_due(database_url)
-    assert kept_answers(database_url) == 0
-    outcomes = rows_of(database_url, "SELECT outcome FROM strandline.receipt")
+    worker = HandWorker(rig.database, counting(), reach=reset)
+    assert worker.drain(summary_lane(rig.url, "s")) == ("lost" if derived else "drained")
+    assert folded(rig.url) == []
+    assert nothing_due(rig.url)
+    assert kept_answers(rig.url) == 0
+    outcomes = rows_of(rig.url, "SELECT outcome FROM strandline.receipt")
     assert outcomes == ([] if derived else [("void",)] * 3)
 
 
-def test_a_reset_waits_for_a_writing_worker_and_puts_wait_for_neither(
-    memory: Memory, make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    lane = summary_lane(database_url, "s")
+def test_a_reset_waits_for_a_writing_worker_and_puts_wait_for_neither(rig: Rig, memory: Memory) -> None:
+    lane = summary_lane(rig.url, "s")
     inside, go_on = threading.Event(), threading.Event()
 
     def stay(reached: str) -> None:
@@ -386,10 +359,10 @@ def test_a_reset_waits_for_a_writing_worker_and_puts_wait_for_neither(
             inside.set()
             assert go_on.wait(300)
 
-    worker = HandWorker(database, counting(), reach=stay)
+    worker = HandWorker(rig.database, counting(), reach=stay)
     working = threading.Thread(target=worker.drain, args=(lane,))
     resetting = threading.Thread(target=lambda: memory.reset(derived=True))
-    other = make_memory("s", memory_blocks=["summary"])
+    other = rig.memory("s", memory_blocks=["summary"])
     working.start()
     assert inside.wait(100)
     resetting.start()
@@ -401,13 +374,13 @@ def test_a_reset_waits_for_a_writing_worker_and_puts_wait_for_neither(
     go_on.set()
     working.join(100)
     resetting.join(100)
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.block_state") == [(0,)]
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.block_state") == [(0,)]
     assert other.get_all() == []
     assert other.put({"role": "user", "content": "after"}) == 54
 
 
 def test_a_permanent_error_at_vectors_leaves_the_other_pipelines_alone(
-    make_memory: MakeMemory, database: Database, database_url: str, model_settings: Settings
+    rig: Rig, model_settings: Settings
 ) -> None:
     class Refusing(CountingStage):
         def __init__(self) -> None:
@@ -416,11 +389,11 @@ def test_a_permanent_error_at_vectors_leaves_the_other_pipelines_alone(
         def refuse(self, _batch: Batch) -> None:
             raise PermanentModelError("refused")
 
-    memory = make_memory("s", memory_blocks=["summary", "vectors"])
+    memory = rig.memory("s", memory_blocks=["summary", "vectors"])
     say(memory, "one")
-    worker = HandWorker(database, FixedStages(counting() | {VECTORS_STAGE: Refusing()}))
-    assert worker.drain_all(database_url) == ["drained", "drained"]
-    outcomes = rows_of(database_url, "SELECT stage, outcome FROM strandline.receipt ORDER BY 1")
+    worker = HandWorker(rig.database, FixedStages(counting() | {VECTORS_STAGE: Refusing()}))
+    assert worker.drain_all(rig.url) == ["drained", "drained"]
+    outcomes = rows_of(rig.url, "SELECT stage, outcome FROM strandline.receipt ORDER BY 1")
     assert outcomes == [("summary", "applied"), ("vectors", "dead")]
     memory.put({"role": "user", "content": "two"})
     assert [message.text for message in memory.get() if message.seq] == ["one", "two"], (
@@ -428,15 +401,13 @@ def test_a_permanent_error_at_vectors_leaves_the_other_pipelines_alone(
     )
 
 
-def test_draining_what_is_done_changes_nothing(
-    memory: Memory, database: Database, database_url: str, model_settings: Settings, model_server: ModelServer
-) -> None:
-    worker = with_model(database, model_settings, SUMMARY_STAGE)
-    lane = summary_lane(database_url, "s")
+def test_draining_what_is_done_changes_nothing(rig: Rig, memory: Memory, model_settings: Settings) -> None:
+    worker = with_model(rig.database, model_settings, SUMMARY_STAGE)
+    lane = summary_lane(rig.url, "s")
     assert worker.drain(lane) == "drained"
-    before, calls = contents(database_url), len(model_server.requests)
+    before, calls = contents(rig.url), len(rig.model.requests)
     for _time in range(3):
         assert worker.drain(lane) == "nothing_to_claim"
-        assert HandWorker(database, worker.stages, terms=TERMS).drain(lane) == "nothing_to_claim"
-    assert (contents(database_url), len(model_server.requests)) == (before, calls)
-    assert due_lanes(database_url) == []
+        assert HandWorker(rig.database, worker.stages, terms=TERMS).drain(lane) == "nothing_to_claim"
+    assert (contents(rig.url), len(rig.model.requests)) == (before, calls)
+    assert due_lanes(rig.url) == []

@@ -24,12 +24,12 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.rows import StageRow
 from strandline.schemas.queries.work.lanes import ReleaseUndrainedLanes
-from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane
 from strandline.workers.in_process import BackgroundRunner
 from strandline.workers.worker import Worker
-from tests.conftest import MakeMemory, lock_is_awaited, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, lock_is_awaited, nothing_due, rows_of, wait_until
 from tests.support.opened_rows import clear_only
 from tests.support.workers.hand_worker import (
     TERMS,
@@ -76,27 +76,23 @@ def test_a_lane_has_one_holder(database: Database, lane: Lane) -> None:
     assert second.drain(lane) == "drained"
 
 
-def test_no_lane_is_opened_while_its_session_is_forgotten(
-    database: Database, database_url: str, lane: Lane
-) -> None:
+def test_no_lane_is_opened_while_its_session_is_forgotten(rig: Rig, lane: Lane) -> None:
     """The batch would be of events that are gone, and nobody would come to close it."""
-    worker = HandWorker(database, counting())
-    with psycopg.connect(database_url) as forgetting, ThreadPoolExecutor(1) as threads:
+    worker = HandWorker(rig.database, counting())
+    with psycopg.connect(rig.url) as forgetting, ThreadPoolExecutor(1) as threads:
         forgetting.execute(
             "SELECT * FROM strandline.reset_v1(%s, %s, true)", [lane.shard_key, lane.scope_key]
         )
         draining = threads.submit(worker.drain, lane)
-        wait_until(lambda: draining.done() or lock_is_awaited(database_url), timeout=10, what="the worker")
+        wait_until(lambda: draining.done() or lock_is_awaited(rig.url), timeout=10, what="the worker")
         forgetting.commit()
         assert draining.result(100) == "nothing_to_claim"
     for table in ("batch", "block_state", "answer", "receipt", "due", "flush_event", "message"):
-        assert rows_of(database_url, f"SELECT count(*) FROM strandline.{table}") == [(0,)], table
+        assert rows_of(rig.url, f"SELECT count(*) FROM strandline.{table}") == [(0,)], table
 
 
 @clear_only("counts statements; one more asks for keys")
-def test_a_batch_runs_three_statements_beside_those_of_its_stage(
-    database_url: str, settings: Settings, lane: Lane
-) -> None:
+def test_a_batch_runs_three_statements_beside_those_of_its_stage(rig: Rig, lane: Lane) -> None:
     """Each is a round trip, beside those of the stage, of BEGIN and of COMMIT."""
     run: list[str] = []
 
@@ -105,7 +101,7 @@ def test_a_batch_runs_three_statements_beside_those_of_its_stage(
             run.append(query.name)
             return super().fetch(query)
 
-    watched = Watched.connect(ConnectionOptions.from_settings(database_url, settings))
+    watched = Watched.connect(ConnectionOptions.from_settings(rig.url, rig.settings))
     worker = HandWorker(watched, counting())
     run.clear()
     assert worker.drain(lane) == "drained"
@@ -126,14 +122,12 @@ def test_of_many_that_claim_at_once_one_gets_it(database: Database, lane: Lane) 
         assert sum(pool.map(race, workers)) == 1
 
 
-def test_a_lane_in_an_open_transaction_is_passed_over(
-    database: Database, database_url: str, lane: Lane
-) -> None:
-    holder, other = HandWorker(database, counting()), HandWorker(database, counting())
-    held = claim(database, lane, holder.worker_id, TERMS, 8_000)
+def test_a_lane_in_an_open_transaction_is_passed_over(rig: Rig, lane: Lane) -> None:
+    holder, other = HandWorker(rig.database, counting()), HandWorker(rig.database, counting())
+    held = claim(rig.database, lane, holder.worker_id, TERMS, 8_000)
     assert held is not None
-    holder.die(database_url)
-    with database.transaction() as tx:
+    holder.die(rig.url)
+    with rig.database.transaction() as tx:
         lock_lease(tx, held.lease)
         # Had it waited, the server would have ended the holder's transaction for its idleness.
         assert other.drain(lane) == "nothing_to_claim"
@@ -143,27 +137,27 @@ def test_a_lane_in_an_open_transaction_is_passed_over(
 
 @pytest.mark.parametrize(("silent", "taken"), [(3_000, False), (3_700, True)])
 def test_a_lane_is_free_once_its_holder_has_been_silent_for_the_set_time(
-    silent: int, taken: bool, database: Database, database_url: str, lane: Lane
+    rig: Rig, silent: int, taken: bool, lane: Lane
 ) -> None:
     """An hour here, and by its row: so nothing depends on how long this test takes."""
     terms = LeaseTerms(dead_after_seconds=3_600.0, deadline_seconds=86_400.0)
-    holder, heir = (HandWorker(database, counting(), terms=terms) for _ in range(2))
-    assert claim(database, lane, holder.worker_id, terms, 8_000) is not None
+    holder, heir = (HandWorker(rig.database, counting(), terms=terms) for _ in range(2))
+    assert claim(rig.database, lane, holder.worker_id, terms, 8_000) is not None
     age = "UPDATE strandline.worker SET heartbeat_at = heartbeat_at - make_interval(secs => %s)"
-    rows_of(database_url, f"{age} WHERE worker_id = %s RETURNING 1", silent, holder.worker_id)
-    assert (claim(database, lane, heir.worker_id, terms, 8_000) is not None) == taken
+    rows_of(rig.url, f"{age} WHERE worker_id = %s RETURNING 1", silent, holder.worker_id)
+    assert (claim(rig.database, lane, heir.worker_id, terms, 8_000) is not None) == taken
 
 
 @pytest.mark.parametrize(("held", "taken"), [(3_000, False), (3_700, True)])
 def test_a_lane_is_free_at_its_deadline_though_its_holder_lives(
-    held: int, taken: bool, database: Database, database_url: str, lane: Lane
+    rig: Rig, held: int, taken: bool, lane: Lane
 ) -> None:
     terms = LeaseTerms(dead_after_seconds=86_400.0, deadline_seconds=3_600.0)
-    holder, heir = (HandWorker(database, counting(), terms=terms) for _ in range(2))
-    assert claim(database, lane, holder.worker_id, terms, 8_000) is not None
+    holder, heir = (HandWorker(rig.database, counting(), terms=terms) for _ in range(2))
+    assert claim(rig.database, lane, holder.worker_id, terms, 8_000) is not None
     age = "UPDATE strandline.lane SET deadline_at = deadline_at - make_interval(secs => %s) RETURNING 1"
-    rows_of(database_url, age, held)
-    assert (claim(database, lane, heir.worker_id, terms, 8_000) is not None) == taken
+    rows_of(rig.url, age, held)
+    assert (claim(rig.database, lane, heir.worker_id, terms, 8_000) is not None) == taken
 
 
 def test_a_dead_holders_lane_is_taken_over(database: Database, database_url: str, lane: Lane) -> None:
@@ -197,23 +191,21 @@ def test_a_lease_ends_at_its_deadline(database: Database, database_url: str, lan
 
 
 @pytest.mark.parametrize("point", get_args(StopPoint))
-def test_a_holder_that_was_paused_writes_nothing_more(
-    point: StopPoint, database: Database, database_url: str, lane: Lane
-) -> None:
+def test_a_holder_that_was_paused_writes_nothing_more(rig: Rig, point: StopPoint, lane: Lane) -> None:
     """At each point the holder sleeps so long that another takes over and finishes; then it wakes up."""
     stage = CountingStage()
     terms = LeaseTerms(dead_after_seconds=0.4, deadline_seconds=600.0)
-    heir = HandWorker(database, counting(stage))
+    heir = HandWorker(rig.database, counting(stage))
     seen: list[Any] = []
 
     def sleep(reached: StopPoint) -> None:
         if reached == point and not seen:
-            paused.die(database_url)
+            paused.die(rig.url)
             seen.append(heir.drain(lane))
-            seen.append(contents(database_url))
+            seen.append(contents(rig.url))
             time.sleep(terms.dead_after_seconds)  # no less than what makes it count as dead
 
-    paused = HandWorker(database, counting(stage), terms=terms, reach=sleep, budget=1)
+    paused = HandWorker(rig.database, counting(stage), terms=terms, reach=sleep, budget=1)
     outcome = paused.drain(lane)
     heir_did, before = seen
     if point == "applying":
@@ -221,61 +213,55 @@ def test_a_holder_that_was_paused_writes_nothing_more(
         assert (heir_did, outcome) == ("nothing_to_claim", "drained")
     else:
         assert (heir_did, outcome) == ("drained", "lost")
-        assert contents(database_url) == before
-    assert folded(database_url) == [1, 2, 3]
+        assert contents(rig.url) == before
+    assert folded(rig.url) == [1, 2, 3]
     # A call is made twice only if it was made, and its answer not stored, when the holder fell asleep.
     assert stage.calls_made == {"loaded": 2, "called": 3, "stored": 2, "applying": 3, "applied": 2}[point]
-    assert rows_of(database_url, "SELECT outcome, count(*) FROM strandline.receipt GROUP BY 1") == [
-        ("applied", 3)
-    ]
+    assert rows_of(rig.url, "SELECT outcome, count(*) FROM strandline.receipt GROUP BY 1") == [("applied", 3)]
 
 
-def test_an_open_batch_is_finished_by_the_next_taker(
-    database: Database, database_url: str, lane: Lane, memory: Memory
-) -> None:
+def test_an_open_batch_is_finished_by_the_next_taker(rig: Rig, lane: Lane, memory: Memory) -> None:
     stage = CountingStage()
-    first = HandWorker(database, counting(stage))
-    held = claim(database, lane, first.worker_id, TERMS, 8_000)
+    first = HandWorker(rig.database, counting(stage))
+    held = claim(rig.database, lane, first.worker_id, TERMS, 8_000)
     assert held is not None
     begun = held.batch()
     assert begun is not None
     assert [event.from_seq for event in begun.events] == [1, 2, 3]
     say(memory, "four")
-    first.die(database_url)
-    assert HandWorker(database, counting(stage)).drain(lane) == "drained"
-    batches = rows_of(database_url, "SELECT batch_id, state FROM strandline.batch ORDER BY created_at")
+    first.die(rig.url)
+    assert HandWorker(rig.database, counting(stage)).drain(lane) == "drained"
+    batches = rows_of(rig.url, "SELECT batch_id, state FROM strandline.batch ORDER BY created_at")
     assert batches[0] == (begun.batch_id, "applied")
     assert len(batches) == 2, "the boundary from before stays; what came later is a batch of its own"
-    assert folded(database_url) == [1, 2, 3, 4]
+    assert folded(rig.url) == [1, 2, 3, 4]
 
 
-def test_a_batch_covers_what_fits_into_the_budget(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    memory = make_memory("s", memory_blocks=["summary"], tokenizer_fn=lambda text: int(text.split()[0]))
+def test_a_batch_covers_what_fits_into_the_budget(rig: Rig) -> None:
+    memory = rig.memory("s", memory_blocks=["summary"], tokenizer_fn=lambda text: int(text.split()[0]))
     say(memory, "8 a", "6 b", "6 c", "100 d", "4 e", "16 f")
-    worker = HandWorker(database, counting(), budget=20)
-    assert worker.drain(summary_lane(database_url, "s")) == "drained"
-    sizes = rows_of(database_url, "SELECT cardinality(event_ids) FROM strandline.batch ORDER BY created_at")
+    worker = HandWorker(rig.database, counting(), budget=20)
+    assert worker.drain(summary_lane(rig.url, "s")) == "drained"
+    sizes = rows_of(rig.url, "SELECT cardinality(event_ids) FROM strandline.batch ORDER BY created_at")
     assert [size for (size,) in sizes] == [3, 1, 2], "at least one event, however large"
-    assert folded(database_url) == [1, 2, 3, 4, 5, 6]
+    assert folded(rig.url) == [1, 2, 3, 4, 5, 6]
 
 
 def test_an_event_of_a_newer_release_is_left_due_and_a_batch_before_it_clears_the_lane(
-    database: Database, database_url: str, lane: Lane
+    rig: Rig, lane: Lane
 ) -> None:
     def fail(_batch: Batch) -> None:
         raise ValueError
 
-    doubtful = HandWorker(database, counting(CountingStage(fail=fail)), budget=1)
+    doubtful = HandWorker(rig.database, counting(CountingStage(fail=fail)), budget=1)
     for failures in (1, 2):
         wait_until(lambda: doubtful.drain(lane) == "postponed", timeout=5, what="another try")
-        assert lane_row(database_url)["failures"] == failures
-    rows_of(database_url, "UPDATE strandline.flush_event SET version = 99 WHERE from_seq = 2 RETURNING 1")
-    worker = HandWorker(database, counting(), budget=1)
+        assert lane_row(rig.url)["failures"] == failures
+    rows_of(rig.url, "UPDATE strandline.flush_event SET version = 99 WHERE from_seq = 2 RETURNING 1")
+    worker = HandWorker(rig.database, counting(), budget=1)
     wait_until(lambda: worker.drain(lane) == "postponed", timeout=5, what="the last try")
-    row = lane_row(database_url)
-    assert folded(database_url) == [1]
+    row = lane_row(rig.url)
+    assert folded(rig.url) == [1]
     assert (row["holder"], row["failures"]) == (None, 1)
     assert re.fullmatch(r"Event \S+ has version 99; .+ Upgrade this process; .+", row["last_error"])
 
@@ -294,70 +280,62 @@ def test_crashes_are_counted_and_have_an_end(database: Database, database_url: s
     assert (reason, from_seq) == ("its worker died 3 times in a row", 1)
 
 
-def test_a_crash_is_forgotten_once_the_lane_gets_on(
-    database: Database, database_url: str, lane: Lane
-) -> None:
-    doomed = HandWorker(database, counting())
-    assert claim(database, lane, doomed.worker_id, TERMS, 8_000) is not None
-    doomed.die(database_url)
-    assert HandWorker(database, counting()).drain(lane) == "drained"
-    assert lane_row(database_url)["crashes"] == 0
+def test_a_crash_is_forgotten_once_the_lane_gets_on(rig: Rig, lane: Lane) -> None:
+    doomed = HandWorker(rig.database, counting())
+    assert claim(rig.database, lane, doomed.worker_id, TERMS, 8_000) is not None
+    doomed.die(rig.url)
+    assert HandWorker(rig.database, counting()).drain(lane) == "drained"
+    assert lane_row(rig.url)["crashes"] == 0
 
 
-def test_a_lane_whose_release_got_lost_is_handed_back(
-    database: Database, database_url: str, lane: Lane
-) -> None:
-    worker = HandWorker(database, counting())
-    assert claim(database, lane, worker.worker_id, TERMS, 8_000) is not None
+def test_a_lane_whose_release_got_lost_is_handed_back(rig: Rig, lane: Lane) -> None:
+    worker = HandWorker(rig.database, counting())
+    assert claim(rig.database, lane, worker.worker_id, TERMS, 8_000) is not None
     aged = "UPDATE strandline.lane SET leased_at = leased_at - interval '1 minute' RETURNING 1"
-    rows_of(database_url, aged)
+    rows_of(rig.url, aged)
     with worker.engine.active.enter(lane):
-        assert release_undrained(database, worker) == [], "it is being drained"
+        assert release_undrained(rig.database, worker) == [], "it is being drained"
         assert worker.drain(lane) == "in_hand"
-    assert release_undrained(database, HandWorker(database, counting())) == [], "not another worker's"
-    with psycopg.connect(database_url) as writer:
+    assert release_undrained(rig.database, HandWorker(rig.database, counting())) == [], "not another worker's"
+    with psycopg.connect(rig.url) as writer:
         writer.execute("SELECT 1 FROM strandline.lane FOR UPDATE")
         # It waits for no lock: this one is held until it has returned.
-        assert release_undrained(database, worker) == []
-    assert release_undrained(database, worker) == [("summary",)]
-    row = lane_row(database_url)
+        assert release_undrained(rig.database, worker) == []
+    assert release_undrained(rig.database, worker) == [("summary",)]
+    row = lane_row(rig.url)
     assert (row["holder"], row["crashes"]) == (None, 0)
-    assert HandWorker(database, counting()).drain(lane) == "drained"
+    assert HandWorker(rig.database, counting()).drain(lane) == "drained"
 
 
 def release_undrained(database: Database, worker: HandWorker) -> list[StageRow]:
     return database.fetch(ReleaseUndrainedLanes(worker_id=worker.worker_id, **worker.engine.active.params()))
 
 
-def test_what_arrives_while_a_lane_is_released_is_rung_for(
-    database: Database, database_url: str, lane: Lane, memory: Memory
-) -> None:
+def test_what_arrives_while_a_lane_is_released_is_rung_for(rig: Rig, lane: Lane, memory: Memory) -> None:
     """The narrowest gap: nothing is due any more, the release is not committed yet, and a hint is refused."""
     refused: list[Any] = []
-    other = HandWorker(database, counting())
+    other = HandWorker(rig.database, counting())
 
     def in_the_gap(point: StopPoint) -> None:
         if point == "applying" and not refused:
             say(memory, "four")
             refused.append(other.drain(lane))
 
-    worker = HandWorker(database, counting(), reach=in_the_gap)
+    worker = HandWorker(rig.database, counting(), reach=in_the_gap)
     assert worker.drain(lane) == "drained"
     assert (refused, worker.rung) == (["nothing_to_claim"], [lane])
-    assert folded(database_url) == [1, 2, 3]
+    assert folded(rig.url) == [1, 2, 3]
     assert other.drain(worker.rung[0]) == "drained"
-    assert folded(database_url) == [1, 2, 3, 4]
+    assert folded(rig.url) == [1, 2, 3, 4]
 
 
-def test_a_stopping_worker_leaves_the_rest_to_others_at_once(
-    database: Database, database_url: str, lane: Lane
-) -> None:
-    worker = HandWorker(database, counting(), budget=1)
+def test_a_stopping_worker_leaves_the_rest_to_others_at_once(rig: Rig, lane: Lane) -> None:
+    worker = HandWorker(rig.database, counting(), budget=1)
     worker.stopping = True
     assert worker.drain(lane) == "stopped"
-    assert folded(database_url) == [1], "the batch in hand is finished"
+    assert folded(rig.url) == [1], "the batch in hand is finished"
     assert worker.rung == [lane]
-    assert lane_row(database_url)["holder"] is None
+    assert lane_row(rig.url)["holder"] is None
 
 
 def no_more_claims(worker: Worker) -> bool:
@@ -365,9 +343,7 @@ def no_more_claims(worker: Worker) -> bool:
         return not admitted
 
 
-def test_a_worker_that_leaves_takes_no_lane_behind_its_own_back(
-    database: Database, database_url: str, settings: Settings, lane: Lane
-) -> None:
+def test_a_worker_that_leaves_takes_no_lane_behind_its_own_back(rig: Rig, lane: Lane) -> None:
     """It waits for a claim under way, since one that came after giving all back would outlive the worker."""
     asked, go_on, leaving, left = (threading.Event() for _ in range(4))
 
@@ -383,9 +359,9 @@ def test_a_worker_that_leaves_takes_no_lane_behind_its_own_back(
     def until_it_left(_batch: Batch) -> None:
         assert left.wait(100)
 
-    slow = Slow.connect(ConnectionOptions.from_settings(database_url, settings))
+    slow = Slow.connect(ConnectionOptions.from_settings(rig.url, rig.settings))
     stages = counting(CountingStage(fail=until_it_left))
-    worker = Worker(slow, stages, settings, ring=lambda _lanes: None, with_sweep=False)
+    worker = Worker(slow, stages, rig.settings, ring=lambda _lanes: None, with_sweep=False)
     with ThreadPoolExecutor() as threads:
         draining = threads.submit(worker.drain, lane)
         assert asked.wait(100)
@@ -397,10 +373,10 @@ def test_a_worker_that_leaves_takes_no_lane_behind_its_own_back(
         assert given_back.result(100) == [lane]
         left.set()
         assert draining.result(100) == "lost"
-    row = lane_row(database_url)
+    row = lane_row(rig.url)
     assert (row["holder"], row["crashes"]) == (None, 0)
     assert worker.drain(lane) == "stopped"
-    assert lane_row(database_url)["lease_epoch"] == row["lease_epoch"]
+    assert lane_row(rig.url)["lease_epoch"] == row["lease_epoch"]
     slow.close()
 
 
@@ -408,67 +384,65 @@ NOT_TRIED = pytest.mark.parametrize("error", [BudgetError("calls", 60.0), Replay
 
 
 @NOT_TRIED
-def test_a_lane_given_back_for_a_budget_keeps_what_befell_it(
-    error: Exception, make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
+def test_a_lane_given_back_for_a_budget_keeps_what_befell_it(rig: Rig, error: Exception) -> None:
     """Otherwise each wait would restart the count of a batch that kills workers."""
-    say(make_memory("s"), "one")
+    say(rig.memory("s"), "one")
     befell = {"crashes": 2, "failures": 1, "postponements": 3, "last_error": "why"}
-    lane = summary_lane(database_url, "s")
+    lane = summary_lane(rig.url, "s")
 
     def refuse(_batch: object) -> None:
         raise error
 
-    worker = HandWorker(database, counting(CountingStage(fail=refuse)))
+    worker = HandWorker(rig.database, counting(CountingStage(fail=refuse)))
     assert worker.drain(lane) == "postponed"
     changes = ", ".join(f"{name} = %s" for name in befell)
-    rows_of(database_url, f"UPDATE strandline.lane SET {changes} RETURNING 1", *befell.values())
+    rows_of(rig.url, f"UPDATE strandline.lane SET {changes} RETURNING 1", *befell.values())
     assert worker.drain(lane) == "postponed"
-    row = lane_row(database_url)
+    row = lane_row(rig.url)
     assert {name: row[name] for name in befell} == befell
     assert (row["holder"], row["deadline_at"]) == (None, None)
 
 
 @pytest.mark.parametrize("served", [True, False])
 def test_a_lane_given_back_by_a_worker_that_cannot_serve_it_keeps_what_befell_it(
-    served: bool, make_memory: MakeMemory, database: Database, database_url: str
+    rig: Rig, served: bool
 ) -> None:
     """It learns that only when the lane is its own."""
-    say(make_memory("s"), "one")
-    lane = summary_lane(database_url, "s")
+    say(rig.memory("s"), "one")
+    lane = summary_lane(rig.url, "s")
     other = Lane(lane.shard_key, lane.scope_key, 0, lane.stage)
 
     class Some(FixedStages):
         def of(self, generation_id: int, stage: str) -> Stage[Any, Any] | None:
             return self[stage] if served or not generation_id else None
 
-    worker = HandWorker(database, Some({SUMMARY_STAGE: CountingStage()}))
+    worker = HandWorker(rig.database, Some({SUMMARY_STAGE: CountingStage()}))
     rows_of(
-        database_url,
+        rig.url,
         "INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage, crashes, last_error)"
         " VALUES (%s, %s, %s, %s, 2, 'why') RETURNING 1",
         *lane.to_args(),
     )
     turn = drain_next(worker.engine, other)
     assert (turn.lane, turn.outcome) == (lane, "drained" if served else "unserved")
-    row = lane_row(database_url)
+    row = lane_row(rig.url)
     assert (row["crashes"], row["last_error"]) == ((0, None) if served else (2, "why"))
     assert row["holder"] is None
 
 
 @NOT_TRIED
 def test_a_lane_that_cannot_be_given_back_for_a_budget_is_lost_and_nothing_is_raised(
-    error: Exception, make_memory: MakeMemory, database_url: str, settings: Settings
+    rig: Rig, error: Exception
 ) -> None:
-    say(make_memory("s"), "one")
-    here = Database.connect(ConnectionOptions.from_settings(database_url, settings))
+    say(rig.memory("s"), "one")
+    here = Database.connect(ConnectionOptions.from_settings(rig.url, rig.settings))
 
     def refuse_while_away(_batch: object) -> None:
         here.close()
         raise error
 
     worker = HandWorker(here, counting(CountingStage(fail=refuse_while_away)))
-    assert worker.drain(summary_lane(database_url, "s")) == "lost"
+    assert worker.drain(summary_lane(rig.url, "s")) == "lost"
 
 
 def test_no_wake_up_is_lost(make_memory: MakeMemory, database: Database, database_url: str) -> None:

@@ -38,7 +38,7 @@ from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane
 from strandline.schemas.wire.explanations import MessageExplanation
 from strandline.workers.sweep import Sweep
 from strandline.workers.worker import Worker
-from tests.conftest import MakeMemory, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, rows_of, wait_until
 from tests.pipelines.engine.test_turns import Backlog, serve, stage_of, workers
 from tests.support.processes import forking
 from tests.support.workers.hand_worker import TERMS, HandWorker, counting, summary_lane
@@ -115,12 +115,12 @@ def calls_used(url: str) -> int:
 )
 @given(seed=st.integers(0, 2**32), budget=st.integers(0, 300), number=st.integers(1, 5))
 def test_workers_that_share_a_budget_exceed_it_by_no_more_than_a_slice_of_each_that_is_killed(
-    seed: int, budget: int, number: int, database: Database, database_url: str
+    rig: Rig, seed: int, budget: int, number: int
 ) -> None:
     """Some leave and say what they used, some are killed and never say it, and others come for them."""
     namespace = uuid4().hex
-    limit(database_url, namespace, calls_per_day=budget)
-    here = [Budgets(database, uuid4()) for _ in range(number)]
+    limit(rig.url, namespace, calls_per_day=budget)
+    here = [Budgets(rig.database, uuid4()) for _ in range(number)]
     drawn = random.Random(seed)  # noqa: S311
     made = killed = 0
     first_day = today()
@@ -130,8 +130,8 @@ def test_workers_that_share_a_budget_exceed_it_by_no_more_than_a_slice_of_each_t
             case "leave":
                 here[place].return_slices(everything=True)
             case "kill":
-                rows_of(database_url, ITS_SLICE_ENDS, namespace, here[place].worker_id)
-                here[place] = Budgets(database, uuid4())
+                rows_of(rig.url, ITS_SLICE_ENDS, namespace, here[place].worker_id)
+                here[place] = Budgets(rig.database, uuid4())
                 killed += 1
             case _:
                 made += is_admitted(here[place], namespace)
@@ -139,7 +139,7 @@ def test_workers_that_share_a_budget_exceed_it_by_no_more_than_a_slice_of_each_t
     assert made <= budget * days + slice_of(budget) * killed
     for worker in here:
         worker.return_slices(everything=True)
-    last = Budgets(database, uuid4())
+    last = Budgets(rig.database, uuid4())
     while is_admitted(last, namespace):
         made += 1
     assert made >= budget, "no part of a budget is lost"
@@ -147,11 +147,11 @@ def test_workers_that_share_a_budget_exceed_it_by_no_more_than_a_slice_of_each_t
 
 @pytest.mark.parametrize("budget", [0, 7, 100, 1_000])
 def test_workers_that_take_slices_at_the_same_moment_exceed_a_budget_by_a_slice_each(
-    budget: int, database: Database, database_url: str
+    rig: Rig, budget: int
 ) -> None:
     first_day = today()
-    limit(database_url, "shared", calls_per_day=budget)
-    here = [Budgets(database, uuid4()) for _ in range(6)]
+    limit(rig.url, "shared", calls_per_day=budget)
+    here = [Budgets(rig.database, uuid4()) for _ in range(6)]
 
     def spend(worker: Budgets) -> int:
         made = 0
@@ -165,16 +165,14 @@ def test_workers_that_take_slices_at_the_same_moment_exceed_a_budget_by_a_slice_
     assert made <= budget * days + slice_of(budget) * (len(here) - 1)
     for worker in here:
         worker.return_slices(everything=True)
-    assert calls_used(database_url) == made
+    assert calls_used(rig.url) == made
 
 
 @pytest.mark.parametrize("refused", [False, True])
-def test_the_usage_of_a_call_is_written_also_when_no_slice_is_held_any_more(
-    refused: bool, database: Database, database_url: str
-) -> None:
+def test_the_usage_of_a_call_is_written_also_when_no_slice_is_held_any_more(rig: Rig, refused: bool) -> None:
     """Its answer came after the slice was returned, or after another call was refused one."""
-    limit(database_url, "late", calls_per_day=1)
-    worker = Budgets(database, uuid4())
+    limit(rig.url, "late", calls_per_day=1)
+    worker = Budgets(rig.database, uuid4())
     worker.admit("late", 10)
     if refused:
         assert not is_admitted(worker, "late")
@@ -182,22 +180,20 @@ def test_the_usage_of_a_call_is_written_also_when_no_slice_is_held_any_more(
         worker.return_slices(everything=True)
     worker.settle("late", 90, 0.5)
     worker.return_slices()
-    used = rows_of(database_url, "SELECT calls_used, tokens_used, usd_used FROM strandline.budget_slice")
+    used = rows_of(rig.url, "SELECT calls_used, tokens_used, usd_used FROM strandline.budget_slice")
     assert used == [(1, 100, 0.5)]
 
 
-def test_usage_that_could_not_be_written_is_written_by_the_next_attempt(
-    database: Database, database_url: str
-) -> None:
-    limit(database_url, "late", calls_per_day=100)
-    worker = Budgets(database, uuid4())
+def test_usage_that_could_not_be_written_is_written_by_the_next_attempt(rig: Rig) -> None:
+    limit(rig.url, "late", calls_per_day=100)
+    worker = Budgets(rig.database, uuid4())
     worker.admit("late", 10)
-    renamed(database_url, "budget_slice", "not_there")
+    renamed(rig.url, "budget_slice", "not_there")
     with pytest.raises(StrandlineError):
         worker.return_slices(everything=True)
-    renamed(database_url, "not_there", "budget_slice")
+    renamed(rig.url, "not_there", "budget_slice")
     worker.return_slices()
-    assert calls_used(database_url) == 1
+    assert calls_used(rig.url) == 1
 
 
 @pytest.mark.parametrize(
@@ -209,25 +205,21 @@ def test_usage_that_could_not_be_written_is_written_by_the_next_attempt(
         {"calls_per_day": 1_000, "tokens_per_day": 10_000, "usd_per_day": 50.0},
     ],
 )
-def test_a_slice_is_a_fiftieth_of_whichever_budgets_there_are(
-    limits: dict[str, float], database: Database, database_url: str
-) -> None:
+def test_a_slice_is_a_fiftieth_of_whichever_budgets_there_are(rig: Rig, limits: dict[str, float]) -> None:
     """Each is for twenty calls of ten tokens and five cents; what has no budget ends no slice."""
-    limit(database_url, "tenant", **limits)
-    worker = Budgets(database, uuid4())
+    limit(rig.url, "tenant", **limits)
+    worker = Budgets(rig.database, uuid4())
     slices = []
     for _call in range(60):
         worker.admit("tenant", 10)
         worker.settle("tenant", 0, 0.05)
-        slices += rows_of(database_url, "SELECT expires_at FROM strandline.budget_slice")
+        slices += rows_of(rig.url, "SELECT expires_at FROM strandline.budget_slice")
     assert len(set(slices)) == 3
 
 
-def test_a_worker_that_finds_a_budget_used_up_does_not_overrule_limits_that_are_being_set(
-    database: Database, database_url: str
-) -> None:
-    limit(database_url, "tenant", calls_per_day=0)
-    worker = Budgets(database, uuid4())
+def test_a_worker_that_finds_a_budget_used_up_does_not_overrule_limits_that_are_being_set(rig: Rig) -> None:
+    limit(rig.url, "tenant", calls_per_day=0)
+    worker = Budgets(rig.database, uuid4())
     new = SetLimits(
         namespace="tenant",
         max_lanes=None,
@@ -240,12 +232,12 @@ def test_a_worker_that_finds_a_budget_used_up_does_not_overrule_limits_that_are_
         max_bytes=None,
     )
     with ThreadPoolExecutor() as threads:
-        with database.transaction() as tx:
+        with rig.database.transaction() as tx:
             tx.fetch(new)
             asking = threads.submit(is_admitted, worker, "tenant")
-            wait_until(lambda: rows_of(database_url, WAITING) != [(0,)], timeout=10, what="the worker to ask")
+            wait_until(lambda: rows_of(rig.url, WAITING) != [(0,)], timeout=10, what="the worker to ask")
         assert asking.result(300)
-    assert rows_of(database_url, "SELECT waits_until FROM strandline.namespace_limit") == [(None,)]
+    assert rows_of(rig.url, "SELECT waits_until FROM strandline.namespace_limit") == [(None,)]
 
 
 def dead_letters(url: str) -> int:
@@ -282,10 +274,10 @@ class AtWork:
 
 @pytest.mark.parametrize(("limits", "most"), [({"max_lanes": 3}, 3), ({"max_lanes_per_worker": 2}, 4)])
 def test_a_namespace_never_has_more_lanes_at_work_than_it_may(
-    limits: dict[str, float], most: int, database: Database, database_url: str, backlog: Backlog
+    rig: Rig, limits: dict[str, float], most: int, backlog: Backlog
 ) -> None:
     """Of two workers with eight threads each; whoever is done makes room for the next."""
-    limit(database_url, "limited", **limits)
+    limit(rig.url, "limited", **limits)
     backlog.add("limited", 40)
     backlog.add("free", 40)
     hints: queue.SimpleQueue[Lane | None] = queue.SimpleQueue()
@@ -297,7 +289,7 @@ def test_a_namespace_never_has_more_lanes_at_work_than_it_may(
         for lane in lanes:
             hints.put(lane)
 
-    both = workers(database, backlog, 2, ring=ring)
+    both = workers(rig.database, backlog, 2, ring=ring)
     for worker in both:
         stage_of(worker).fail = at_work.work
 
@@ -318,80 +310,78 @@ def test_a_namespace_never_has_more_lanes_at_work_than_it_may(
 
 
 def test_what_is_over_budget_waits_without_a_failure_while_others_are_served(
-    database: Database, database_url: str, backlog: Backlog
+    rig: Rig, backlog: Backlog
 ) -> None:
-    limit(database_url, "poor", calls_per_day=5)
+    limit(rig.url, "poor", calls_per_day=5)
     backlog.add("poor", 20)
     backlog.add("rich", 20)
-    assert Counter(serve(workers(database, backlog, 3), backlog)) == {"poor": 5, "rich": 20}
+    assert Counter(serve(workers(rig.database, backlog, 3), backlog)) == {"poor": 5, "rich": 20}
     ((lanes, *counts),) = rows_of(
-        database_url,
+        rig.url,
         "SELECT count(*), max(l.failures), max(l.postponements), max(l.crashes) FROM strandline.lane l"
         " WHERE l.namespace = 'poor' AND EXISTS (SELECT FROM strandline.due d"
         " WHERE d.shard_key = l.shard_key AND d.scope_key = l.scope_key)",
     )
     assert counts == [0, 0, 0]
     assert lanes <= 3, "a worker finds it out once, and then no lane is taken in vain"
-    assert dead_letters(database_url) == 0
+    assert dead_letters(rig.url) == 0
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_what_waits_for_its_budget_is_not_rung_for_until_its_time_or_new_limits(
-    by_hand: bool, database: Database, database_url: str, backlog: Backlog
+    rig: Rig, by_hand: bool, backlog: Backlog
 ) -> None:
-    limit(database_url, "poor", calls_per_day=0)
+    limit(rig.url, "poor", calls_per_day=0)
     backlog.add("poor", 10)
-    (worker,) = workers(database, backlog, 1)
+    (worker,) = workers(rig.database, backlog, 1)
     worker.take_up(backlog.hints[0])
     assert backlog.drained == []
     rung: list[Lane] = []
     sweep = Sweep(
-        database,
+        rig.database,
         ring=rung.extend,
         take_over=rung.extend,
         stages=[SUMMARY_STAGE],
         batch_size=200,
         dead_after_seconds=1_800.0,
     )
-    rows_of(database_url, "UPDATE strandline.due SET ring_at = clock_timestamp() RETURNING 1")
+    rows_of(rig.url, "UPDATE strandline.due SET ring_at = clock_timestamp() RETURNING 1")
     sweep.tick()
     sweep.tick()
     assert rung == []
     if by_hand:
-        assert command(database_url, "limits", "clear", "poor").returncode == 0
+        assert command(rig.url, "limits", "clear", "poor").returncode == 0
     else:
-        rows_of(database_url, A_DAY_LATER, rows_of(database_url, IS_LEFT)[0][0])
+        rows_of(rig.url, A_DAY_LATER, rows_of(rig.url, IS_LEFT)[0][0])
     sweep.tick()
     assert set(rung) == set(backlog.hints)
     serve([worker], backlog)
     assert Counter(backlog.drained) == ({"poor": 10} if by_hand else {})
 
 
-def test_tokens_are_counted_as_the_answers_say(
-    database: Database, database_url: str, backlog: Backlog
-) -> None:
+def test_tokens_are_counted_as_the_answers_say(rig: Rig, backlog: Backlog) -> None:
     """Each answer takes a hundred, and each event was thought to take ten."""
-    limit(database_url, "poor", tokens_per_day=1_000)
+    limit(rig.url, "poor", tokens_per_day=1_000)
     backlog.add("poor", 40)
-    here = workers(database, backlog, 2)
+    here = workers(rig.database, backlog, 2)
     for worker in here:
         stage_of(worker).tokens = 100
     serve(here, backlog)
     for worker in here:
         worker.leave()
-    ((used,),) = rows_of(database_url, "SELECT sum(tokens_used)::integer FROM strandline.budget_slice")
+    ((used,),) = rows_of(rig.url, "SELECT sum(tokens_used)::integer FROM strandline.budget_slice")
     assert used == 100 * len(backlog.drained)
     assert 1_000 <= used <= 1_000 + 100 * len(here)
 
 
 @pytest.mark.parametrize("limits", [{"max_lanes": 1}, {"max_lanes_per_worker": 1}])
 def test_with_a_limit_of_lanes_a_long_lane_gives_way_to_another_user_of_its_tenant(
-    limits: dict[str, float], database: Database, database_url: str, backlog: Backlog
+    rig: Rig, limits: dict[str, float], backlog: Backlog
 ) -> None:
     """The lane that asks fills the limit itself."""
-    limit(database_url, "tenant", **limits)
+    limit(rig.url, "tenant", **limits)
     backlog.add("tenant", 1, user="long", events=20)
-    (worker,) = workers(database, backlog, 1, budget=1)
+    (worker,) = workers(rig.database, backlog, 1, budget=1)
 
     def flush_meanwhile(batch: Batch) -> None:
         backlog.note(batch)
@@ -402,14 +392,12 @@ def test_with_a_limit_of_lanes_a_long_lane_gives_way_to_another_user_of_its_tena
     assert serve([worker], backlog) == [*["long"] * 3, "other", *["long"] * 17]
 
 
-def test_a_long_lane_does_not_give_way_to_a_tenant_that_may_begin_nothing(
-    database: Database, database_url: str, backlog: Backlog
-) -> None:
-    limit(database_url, "full", max_lanes=1)
+def test_a_long_lane_does_not_give_way_to_a_tenant_that_may_begin_nothing(rig: Rig, backlog: Backlog) -> None:
+    limit(rig.url, "full", max_lanes=1)
     backlog.add("full", 2)
-    first, second = workers(database, backlog, 2, budget=1)
+    first, second = workers(rig.database, backlog, 2, budget=1)
     wanted = backlog.hints[0]
-    assert claim(database, wanted, second.worker_id, TERMS, 8_000) is not None
+    assert claim(rig.database, wanted, second.worker_id, TERMS, 8_000) is not None
     backlog.hints.clear()
     backlog.add("long", 1, events=20)
     first.take_up(backlog.hints.pop())
@@ -425,37 +413,35 @@ def test_a_long_lane_does_not_give_way_to_a_tenant_that_may_begin_nothing(
     ],
 )
 def test_a_call_that_no_provider_took_up_is_not_counted(
-    error: TransientModelError, counted: int, database: Database, database_url: str, backlog: Backlog
+    rig: Rig, error: TransientModelError, counted: int, backlog: Backlog
 ) -> None:
     """An outage does not use a day's budget up; what may have been answered is counted."""
-    limit(database_url, "tenant", calls_per_day=100, tokens_per_day=10_000)
+    limit(rig.url, "tenant", calls_per_day=100, tokens_per_day=10_000)
     backlog.add("tenant", 1)
 
     def fail(_batch: Batch) -> None:
         raise error
 
-    (worker,) = workers(database, backlog, 1)
+    (worker,) = workers(rig.database, backlog, 1)
     stage_of(worker).fail = fail
     worker.take_up(backlog.hints[0])
     worker.leave()
-    used = rows_of(database_url, "SELECT calls_used, tokens_used FROM strandline.budget_slice")
+    used = rows_of(rig.url, "SELECT calls_used, tokens_used FROM strandline.budget_slice")
     assert used == [(counted, 10 * counted)]
 
 
-def test_limits_status_and_explain_say_what_waits_and_until_when(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    memory = make_memory("s", memory_blocks=["facts", "summary"])
+def test_limits_status_and_explain_say_what_waits_and_until_when(rig: Rig) -> None:
+    memory = rig.memory("s", memory_blocks=["facts", "summary"])
     memory.put({"role": "user", "content": "the harbour is fine", "id": "m1"})
     memory.flush(all=True)
-    done = command(database_url, "limits", "set", "default", "--calls-per-day", "0", "--lanes", "4")
+    done = command(rig.url, "limits", "set", "default", "--calls-per-day", "0", "--lanes", "4")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "default: 0 of 4 lanes at work, 0 of 0 model calls today\n"
-    worker = HandWorker(database, counting())
-    object.__setattr__(worker.engine, "budgets", Budgets(database, worker.worker_id))
-    assert worker.drain(summary_lane(database_url, "s")) == "postponed"
+    worker = HandWorker(rig.database, counting())
+    object.__setattr__(worker.engine, "budgets", Budgets(rig.database, worker.worker_id))
+    assert worker.drain(summary_lane(rig.url, "s")) == "postponed"
     ((until,),) = rows_of(
-        database_url,
+        rig.url,
         "SELECT to_char(waits_until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')"
         " FROM strandline.namespace_limit",
     )
@@ -463,11 +449,11 @@ def test_limits_status_and_explain_say_what_waits_and_until_when(
         "namespace default has used up its budget of calls:"
         f" 2 events, counted in each stage, wait until {until} UTC"
     )
-    assert waits in command(database_url, "limits", "list").stdout
-    assert waits in command(database_url, "status").stdout
-    (limits,) = json.loads(command(database_url, "status", "--json").stdout)["limits"]
+    assert waits in command(rig.url, "limits", "list").stdout
+    assert waits in command(rig.url, "status").stdout
+    (limits,) = json.loads(command(rig.url, "status", "--json").stdout)["limits"]
     assert (limits["namespace"], limits["waits_for"], limits["due"]) == ("default", "calls", 2)
-    explained = explain(database, "m1")
+    explained = explain(rig.database, "m1")
     assert isinstance(explained, MessageExplanation)
     assert f"used up its budget of calls, so it waits until {until} UTC" in " ".join(explained.why)
 
@@ -518,12 +504,10 @@ def test_a_limit_that_is_no_amount_is_refused(option: str, number: str, database
     assert rows_of(database_url, LIMITS) == []
 
 
-def test_limits_of_a_namespace_that_holds_nothing_yet_say_so(
-    make_memory: MakeMemory, database_url: str
-) -> None:
-    make_memory("s").put({"role": "user", "content": "hello"})
-    assert command(database_url, "limits", "set", "default", "--lanes", "4").stderr == ""
-    done = command(database_url, "limits", "set", "defualt", "--lanes", "4")
+def test_limits_of_a_namespace_that_holds_nothing_yet_say_so(rig: Rig) -> None:
+    rig.memory("s").put({"role": "user", "content": "hello"})
+    assert command(rig.url, "limits", "set", "default", "--lanes", "4").stderr == ""
+    done = command(rig.url, "limits", "set", "defualt", "--lanes", "4")
     assert (done.returncode, "There is nothing in namespace 'defualt' yet" in done.stderr) == (0, True)
 
 
@@ -536,48 +520,42 @@ def test_limits_of_a_namespace_that_holds_nothing_yet_say_so(
     ],
 )
 def test_a_budget_of_dollars_without_prices_is_announced(
-    prices: str,
-    said: str | None,
-    make_memory: MakeMemory,
-    database_url: str,
-    monkeypatch: pytest.MonkeyPatch,
+    rig: Rig, prices: str, said: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_memory("s").put({"role": "user", "content": "hello"})
+    rig.memory("s").put({"role": "user", "content": "hello"})
     monkeypatch.setenv("STRANDLINE_MODEL_PRICES", prices)
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     for name, model in (("FACTS", "m"), ("SUMMARY", "n"), ("EMBEDDING", "e")):
         monkeypatch.setenv(f"STRANDLINE_{name}_MODEL", model)
-    done = command(database_url, "limits", "set", "default", "--usd-per-day", "5")
+    done = command(rig.url, "limits", "set", "default", "--usd-per-day", "5")
     assert done.returncode == 0
     assert said in done.stderr if said is not None else done.stderr == ""
 
 
-def test_a_budget_that_is_lowered_is_heeded_although_a_slice_of_the_former_one_is_held(
-    database: Database, database_url: str
-) -> None:
-    limit(database_url, "tenant", calls_per_day=1_000)
-    worker, other = Budgets(database, uuid4()), Budgets(database, uuid4())
+def test_a_budget_that_is_lowered_is_heeded_although_a_slice_of_the_former_one_is_held(rig: Rig) -> None:
+    limit(rig.url, "tenant", calls_per_day=1_000)
+    worker, other = Budgets(rig.database, uuid4()), Budgets(rig.database, uuid4())
     assert is_admitted(worker, "tenant")
     assert is_admitted(other, "tenant")
     worker.return_slices()
-    assert calls_used(database_url) == 0, "what was not changed is held on"
-    assert command(database_url, "limits", "set", "tenant", "--calls-per-day", "2").returncode == 0
+    assert calls_used(rig.url) == 0, "what was not changed is held on"
+    assert command(rig.url, "limits", "set", "tenant", "--calls-per-day", "2").returncode == 0
     for one in (worker, other):
         one.return_slices()
-    assert calls_used(database_url) == 2
+    assert calls_used(rig.url) == 2
     assert not is_admitted(worker, "tenant")
 
 
 def test_a_budget_that_is_set_while_a_long_lane_is_drained_holds_from_its_next_batch(
-    database: Database, database_url: str, backlog: Backlog
+    rig: Rig, backlog: Backlog
 ) -> None:
     backlog.add("tenant", 1, events=20)
-    (worker,) = workers(database, backlog, 1, budget=1)
+    (worker,) = workers(rig.database, backlog, 1, budget=1)
 
     def limit_meanwhile(batch: Batch) -> None:
         backlog.note(batch)
         if len(backlog.drained) == 3:
-            limit(database_url, "tenant", calls_per_day=2)
+            limit(rig.url, "tenant", calls_per_day=2)
 
     stage_of(worker).fail = limit_meanwhile
     assert serve([worker], backlog) == ["tenant"] * 5
@@ -611,42 +589,38 @@ def test_limits_hold_before_what_was_put_off_is_rung_for_and_all_of_it_is(
     assert rows_of(database_url, STILL_PUT_OFF) == [(0,)]
 
 
-def test_a_sweep_puts_nothing_off_by_limits_that_are_being_changed(
-    database: Database, database_url: str, backlog: Backlog
-) -> None:
+def test_a_sweep_puts_nothing_off_by_limits_that_are_being_changed(rig: Rig, backlog: Backlog) -> None:
     """A change of the limits would miss work that the sweep puts off after it."""
     backlog.add("poor", 3)
-    limit(database_url, "poor", calls_per_day=0)
+    limit(rig.url, "poor", calls_per_day=0)
     rows_of(
-        database_url,
+        rig.url,
         "UPDATE strandline.namespace_limit SET waits_for = 'calls', waits_until = now() + interval '1 h'"
         " RETURNING 1",
     )
     ((stage,),) = rows_of(
-        database_url, "UPDATE strandline.due SET ring_at = now() - interval '1 s' RETURNING stage"
+        rig.url, "UPDATE strandline.due SET ring_at = now() - interval '1 s' RETURNING stage"
     )[:1]
-    with ThreadPoolExecutor() as threads, psycopg.connect(database_url) as changing:
+    with ThreadPoolExecutor() as threads, psycopg.connect(rig.url) as changing:
         changing.execute("UPDATE strandline.namespace_limit SET waits_until = NULL, waits_for = NULL")
-        sweep = threads.submit(database.fetch, RingDue(stage=stage, limit=10))
-        wait_until(lambda: rows_of(database_url, WAITING) == [(1,)], timeout=60, what="it to wait")
+        sweep = threads.submit(rig.database.fetch, RingDue(stage=stage, limit=10))
+        wait_until(lambda: rows_of(rig.url, WAITING) == [(1,)], timeout=60, what="it to wait")
         changing.commit()
         assert len(sweep.result(300)) == 3
-    assert rows_of(database_url, STILL_PUT_OFF) == [(0,)]
+    assert rows_of(rig.url, STILL_PUT_OFF) == [(0,)]
 
 
-def test_a_budget_whose_rest_other_workers_hold_is_not_called_used_up(
-    database: Database, database_url: str
-) -> None:
-    limit(database_url, "tenant", calls_per_day=4)
-    first, second = Budgets(database, uuid4()), Budgets(database, uuid4())
+def test_a_budget_whose_rest_other_workers_hold_is_not_called_used_up(rig: Rig) -> None:
+    limit(rig.url, "tenant", calls_per_day=4)
+    first, second = Budgets(rig.database, uuid4()), Budgets(rig.database, uuid4())
     assert [is_admitted(first, "tenant") for _call in range(3)] == [True] * 3
     assert is_admitted(second, "tenant")
     assert not is_admitted(first, "tenant")
-    said = command(database_url, "limits", "list").stdout
+    said = command(rig.url, "limits", "list").stdout
     assert "3 of 4 model calls today" in said
     assert "namespace tenant has the rest of its budget of calls in the hands of workers: 0 events" in said
     assert not is_admitted(second, "tenant")
-    said = command(database_url, "limits", "list").stdout
+    said = command(rig.url, "limits", "list").stdout
     assert "4 of 4 model calls today" in said
     assert "namespace tenant has used up its budget of calls: 0 events" in said
 
@@ -683,22 +657,20 @@ def lags(url: str) -> list[float]:
     return [stage["lag_seconds"] for one in pipelines for stage in one["stages"] if stage["due"] == 3]
 
 
-def test_a_wait_that_is_longer_than_a_day_is_none_wherever_it_is_shown(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
+def test_a_wait_that_is_longer_than_a_day_is_none_wherever_it_is_shown(rig: Rig) -> None:
     """The database's clock has stepped back; workers ignore such a wait too."""
-    memory = make_memory("s", memory_blocks=["facts"])
+    memory = rig.memory("s", memory_blocks=["facts"])
     memory.put({"role": "user", "content": "the harbour is fine", "id": "m1"})
     memory.flush(all=True)
-    limit(database_url, "default", calls_per_day=1)
+    limit(rig.url, "default", calls_per_day=1)
     for hours, is_shown in ((23, True), (25, False)):
         rows_of(
-            database_url,
+            rig.url,
             "UPDATE strandline.namespace_limit SET waits_for = 'calls',"
             " waits_until = clock_timestamp() + make_interval(hours => %s) RETURNING 1",
             hours,
         )
-        assert (" until " in command(database_url, "limits", "list").stdout) == is_shown
-        explained = explain(database, "m1")
+        assert (" until " in command(rig.url, "limits", "list").stdout) == is_shown
+        explained = explain(rig.database, "m1")
         assert isinstance(explained, MessageExplanation)
         assert ("waits until" in " ".join(explained.why)) == is_shown

@@ -13,11 +13,10 @@ import pytest
 from strandline.cli.entry import run
 from strandline.pipelines.inspect.explain_message import explain
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.postgres.database import Database
 from strandline.schemas.prices import cost_usd
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.wire.explanations import MessageExplanation
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import Rig, rows_of
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import say
@@ -39,13 +38,11 @@ def status(database_url: str, *options: str) -> str:
     return out.getvalue()
 
 
-def test_each_call_has_its_cost(
-    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
-) -> None:
-    say(make_memory("s"), "I keep bees in Kotor", "I keep bees and a goat")
-    drain_everything(database, database_url, settings)
+def test_each_call_has_its_cost(rig: Rig) -> None:
+    say(rig.memory("s"), "I keep bees in Kotor", "I keep bees and a goat")
+    drain_everything(rig.database, rig.url, rig.settings)
     ledger = rows_of(
-        database_url, "SELECT model, input_tokens, output_tokens, cost_usd FROM strandline.model_call"
+        rig.url, "SELECT model, input_tokens, output_tokens, cost_usd FROM strandline.model_call"
     )
     priced = [row for row in ledger if row[0] == "gpt-4.1-mini"]
     assert len(priced) >= 3
@@ -55,7 +52,7 @@ def test_each_call_has_its_cost(
     unpriced = [row for row in ledger if row[0] != "gpt-4.1-mini"]
     assert unpriced and all(cost is None for *_call, cost in unpriced), "no price, no cost"
 
-    calls = json.loads(status(database_url, "--json"))["model_calls"]
+    calls = json.loads(status(rig.url, "--json"))["model_calls"]
     total = float(sum(cost for *_call, cost in priced))
     assert calls["calls"] == len(ledger)
     assert calls["input_tokens"] == sum(row[1] for row in ledger)
@@ -65,24 +62,22 @@ def test_each_call_has_its_cost(
     assert by_model["gpt-4.1-mini"]["calls"] == len(priced)
     assert by_model["gpt-4.1-mini"]["cost_usd"] == pytest.approx(total)
     assert [entry["cost_usd"] for name, entry in by_model.items() if name != "gpt-4.1-mini"] == [None]
-    assert f"tokens, ${total:.2f})" in status(database_url)
+    assert f"tokens, ${total:.2f})" in status(rig.url)
 
-    (message_id,) = rows_of(database_url, "SELECT id FROM strandline.message WHERE seq = 1")[0]
-    explained = explain(database, message_id)
+    (message_id,) = rows_of(rig.url, "SELECT id FROM strandline.message WHERE seq = 1")[0]
+    explained = explain(rig.database, message_id)
     assert isinstance(explained, MessageExplanation)
     costs = {call.model: call.cost_usd for trace in explained.stages for call in trace.calls}
     assert costs["gpt-4.1-mini"] is not None and costs["gpt-4.1-mini"] > 0
 
 
-def test_without_prices_there_is_no_cost(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    say(make_memory("s", memory_blocks=["summary"]), "one")
-    local = load_settings(database_url=database_url, text_backend="local", embedding_backend="local")
-    drain_everything(database, database_url, local)
-    calls = json.loads(status(database_url, "--json"))["model_calls"]
+def test_without_prices_there_is_no_cost(rig: Rig) -> None:
+    say(rig.memory("s", memory_blocks=["summary"]), "one")
+    local = load_settings(database_url=rig.url, text_backend="local", embedding_backend="local")
+    drain_everything(rig.database, rig.url, local)
+    calls = json.loads(status(rig.url, "--json"))["model_calls"]
     assert (calls["calls"], calls["cost_usd"]) == (1, None)
-    assert "$" not in status(database_url)
+    assert "$" not in status(rig.url)
 
 
 def test_a_cost_is_exact() -> None:

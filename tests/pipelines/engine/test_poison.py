@@ -20,7 +20,7 @@ from strandline.schemas.values.lanes import STAGES, Lane
 from strandline.schemas.values.message import Message
 from strandline.schemas.wire.explanations import MessageExplanation
 from strandline.wiring.assembly import prepare_stages
-from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, nothing_due, rows_of, wait_until
 from tests.support.workers.hand_worker import CountingStage, HandWorker, counting, say, summary_lane
 
 # Under a test's load one may rarely be met by accident; what it ends is tried again.
@@ -55,40 +55,36 @@ class SlowStatement(CountingStage):
 
 
 @pytest.mark.parametrize("kind", [WaitsInTransaction, SlowStatement])
-def test_what_the_server_ends_at_its_limit_becomes_a_dead_letter(
-    kind: type[CountingStage], make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    memory = make_memory("s", memory_blocks=["summary"])
+def test_what_the_server_ends_at_its_limit_becomes_a_dead_letter(rig: Rig, kind: type[CountingStage]) -> None:
+    memory = rig.memory("s", memory_blocks=["summary"])
     say(memory, "too much")
     stage = kind()
     if isinstance(stage, WaitsInTransaction):
-        stage.url = database_url
-    worker = HandWorker(database, counting(stage))
-    lane = summary_lane(database_url, "s")
+        stage.url = rig.url
+    worker = HandWorker(rig.database, counting(stage))
+    lane = summary_lane(rig.url, "s")
     for failure in (1, 2, 3):
         assert worker.drain(lane) == "postponed"
-        ((failures, error),) = rows_of(database_url, "SELECT failures, last_error FROM strandline.lane")
+        ((failures, error),) = rows_of(rig.url, "SELECT failures, last_error FROM strandline.lane")
         assert failures == failure
         assert error.startswith("Postgres ended a statement")
-        rows_of(database_url, "UPDATE strandline.lane SET next_attempt_at = clock_timestamp() RETURNING 1")
+        rows_of(rig.url, "UPDATE strandline.lane SET next_attempt_at = clock_timestamp() RETURNING 1")
     assert worker.drain(lane) == "drained"
-    assert nothing_due(database_url)
-    letters = rows_of(database_url, "SELECT reason FROM strandline.dead_letter")
+    assert nothing_due(rig.url)
+    letters = rows_of(rig.url, "SELECT reason FROM strandline.dead_letter")
     assert letters == [(f"failed 3 times in a row; the last error: {error}",)]
 
 
-def test_a_server_that_goes_away_condemns_nothing(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
+def test_a_server_that_goes_away_condemns_nothing(rig: Rig) -> None:
     class LosesItsConnection(CountingStage):
         def write(self, fetcher: Any, batch: Batch, work: Any, effect: Any) -> list[Lane]:
-            rows_of(database_url, "SELECT pg_terminate_backend(%s)", fetcher._connection.info.backend_pid)
+            rows_of(rig.url, "SELECT pg_terminate_backend(%s)", fetcher._connection.info.backend_pid)
             return super().write(fetcher, batch, work, effect)
 
-    say(make_memory("s", memory_blocks=["summary"]), "one")
-    worker = HandWorker(database, counting(LosesItsConnection()))
-    assert worker.drain(summary_lane(database_url, "s")) == "lost"
-    assert rows_of(database_url, "SELECT failures, last_error FROM strandline.lane") == [(0, None)]
+    say(rig.memory("s", memory_blocks=["summary"]), "one")
+    worker = HandWorker(rig.database, counting(LosesItsConnection()))
+    assert worker.drain(summary_lane(rig.url, "s")) == "lost"
+    assert rows_of(rig.url, "SELECT failures, last_error FROM strandline.lane") == [(0, None)]
 
 
 def test_of_an_oversized_message_the_first_part_is_indexed() -> None:
@@ -140,34 +136,32 @@ def large_turn(results: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.timeout(600)
-def test_a_turn_of_four_huge_results_goes_through_all_pipelines(
-    make_memory: MakeMemory, database_url: str
-) -> None:
+def test_a_turn_of_four_huge_results_goes_through_all_pipelines(rig: Rig) -> None:
     """With a server that ends a transaction as soon as words are sought inside it."""
-    settings = load_settings(database_url=database_url, text_backend="local", embedding_backend="local")
-    options = ConnectionOptions.from_settings(database_url, settings)
+    settings = load_settings(database_url=rig.url, text_backend="local", embedding_backend="local")
+    options = ConnectionOptions.from_settings(rig.url, settings)
     strict = Database.connect(replace(options, idle_in_transaction_timeout=SECONDS_IN_TRANSACTION))
-    memory = make_memory("s", user_id="maren")
+    memory = rig.memory("s", user_id="maren")
     memory.put_messages(large_turn(4))
     memory.put({"role": "user", "content": "Thank you."})
     events = rows_of(
-        database_url, "SELECT from_seq, through_seq, tokens, cause FROM strandline.flush_event ORDER BY 1"
+        rig.url, "SELECT from_seq, through_seq, tokens, cause FROM strandline.flush_event ORDER BY 1"
     )
     assert [event[:2] for event in events] == [(seq, seq) for seq in range(1, 7)]
     assert all(tokens > EVENT_BOUND.tokens for seq, _, tokens, _ in events if 3 <= seq <= 6)
     worker = HandWorker(strict, prepare_stages(strict, settings))
     attempts = 0
-    while not nothing_due(database_url):
-        worker.drain_all(database_url)
-        rows_of(database_url, "UPDATE strandline.lane SET next_attempt_at = clock_timestamp() RETURNING 1")
+    while not nothing_due(rig.url):
+        worker.drain_all(rig.url)
+        rows_of(rig.url, "UPDATE strandline.lane SET next_attempt_at = clock_timestamp() RETURNING 1")
         attempts += 1
         assert attempts < 15, "tried for ever"
     assert verify(strict).violations == ()
     strict.close()
     receipts = rows_of(
-        database_url, "SELECT stage, outcome, count(*) FROM strandline.receipt GROUP BY 1, 2 ORDER BY 1"
+        rig.url, "SELECT stage, outcome, count(*) FROM strandline.receipt GROUP BY 1, 2 ORDER BY 1"
     )
     assert receipts == [(stage, "applied", len(events)) for stage in sorted(STAGES)]
-    pieces = rows_of(database_url, "SELECT count(*) FROM strandline.chunk GROUP BY from_seq")
+    pieces = rows_of(rig.url, "SELECT count(*) FROM strandline.chunk GROUP BY from_seq")
     assert max(pieces)[0] <= 2 * MAX_INDEXED_CHARACTERS / MAX_PIECE_CHARACTERS
     assert [message.role for message in memory.get()][-1] == "user"

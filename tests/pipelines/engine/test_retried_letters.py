@@ -20,7 +20,7 @@ from strandline.schemas.wire.explanations import MessageExplanation
 from strandline.wiring.assembly import prepare_stages
 from strandline.workers.sweep import Sweep
 from strandline.workers.worker import Worker
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import Rig, rows_of
 from tests.pipelines.conftest import Drain
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
 from tests.support.workers.draining import due_lanes
@@ -87,73 +87,64 @@ def reasons(database: Database, url: str, seq: int) -> str:
 
 
 def test_a_letter_retries_itself_while_later_events_go_on(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    drain: Drain,
-    model_server: ModelServer,
-    capsys: pytest.CaptureFixture[str],
+    rig: Rig, drain: Drain, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    memory = make_memory("s", memory_blocks=["facts"])
-    fail(model_server)
+    memory = rig.memory("s", memory_blocks=["facts"])
+    fail(rig.model)
     put(memory, f"the {BAD} sleeps")
     drain()
     put(memory, "the boat is blue")
     drain()
-    assert facts(database_url) == ["the boat is blue"]
-    (letter,) = list_dead_letters(database)
+    assert facts(rig.url) == ["the boat is blue"]
+    (letter,) = list_dead_letters(rig.database)
     assert letter.retry_at is not None and letter.retries == 0
     assert 240 < (letter.retry_at - letter.died_at).total_seconds() < 360
-    assert f"a worker tries again {letter.retry_at:%Y-%m-%d %H:%M}" in reasons(database, database_url, 1)
+    assert f"a worker tries again {letter.retry_at:%Y-%m-%d %H:%M}" in reasons(rig.database, rig.url, 1)
     for command in ("status", "dead-letters list"):
-        assert run([*command.split(), "--database-url", database_url]) == 0
+        assert run([*command.split(), "--database-url", rig.url]) == 0
         assert f"{letter.retry_at:%H:%M}" in capsys.readouterr().out, command
-    assert sweep(database) == [], "not before its time"
-    check(database)
+    assert sweep(rig.database) == [], "not before its time"
+    check(rig.database)
 
-    model_server.behave()
-    assert rows_of(database_url, RIPE) == [(1,)]
-    assert sweep(database) == [letter.lane]
-    check(database)
+    rig.model.behave()
+    assert rows_of(rig.url, RIPE) == [(1,)]
+    assert sweep(rig.database) == [letter.lane]
+    check(rig.database)
     drain()
-    assert facts(database_url) == [f"the {BAD} sleeps", "the boat is blue"]
-    assert list_dead_letters(database) == []
-    check(database)
+    assert facts(rig.url) == [f"the {BAD} sleeps", "the boat is blue"]
+    assert list_dead_letters(rig.database) == []
+    check(rig.database)
 
 
-def test_a_letter_is_retried_so_often_and_then_waits_for_a_person(
-    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, model_server: ModelServer
-) -> None:
-    fail(model_server)
-    put(make_memory("s", memory_blocks=["facts"]), f"the {BAD} sleeps")
+def test_a_letter_is_retried_so_often_and_then_waits_for_a_person(rig: Rig, drain: Drain) -> None:
+    fail(rig.model)
+    put(rig.memory("s", memory_blocks=["facts"]), f"the {BAD} sleeps")
     drain()
     waits = []
     for retries in range(3):
-        (letter,) = list_dead_letters(database)
+        (letter,) = list_dead_letters(rig.database)
         assert letter.retries == retries
         if letter.retry_at is not None:
             waits.append((letter.retry_at - letter.died_at).total_seconds())
-        assert rows_of(database_url, RIPE) == [(1,)] * (retries < 2)
-        sweep(database)
+        assert rows_of(rig.url, RIPE) == [(1,)] * (retries < 2)
+        sweep(rig.database)
         drain()
     assert [round(wait / 300) for wait in waits] in ([1, 5], [1, 6], [1, 7])
-    (letter,) = list_dead_letters(database)
-    assert letter.retry_at is None and sweep(database) == []
-    check(database)
-    assert retry_dead_letter(database, letter).outcome == "due"
+    (letter,) = list_dead_letters(rig.database)
+    assert letter.retry_at is None and sweep(rig.database) == []
+    check(rig.database)
+    assert retry_dead_letter(rig.database, letter).outcome == "due"
     drain()
-    (letter,) = list_dead_letters(database)
+    (letter,) = list_dead_letters(rig.database)
     assert letter.retries == 0 and letter.retry_at is not None, "after a person's it has all of its own again"
-    check(database)
+    check(rig.database)
 
 
-def test_what_a_server_refuses_is_not_retried(
-    make_memory: MakeMemory, database: Database, drain: Drain, model_server: ModelServer
-) -> None:
-    fail(model_server, REFUSAL)
-    put(make_memory("s", memory_blocks=["facts"]), f"the {BAD} sleeps")
+def test_what_a_server_refuses_is_not_retried(rig: Rig, drain: Drain) -> None:
+    fail(rig.model, REFUSAL)
+    put(rig.memory("s", memory_blocks=["facts"]), f"the {BAD} sleeps")
     drain()
-    (letter,) = list_dead_letters(database)
+    (letter,) = list_dead_letters(rig.database)
     assert letter.retry_at is None
 
 
@@ -163,68 +154,53 @@ class Died(BaseException):
 
 @pytest.mark.parametrize("point", ["loaded", "called", "stored", "applying", "applied"])
 def test_a_worker_that_dies_before_or_within_the_retry_loses_nothing(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    settings: Settings,
-    drain: Drain,
-    model_server: ModelServer,
-    point: str,
+    rig: Rig, drain: Drain, point: str
 ) -> None:
-    fail(model_server)
-    put(make_memory("s", memory_blocks=["facts"]), f"the {BAD} sleeps")
+    fail(rig.model)
+    put(rig.memory("s", memory_blocks=["facts"]), f"the {BAD} sleeps")
     drain()
-    assert rows_of(database_url, RIPE) == [(1,)]
+    assert rows_of(rig.url, RIPE) == [(1,)]
     ripe = RipeLetters(stages=list(STAGES), limit=10)
-    assert len(database.fetch(ripe)) == 1, "and here it dies"
-    check(database)
-    model_server.behave()
-    assert rows_of(database_url, RIPE) == [(1,)]
-    assert len(sweep(database)) == 1
-    assert database.fetch(ripe) == [], "once"
+    assert len(rig.database.fetch(ripe)) == 1, "and here it dies"
+    check(rig.database)
+    rig.model.behave()
+    assert rows_of(rig.url, RIPE) == [(1,)]
+    assert len(sweep(rig.database)) == 1
+    assert rig.database.fetch(ripe) == [], "once"
 
     def die(reached: str) -> None:
         if reached == point:
             raise Died
 
-    stages = prepare_stages(database, settings, STAGES)
-    worker = Worker(database, stages, settings, ring=lambda _lanes: None, with_sweep=False, reach=die)
+    stages = prepare_stages(rig.database, rig.settings, STAGES)
+    worker = Worker(rig.database, stages, rig.settings, ring=lambda _lanes: None, with_sweep=False, reach=die)
     worker.start()
-    for lane in due_lanes(database_url):
+    for lane in due_lanes(rig.url):
         with pytest.raises(Died):
             worker.drain(lane)
     worker.stop()
     drain()
-    assert facts(database_url) == [f"the {BAD} sleeps"]
-    check(database)
+    assert facts(rig.url) == [f"the {BAD} sleeps"]
+    check(rig.database)
 
 
-def test_a_letter_of_a_session_that_was_reset_only_ends(
-    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, model_server: ModelServer
-) -> None:
-    fail(model_server)
-    memory = make_memory("s", memory_blocks=["facts"])
+def test_a_letter_of_a_session_that_was_reset_only_ends(rig: Rig, drain: Drain) -> None:
+    fail(rig.model)
+    memory = rig.memory("s", memory_blocks=["facts"])
     put(memory, f"the {BAD} sleeps")
     drain()
     memory.reset()
-    assert rows_of(database_url, RIPE) == [(1,)]
-    assert sweep(database) == []
-    assert list_dead_letters(database) == []
-    check(database)
+    assert rows_of(rig.url, RIPE) == [(1,)]
+    assert sweep(rig.database) == []
+    assert list_dead_letters(rig.database) == []
+    check(rig.database)
 
 
 @pytest.mark.parametrize("stage", ["extract", "merge"])
-def test_what_comes_late_never_ends_what_is_newer(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    drain: Drain,
-    model_server: ModelServer,
-    stage: str,
-) -> None:
+def test_what_comes_late_never_ends_what_is_newer(rig: Rig, drain: Drain, stage: str) -> None:
     old, new = f"Ana of the {BAD} lives in Porto", "Ana lives in Lisbon"
-    fail(model_server, where="<transcript>" if stage == "extract" else "<candidates>")
-    memory = make_memory("s", memory_blocks=["facts"])
+    fail(rig.model, where="<transcript>" if stage == "extract" else "<candidates>")
+    memory = rig.memory("s", memory_blocks=["facts"])
     if stage == "merge":
         put(memory, "Ana lives")
         drain()
@@ -232,7 +208,7 @@ def test_what_comes_late_never_ends_what_is_newer(
     drain()
     put(memory, new)
     drain()
-    assert len(list_dead_letters(database, stage=stage)) == 1
+    assert len(list_dead_letters(rig.database, stage=stage)) == 1
 
     def end_the_known(request: RecordedRequest) -> str | None:
         prompt = str(request.body.get("messages", [{}])[-1].get("content", ""))
@@ -247,84 +223,70 @@ def test_what_comes_late_never_ends_what_is_newer(
             {"operations": [{"op": "invalidate", "candidate": 1, "fact": number, "text": None}]}
         )
 
-    model_server.behave(responder=end_the_known)
-    assert rows_of(database_url, RIPE) == [(1,)]
-    sweep(database)
+    rig.model.behave(responder=end_the_known)
+    assert rows_of(rig.url, RIPE) == [(1,)]
+    sweep(rig.database)
     drain()
-    assert new in facts(database_url)
+    assert new in facts(rig.url)
     ended = "SELECT text, valid_until > valid_from FROM strandline.fact WHERE NOT live"
-    assert rows_of(database_url, ended) == [(old, True)]
-    check(database)
+    assert rows_of(rig.url, ended) == [(old, True)]
+    check(rig.database)
 
 
-def test_a_late_fold_comes_where_it_was_said(
-    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, model_server: ModelServer
-) -> None:
-    memory = make_memory("s", memory_blocks=["summary"])
-    fail(model_server, where="<summary_so_far>")
+def test_a_late_fold_comes_where_it_was_said(rig: Rig, drain: Drain) -> None:
+    memory = rig.memory("s", memory_blocks=["summary"])
+    fail(rig.model, where="<summary_so_far>")
     for text in ("alpha first", f"the {BAD} sleeps", "gamma last"):
         put(memory, text)
         drain()
-    model_server.behave()
-    assert rows_of(database_url, RIPE) == [(1,)]
-    assert len(sweep(database)) == 1
+    rig.model.behave()
+    assert rows_of(rig.url, RIPE) == [(1,)]
+    assert len(sweep(rig.database)) == 1
     drain()
     newest = "SELECT state->>'text' FROM strandline.block_state ORDER BY ordinal DESC LIMIT 1"
-    text = rows_of(database_url, newest)[0][0]
+    text = rows_of(rig.url, newest)[0][0]
     assert text.index("alpha") < text.index(BAD) < text.index("gamma")
-    check(database)
+    check(rig.database)
 
 
 @pytest.mark.parametrize("answer", ["no JSON", REFUSAL], ids=["unusable", "refused"])
 @pytest.mark.parametrize("place", [0, 7, 19])
-def test_a_line_does_not_take_its_neighbours(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    drain: Drain,
-    model_server: ModelServer,
-    answer: str | Raw,
-    place: int,
-) -> None:
-    fail(model_server, answer)
-    memory = make_memory("s", memory_blocks=["facts", "summary"])
+def test_a_line_does_not_take_its_neighbours(rig: Rig, drain: Drain, answer: str | Raw, place: int) -> None:
+    fail(rig.model, answer)
+    memory = rig.memory("s", memory_blocks=["facts", "summary"])
     texts = [f"I like thing {number}" + (f" {BAD}" if number == place else "") for number in range(20)]
     put(memory, *texts)
     drain()
-    assert facts(database_url) == [text for text in texts if BAD not in text]
-    assert list_dead_letters(database) == []
-    asked = [request for request in model_server.requests if "/chat/" in request.path]
+    assert facts(rig.url) == [text for text in texts if BAD not in text]
+    assert list_dead_letters(rig.database) == []
+    asked = [request for request in rig.model.requests if "/chat/" in request.path]
     assert len(asked) <= 60, "halved, not asked about each line"
-    assert "alone; stage extract left it out" in reasons(database, database_url, place + 1)
-    assert "left it out" not in reasons(database, database_url, (place + 1) % 20 + 1)
-    (summary,) = rows_of(database_url, "SELECT state->>'text' FROM strandline.block_state")[0]
+    assert "alone; stage extract left it out" in reasons(rig.database, rig.url, place + 1)
+    assert "left it out" not in reasons(rig.database, rig.url, (place + 1) % 20 + 1)
+    (summary,) = rows_of(rig.url, "SELECT state->>'text' FROM strandline.block_state")[0]
     assert "thing 3" in summary or place == 3
-    check(database)
+    check(rig.database)
 
 
-def test_a_model_that_answers_nothing_is_not_asked_about_each_line(
-    make_memory: MakeMemory, database: Database, drain: Drain, model_server: ModelServer
-) -> None:
-    fail(model_server)
-    memory = make_memory("s", memory_blocks=["facts"])
+def test_a_model_that_answers_nothing_is_not_asked_about_each_line(rig: Rig, drain: Drain) -> None:
+    fail(rig.model)
+    memory = rig.memory("s", memory_blocks=["facts"])
     put(memory, *(f"{BAD} {number}" for number in range(60)))
     drain()
-    assert [letter.message_count for letter in list_dead_letters(database)] == [60]
-    assert len(model_server.requests) <= 40
-    check(database)
+    assert [letter.message_count for letter in list_dead_letters(rig.database)] == [60]
+    assert len(rig.model.requests) <= 40
+    check(rig.database)
 
 
-def test_what_is_too_long_for_a_model_is_asked_in_parts(
-    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, model_server: ModelServer
-) -> None:
+def test_what_is_too_long_for_a_model_is_asked_in_parts(rig: Rig, drain: Drain) -> None:
     too_long = Raw(400, json.dumps({"error": {"message": "x", "code": "context_length_exceeded"}}).encode())
 
     def respond(request: RecordedRequest) -> Raw | None:
         return too_long if len(json.dumps(request.body)) > 20_000 else None
 
-    model_server.behave(responder=respond)
-    memory = make_memory("s", memory_blocks=["facts"])
+    rig.model.behave(responder=respond)
+    memory = rig.memory("s", memory_blocks=["facts"])
     put(memory, *(f"Item {number}: " + "I like sailing along the coast. " * 19 for number in range(60)))
     drain()
-    assert len(facts(database_url)) == 60
-    check(database)
+    assert len(facts(rig.url)) == 60
+    check(rig.database)

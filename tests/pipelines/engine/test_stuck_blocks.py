@@ -20,10 +20,9 @@ from strandline.pipelines.own_code.bounded_calls import (
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from strandline.wiring.assembly import prepare_stages
-from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, nothing_due, rows_of, wait_until
 from tests.support import sample_blocks
 from tests.support.sample_blocks import POISON
-from tests.support.servers.model_server import ModelServer
 from tests.support.stored import registered_workers
 from tests.support.workers.busy_workers import environment
 from tests.support.workers.draining import drain_everything, due_lanes
@@ -61,34 +60,29 @@ def say(memory: Memory, *texts: str) -> None:
 
 
 def test_an_event_on_which_a_block_does_not_come_back_is_a_dead_letter(
-    make_stuck: Callable[..., Memory], database: Database, database_url: str
+    rig: Rig, make_stuck: Callable[..., Memory]
 ) -> None:
     say(make_stuck("s"), "one", f"two {POISON}", "three")
     settings = load_settings(blocks=BLOCKS, block_timeout_seconds=SECONDS)
-    drain_everything(database, database_url, settings, ["stuck"])
-    (letter,) = list_dead_letters(database, stage="stuck")
+    drain_everything(rig.database, rig.url, settings, ["stuck"])
+    (letter,) = list_dead_letters(rig.database, stage="stuck")
     assert letter.reason == (
         f"fold() of block 'stuck' did not return within {SECONDS} seconds (STRANDLINE_BLOCK_TIMEOUT_SECONDS)"
     )
-    assert nothing_due(database_url)
-    assert rows_of(database_url, STATES)[0] == ('["one", "three"]',)
+    assert nothing_due(rig.url)
+    assert rows_of(rig.url, STATES)[0] == ('["one", "three"]',)
     assert worker_calls.late == 2, "in company, and alone"
 
 
 def test_a_worker_that_lost_its_threads_says_so_and_ends_for_its_supervisor_to_start_another(
-    make_stuck: Callable[..., Memory],
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database: Database,
-    database_url: str,
-    broker_url: str,
+    rig: Rig, make_stuck: Callable[..., Memory]
 ) -> None:
-    own = environment(model_server) | {
+    own = environment(rig.model) | {
         "STRANDLINE_BLOCKS": BLOCKS,
         "STRANDLINE_BLOCK_TIMEOUT_SECONDS": str(SECONDS),
     }
-    worker = start_worker("--queues", "stuck", "--concurrency", "1", **own)
-    say(make_stuck("s", broker_url=broker_url), f"one {POISON}")
+    worker = rig.start_worker("--queues", "stuck", "--concurrency", "1", **own)
+    say(make_stuck("s", broker_url=rig.broker_url), f"one {POISON}")
     assert worker.process.wait(120) == 75
     wait_until(
         lambda: any("stops (code of custom blocks has not returned" in line for line in worker.output),
@@ -96,12 +90,12 @@ def test_a_worker_that_lost_its_threads_says_so_and_ends_for_its_supervisor_to_s
         what="the reason why it stops",
     )
     assert any("action=block_late" in line for line in worker.output)
-    assert registered_workers(database_url) == 0, "it took its leave"
-    assert len(list_dead_letters(database, stage="stuck")) == 1
-    start_worker("--queues", "stuck", "--concurrency", "1", **own)
-    say(make_stuck("t", broker_url=broker_url), "two")
-    wait_until(lambda: nothing_due(database_url), timeout=60, what="another worker to do what comes later")
-    assert rows_of(database_url, STATES) == [('["two"]',)]
+    assert registered_workers(rig.url) == 0, "it took its leave"
+    assert len(list_dead_letters(rig.database, stage="stuck")) == 1
+    rig.start_worker("--queues", "stuck", "--concurrency", "1", **own)
+    say(make_stuck("t", broker_url=rig.broker_url), "two")
+    wait_until(lambda: nothing_due(rig.url), timeout=60, what="another worker to do what comes later")
+    assert rows_of(rig.url, STATES) == [('["two"]',)]
 
 
 def test_a_call_that_comes_back_late_has_its_place_again() -> None:
@@ -178,10 +172,7 @@ def test_a_call_that_ends_its_thread_is_no_late_one() -> None:
 
 
 def test_without_a_thread_for_it_the_work_of_a_block_waits(
-    make_stuck: Callable[..., Memory],
-    database: Database,
-    database_url: str,
-    monkeypatch: pytest.MonkeyPatch,
+    rig: Rig, make_stuck: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An event whose block was never called has no reason to become a dead letter."""
     full, let_go = BoundedCalls(1), threading.Event()
@@ -189,13 +180,13 @@ def test_without_a_thread_for_it_the_work_of_a_block_waits(
     with pytest.raises(TimeLimitError):
         full.within(0.05, let_go.wait)
     say(make_stuck("s"), "one")
-    worker = HandWorker(database, prepare_stages(database, load_settings(blocks=BLOCKS), ["stuck"]))
-    (lane,) = due_lanes(database_url, ["stuck"])
+    worker = HandWorker(rig.database, prepare_stages(rig.database, load_settings(blocks=BLOCKS), ["stuck"]))
+    (lane,) = due_lanes(rig.url, ["stuck"])
     for _turn in range(2 * worker.retry.max_failures):
         wait_until(lambda: worker.drain(lane) == "postponed", timeout=30, what="its turn")
-    assert list_dead_letters(database, stage="stuck") == []
-    ((told,),) = rows_of(database_url, "SELECT last_error FROM strandline.lane WHERE stage = 'stuck'")
+    assert list_dead_letters(rig.database, stage="stuck") == []
+    ((told,),) = rows_of(rig.url, "SELECT last_error FROM strandline.lane WHERE stage = 'stuck'")
     assert "of block 'stuck' was not called" in told
     let_go.set()
     wait_until(lambda: worker.drain(lane) == "drained", timeout=30, what="a place, and its turn")
-    assert rows_of(database_url, STATES) == [('["one"]',)]
+    assert rows_of(rig.url, STATES) == [('["one"]',)]

@@ -26,7 +26,7 @@ from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane, Ring
 from strandline.workers.worker import Worker
-from tests.conftest import rows_of
+from tests.conftest import Rig, rows_of
 from tests.support.workers.hand_worker import TERMS, CountingStage, counting
 
 # Sessions with events that are due, as a flush leaves them.
@@ -229,13 +229,11 @@ def test_a_lane_that_nobody_waits_for_keeps_its_thread(database: Database, backl
     assert (len(backlog.drained), backlog.hints) == (20, [])
 
 
-def test_lanes_that_wait_for_their_next_attempt_delay_nobody(
-    database: Database, database_url: str, backlog: Backlog
-) -> None:
+def test_lanes_that_wait_for_their_next_attempt_delay_nobody(rig: Rig, backlog: Backlog) -> None:
     """Nor does a worker look at all of them each time: the round goes on where it stopped."""
     backlog.add("failing", 3_000)
     rows_of(
-        database_url,
+        rig.url,
         "INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage, next_attempt_at)"
         " SELECT shard_key, scope_key, generation_id, stage, clock_timestamp() + interval '1 hour'"
         " FROM strandline.due RETURNING 1",
@@ -244,15 +242,15 @@ def test_lanes_that_wait_for_their_next_attempt_delay_nobody(
     backlog.hints.clear()
     backlog.add("failing", 1, user="well")
     backlog.hints = failing[:4]
-    assert serve(workers(database, backlog, 1), backlog) == ["well"]
+    assert serve(workers(rig.database, backlog, 1), backlog) == ["well"]
 
 
 def test_a_lane_that_waits_hides_no_other_of_its_owner_however_much_is_due_in_it(
-    database: Database, database_url: str, backlog: Backlog
+    rig: Rig, backlog: Backlog
 ) -> None:
     backlog.add("tenant", 1, user="u", events=600)
     rows_of(
-        database_url,
+        rig.url,
         "INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage, next_attempt_at)"
         " SELECT DISTINCT shard_key, scope_key, generation_id, stage, now() + interval '1 hour'"
         " FROM strandline.due RETURNING 1",
@@ -260,7 +258,7 @@ def test_a_lane_that_waits_hides_no_other_of_its_owner_however_much_is_due_in_it
     waiting = backlog.hints.pop()
     backlog.add("tenant", 1, user="u")
     backlog.names[waiting.scope_key] = "waiting"
-    (worker,) = workers(database, backlog, 1)
+    (worker,) = workers(rig.database, backlog, 1)
     worker.take_up(waiting)
     assert backlog.drained == ["u"]
 
@@ -282,35 +280,33 @@ FROM strandline.due d JOIN strandline.generation g USING (generation_id) RETURNI
 
 @pytest.mark.parametrize("unclaimable", [RETIRED, SWITCHING])
 def test_lanes_that_may_not_be_claimed_because_of_their_derivation_delay_nobody(
-    unclaimable: str, database: Database, database_url: str, backlog: Backlog
+    rig: Rig, unclaimable: str, backlog: Backlog
 ) -> None:
     """Each belongs to a different tenant, and they come first in the round."""
     for number in range(40):
         backlog.add(f"tenant {number:02}", 1)
-    rows_of(database_url, unclaimable)
-    ((old,), *_) = rows_of(database_url, "SELECT generation_id FROM strandline.due")
+    rows_of(rig.url, unclaimable)
+    ((old,), *_) = rows_of(rig.url, "SELECT generation_id FROM strandline.due")
     hint = backlog.hints[0]
     backlog.add("well", 1)
-    (worker,) = workers(database, backlog, 1)
+    (worker,) = workers(rig.database, backlog, 1)
     worker.take_up(Lane(hint.shard_key, hint.scope_key, old, hint.stage))
     assert backlog.drained == ["well"]
 
 
-def test_a_round_goes_on_behind_lanes_that_could_not_be_taken(
-    database: Database, database_url: str, backlog: Backlog
-) -> None:
+def test_a_round_goes_on_behind_lanes_that_could_not_be_taken(rig: Rig, backlog: Backlog) -> None:
     """A transaction locks their rows for a while, as a reset does; each belongs to a different tenant."""
     for number in range(40):
         backlog.add(f"tenant {number:02}", 1)
     rows_of(
-        database_url,
+        rig.url,
         "INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage)"
         " SELECT shard_key, scope_key, generation_id, stage FROM strandline.due RETURNING 1",
     )
     hints = backlog.hints[:4]
     backlog.add("well", 1)
-    (worker,) = workers(database, backlog, 1)
-    with psycopg.connect(database_url) as connection:
+    (worker,) = workers(rig.database, backlog, 1)
+    with psycopg.connect(rig.url) as connection:
         connection.execute("SELECT FROM strandline.lane FOR UPDATE")
         for hint in hints:
             worker.take_up(hint)
@@ -352,13 +348,13 @@ def test_two_workers_that_look_at_the_same_moment_wait_for_nobody_and_take_two_l
     number=st.integers(1, 3),
 )
 def test_everything_is_drained_once_and_nobody_is_passed_over_for_longer_than_a_round(
-    shares: list[tuple[int, int, int]], number: int, database: Database, database_url: str
+    rig: Rig, shares: list[tuple[int, int, int]], number: int
 ) -> None:
-    rows_of(database_url, EMPTY)
-    backlog = Backlog(database_url)
+    rows_of(rig.url, EMPTY)
+    backlog = Backlog(rig.url)
     for place, (tenant, user, sessions) in enumerate(shares):
         backlog.add(f"t{tenant}", sessions, user=f"t{tenant} u{user} at {place}")
-    order = serve(workers(database, backlog, number), backlog)
+    order = serve(workers(rig.database, backlog, number), backlog)
     assert len(order) == sum(sessions for *_, sessions in shares)
     tenants = [name.split()[0] for name in order]
     for name in set(tenants):

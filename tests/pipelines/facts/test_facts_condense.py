@@ -14,7 +14,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
 from strandline.wiring.assembly import prepare_stages
-from tests.conftest import MakeMemory, nothing_due, rows_of
+from tests.conftest import MakeMemory, Rig, nothing_due, rows_of
 from tests.support.opened_rows import clear_only
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
 from tests.support.stored import dead_letters
@@ -92,13 +92,9 @@ def forget_attempts(url: str) -> None:
 
 
 def test_facts_above_the_limit_are_condensed_with_all_their_sources(
-    tell: Callable[..., None],
-    facts: Facts,
-    database: Database,
-    database_url: str,
-    model_server: ModelServer,
+    rig: Rig, tell: Callable[..., None], facts: Facts
 ) -> None:
-    prompts = condense_into(model_server, (LIKES, DRINKS))
+    prompts = condense_into(rig.model, (LIKES, DRINKS))
     tell(*DRINKS[:2])
     tell(DRINKS[2], *OTHERS, session="t")
     assert not prompts, "there were never more than four before a merge"
@@ -115,8 +111,8 @@ def test_facts_above_the_limit_are_condensed_with_all_their_sources(
     assert condensed.valid_from == min(before[text].said_at for text in DRINKS)
     assert condensed.said_at == max(before[text].said_at for text in DRINKS)
     assert condensed.topics == ("maren",), "what all of them are about"
-    assert attempts(database_url) == [("applied", 5, 4)]
-    assert verify(database, deep=True).violations == ()
+    assert attempts(rig.url) == [("applied", 5, 4)]
+    assert verify(rig.database, deep=True).violations == ()
 
 
 @pytest.mark.parametrize(
@@ -130,27 +126,21 @@ def test_facts_above_the_limit_are_condensed_with_all_their_sources(
     ids=["forgets-one", "returns-nothing", "says-nothing", "drops-a-number"],
 )
 def test_an_answer_that_would_lose_facts_is_refused_and_the_facts_stay(
-    groups: list[tuple[str, tuple[str, ...]]],
-    forget: int,
-    tell: Callable[..., None],
-    facts: Facts,
-    database: Database,
-    database_url: str,
-    model_server: ModelServer,
+    rig: Rig, groups: list[tuple[str, tuple[str, ...]]], forget: int, tell: Callable[..., None], facts: Facts
 ) -> None:
     tell(*DRINKS, *OTHERS)
-    condense_into(model_server, *groups, forget=forget)
+    condense_into(rig.model, *groups, forget=forget)
     tell("Maren rows")
     assert live(facts) == sorted([*DRINKS, *OTHERS, "Maren rows"])
-    assert attempts(database_url) == [("refused", 5, 6)]
-    ((reason,),) = rows_of(database_url, "SELECT reason FROM strandline.condensation")
+    assert attempts(rig.url) == [("refused", 5, 6)]
+    ((reason,),) = rows_of(rig.url, "SELECT reason FROM strandline.condensation")
     assert reason and "Maren" not in reason
-    assert dead_letters(database_url) == 0
-    assert verify(database, deep=True).violations == ()
+    assert dead_letters(rig.url) == 0
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_a_model_that_refuses_to_condense_holds_no_merge_up(
-    tell: Callable[..., None], facts: Facts, database_url: str, model_server: ModelServer
+    rig: Rig, tell: Callable[..., None], facts: Facts
 ) -> None:
     tell(*DRINKS, *OTHERS)
 
@@ -158,29 +148,22 @@ def test_a_model_that_refuses_to_condense_holds_no_merge_up(
         said = request.body["messages"][-1]["content"]
         return Raw(400, b'{"error": {"message": "no such words"}}') if "<facts>" in said else None
 
-    model_server.behave(responder=refuse)
+    rig.model.behave(responder=refuse)
     tell("Maren rows")
     assert "Maren rows" in live(facts)
-    assert attempts(database_url) == [("refused", 5, 6)]
+    assert attempts(rig.url) == [("refused", 5, 6)]
 
 
-def test_a_blocks_limit_reaches_the_workers(
-    make_memory: MakeMemory,
-    facts: Facts,
-    database: Database,
-    database_url: str,
-    settings: Settings,
-    model_server: ModelServer,
-) -> None:
+def test_a_blocks_limit_reaches_the_workers(rig: Rig, facts: Facts) -> None:
     """The limit of a session's block applies to batches with that session's messages, up to the setting."""
-    workers = settings.model_copy(update={"max_facts": 6})
+    workers = rig.settings.model_copy(update={"max_facts": 6})
 
     def tell(session: str, max_facts: int, *texts: str) -> None:
         block = FactExtractionMemoryBlock(max_facts=max_facts)
-        say(make_memory(session, user_id="maren", memory_blocks=[block]), *texts)
-        drain_everything(database, database_url, workers, FACTS_STAGES)
+        say(rig.memory(session, user_id="maren", memory_blocks=[block]), *texts)
+        drain_everything(rig.database, rig.url, workers, FACTS_STAGES)
 
-    prompts = condense_into(model_server, (LIKES, DRINKS))
+    prompts = condense_into(rig.model, (LIKES, DRINKS))
     tell("wide", 5, *DRINKS, *OTHERS)
     tell("wide", 5, "Maren rows")
     assert not prompts, "five facts are not more than five"
@@ -190,111 +173,95 @@ def test_a_blocks_limit_reaches_the_workers(
     tell("as the workers say", 500, "Maren skis", "Maren climbs", "Maren dives", "Maren swims")
     tell("as the workers say", 500, "Maren dances")
     assert len(prompts) == 2 and "At most 6 facts are wanted" in prompts[1]
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_facts_that_cannot_be_condensed_are_not_tried_with_each_merge(
-    tell: Callable[..., None], database_url: str, model_server: ModelServer
+    rig: Rig, tell: Callable[..., None]
 ) -> None:
-    prompts = condense_into(model_server)
+    prompts = condense_into(rig.model)
     tell(*DRINKS, *OTHERS)
     for number in range(4):
         tell(f"Maren has walked {number} miles")
-    assert attempts(database_url) == [("unchanged", 5, 6), ("unchanged", 9, 9)][: len(prompts)]
+    assert attempts(rig.url) == [("unchanged", 5, 6), ("unchanged", 9, 9)][: len(prompts)]
     assert 1 <= len(prompts) <= 2
 
 
 def test_what_people_worded_or_judged_is_not_condensed(
-    tell: Callable[..., None], facts: Facts, database: Database, model_server: ModelServer
+    rig: Rig, tell: Callable[..., None], facts: Facts
 ) -> None:
     tell(*DRINKS, *OTHERS)
     facts.feedback(facts.list(contains="coffee")[0].fact_id, "good")
     facts.add("Maren likes water")
-    prompts = condense_into(model_server, ("Maren likes tea and cocoa", (DRINKS[0], DRINKS[2])))
+    prompts = condense_into(rig.model, ("Maren likes tea and cocoa", (DRINKS[0], DRINKS[2])))
     tell("Maren rows")
     (prompt,) = prompts
     assert "coffee" not in prompt and "water" not in prompt
     assert {"Maren likes coffee", "Maren likes water", "Maren likes tea and cocoa"} <= set(live(facts))
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
-def test_a_person_is_quicker_than_the_model(
-    tell: Callable[..., None],
-    make_memory: MakeMemory,
-    facts: Facts,
-    database: Database,
-    database_url: str,
-    settings: Settings,
-    model_server: ModelServer,
-) -> None:
+def test_a_person_is_quicker_than_the_model(rig: Rig, tell: Callable[..., None], facts: Facts) -> None:
     tell(*DRINKS, *OTHERS)
-    condense_into(model_server, (LIKES, DRINKS))
-    stages = prepare_stages(database, settings, FACTS_STAGES)
-    say(make_memory("s", user_id="maren", memory_blocks=["facts"]), "Maren rows")
-    HandWorker(database, stages).drain_all(database_url)
+    condense_into(rig.model, (LIKES, DRINKS))
+    stages = prepare_stages(rig.database, rig.settings, FACTS_STAGES)
+    say(rig.memory("s", user_id="maren", memory_blocks=["facts"]), "Maren rows")
+    HandWorker(rig.database, stages).drain_all(rig.url)
     done: list[bool] = []
 
     def delete(point: str) -> None:
         if point == "stored" and not done:
             done.append(facts.delete(facts.list(contains="tea")[0].fact_id))
 
-    assert HandWorker(database, stages, reach=delete).drain_all(database_url) == ["drained"]
+    assert HandWorker(rig.database, stages, reach=delete).drain_all(rig.url) == ["drained"]
     assert done == [True]
     assert live(facts) == sorted([*DRINKS[1:], *OTHERS, "Maren rows"])
-    assert attempts(database_url) == [("refused", 5, 5)]
-    assert verify(database, deep=True).violations == ()
+    assert attempts(rig.url) == [("refused", 5, 5)]
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_deleting_a_condensed_fact_deletes_what_it_was_made_of(
-    tell: Callable[..., None], facts: Facts, database: Database, model_server: ModelServer
+    rig: Rig, tell: Callable[..., None], facts: Facts
 ) -> None:
     tell(*DRINKS, *OTHERS)
-    condense_into(model_server, (LIKES, DRINKS))
+    condense_into(rig.model, (LIKES, DRINKS))
     tell("Maren rows")
-    model_server.behave()
+    rig.model.behave()
     assert facts.delete(facts.list(contains=LIKES)[0].fact_id)
     assert sorted(fact.text for fact in facts.list(with_invalidated=True)) == sorted([*OTHERS, "Maren rows"])
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_a_forgetful_reset_takes_a_condensed_fact_apart(
-    tell: Callable[..., None],
-    make_memory: MakeMemory,
-    facts: Facts,
-    database: Database,
-    model_server: ModelServer,
+    rig: Rig, tell: Callable[..., None], facts: Facts
 ) -> None:
     tell(*DRINKS[:2])
     tell(DRINKS[2], *OTHERS, session="t")
-    condense_into(model_server, (LIKES, DRINKS))
+    condense_into(rig.model, (LIKES, DRINKS))
     tell("Maren rows", session="t")
-    model_server.behave()
-    make_memory("s", user_id="maren").reset(derived=True)
+    rig.model.behave()
+    rig.memory("s", user_id="maren").reset(derived=True)
     assert live(facts) == sorted([DRINKS[2], *OTHERS, "Maren rows"])
     assert "tea" not in "".join(fact.text for fact in facts.list(with_invalidated=True))
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
-def test_of_many_facts_those_that_belong_together_are_shown(
-    tell: Callable[..., None], database_url: str, model_server: ModelServer
-) -> None:
+def test_of_many_facts_those_that_belong_together_are_shown(rig: Rig, tell: Callable[..., None]) -> None:
     words = [f"w{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(3 * (MAX_SHOWN_FACTS + 20))]
     alone = [" ".join(words[n : n + 3]) for n in range(0, len(words), 3)]
     tell(*alone[:60])
     tell("the harbour has a crane", *alone[60:], "the crane of the harbour is red")
-    prompts = condense_into(model_server)
-    forget_attempts(database_url)
+    prompts = condense_into(rig.model)
+    forget_attempts(rig.url)
     tell("Maren rows")
     assert "harbour has a crane" in prompts[-1] and "crane of the harbour" in prompts[-1]
     assert prompts[-1].count('"n":') == MAX_SHOWN_FACTS
 
 
 @clear_only("changes stored texts by SQL")
-def test_without_a_model_only_repetitions_are_condensed(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
+def test_without_a_model_only_repetitions_are_condensed(rig: Rig) -> None:
     settings = load_settings(
-        database_url=database_url, text_backend="local", embedding_backend="local", max_facts=2
+        database_url=rig.url, text_backend="local", embedding_backend="local", max_facts=2
     )
     said = (
         "I live in Bergen with my two cats.",
@@ -302,63 +269,55 @@ def test_without_a_model_only_repetitions_are_condensed(
         "I bought a boat in May.",
         "I moved to Oslo with my dog.",
     )
-    memory = make_memory("s", user_id="maren", memory_blocks=["facts"])
+    memory = rig.memory("s", user_id="maren", memory_blocks=["facts"])
     for text in said:
         say(memory, text)
-        drain_everything(database, database_url, settings, FACTS_STAGES)
+        drain_everything(rig.database, rig.url, settings, FACTS_STAGES)
     assert len(memory.facts.list()) == 4
     # Facts that came in beside each other, so that no merge compared them.
     rows_of(
-        database_url,
+        rig.url,
         "UPDATE strandline.fact SET text = 'User: I live in Bergen with my 2 cats.' WHERE text LIKE %s"
         " RETURNING 1",
         "%boat%",
     )
     rows_of(
-        database_url,
+        rig.url,
         "UPDATE strandline.fact SET text = 'User: I live in Bergen, with my 2 cats!' WHERE text LIKE %s"
         " RETURNING 1",
         "%Inga%",
     )
-    forget_attempts(database_url)
+    forget_attempts(rig.url)
     say(memory, "My brother Lars teaches in Husum.")
-    drain_everything(database, database_url, settings, FACTS_STAGES)
+    drain_everything(rig.database, rig.url, settings, FACTS_STAGES)
     texts = [fact.text for fact in memory.facts.list()]
     assert len(texts) == 4 and sum("2 cats" in text for text in texts) == 1
 
 
 def test_what_others_said_of_a_condensed_fact_outlives_a_source_that_is_forgotten(
-    tell: Callable[..., None],
-    facts: Facts,
-    make_memory: MakeMemory,
-    database: Database,
-    model_server: ModelServer,
+    rig: Rig, tell: Callable[..., None], facts: Facts
 ) -> None:
-    condense_into(model_server, (LIKES, DRINKS))
+    condense_into(rig.model, (LIKES, DRINKS))
     tell(*DRINKS[:2])
     tell(DRINKS[2], *OTHERS, session="t")
     tell("Maren rows", session="t")
-    model_server.behave()
+    rig.model.behave()
     tell(LIKES, session="u")
     assert [r.operation for r in facts.list(contains=LIKES)[0].revisions] == ["condense"] * 3 + ["duplicate"]
-    make_memory("s", user_id="maren").reset(derived=True)
+    rig.memory("s", user_id="maren").reset(derived=True)
     assert LIKES in live(facts), "session u said so itself"
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_a_correction_of_a_condensed_fact_outlives_a_source_that_is_forgotten(
-    tell: Callable[..., None],
-    facts: Facts,
-    make_memory: MakeMemory,
-    database: Database,
-    model_server: ModelServer,
+    rig: Rig, tell: Callable[..., None], facts: Facts
 ) -> None:
-    condense_into(model_server, (LIKES, DRINKS))
+    condense_into(rig.model, (LIKES, DRINKS))
     tell(*DRINKS[:2])
     tell(DRINKS[2], *OTHERS, session="t")
     tell("Maren rows", session="t")
-    model_server.behave()
+    rig.model.behave()
     assert facts.replace(facts.list(contains=LIKES)[0].fact_id, "Maren drinks water")
-    make_memory("s", user_id="maren").reset(derived=True)
+    rig.memory("s", user_id="maren").reset(derived=True)
     assert live(facts) == sorted(["Maren drinks water", *OTHERS, "Maren rows"]), "the parts stay corrected"
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()

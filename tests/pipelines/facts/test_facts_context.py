@@ -25,7 +25,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE
 from strandline.schemas.wire.explanations import FactExplanation, MessageExplanation
-from tests.conftest import MakeMemory, nothing_due, rows_of
+from tests.conftest import MakeMemory, Rig, nothing_due, rows_of
 from tests.pipelines.replay.test_replay import replay_new
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
 from tests.support.workers.draining import drain_everything
@@ -99,18 +99,18 @@ def recorded(url: str, *, states: tuple[str, ...] = ("open", "applied")) -> list
 
 
 def test_an_answer_behind_a_flush_becomes_a_fact_with_a_name(
-    memory: Memory, derive: Derive, database: Database, database_url: str, model_server: ModelServer
+    rig: Rig, memory: Memory, derive: Derive
 ) -> None:
-    model_server.behave(responder=understand)
+    rig.model.behave(responder=understand)
     flush_each(memory, ASKED)
     derive()
     flush_each(memory, ANSWERED)
     derive()
     assert [fact.text for fact in memory.facts.list()] == [ALONE]
-    assert rows_of(database_url, "SELECT seqs FROM strandline.fact_revision") == [([2],)]
-    assert contexts(model_server) == [[], [ASKED]]
-    assert recorded(database_url) == [[], [1]]
-    assert verify(database, deep=True).violations == ()
+    assert rows_of(rig.url, "SELECT seqs FROM strandline.fact_revision") == [([2],)]
+    assert contexts(rig.model) == [[], [ASKED]]
+    assert recorded(rig.url) == [[], [1]]
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_the_lines_of_context_have_a_heading_and_no_number_that_a_source_can_have(
@@ -131,9 +131,7 @@ def test_the_lines_of_context_have_a_heading_and_no_number_that_a_source_can_hav
     assert [row["n"] for row in rows_in(f"<transcript>\n{transcript}", "transcript")] == [1]
 
 
-def test_a_source_in_the_context_is_dropped(
-    memory: Memory, derive: Derive, database_url: str, model_server: ModelServer
-) -> None:
+def test_a_source_in_the_context_is_dropped(rig: Rig, memory: Memory, derive: Derive) -> None:
     def cite_context(request: RecordedRequest) -> str | None:
         prompt = str(request.body["messages"][-1]["content"])
         if "<context>\n" not in prompt:
@@ -143,10 +141,10 @@ def test_a_source_in_the_context_is_dropped(
 
     flush_each(memory, "one")
     derive()
-    model_server.behave(responder=cite_context)
+    rig.model.behave(responder=cite_context)
     flush_each(memory, "two")
     derive()
-    assert rows_of(database_url, "SELECT text, seqs FROM strandline.fact_candidate ORDER BY seqs") == [
+    assert rows_of(rig.url, "SELECT text, seqs FROM strandline.fact_candidate ORDER BY seqs") == [
         ("one", [1]),
         ("Of both", [2]),
     ]
@@ -154,23 +152,23 @@ def test_a_source_in_the_context_is_dropped(
 
 
 def test_context_stands_before_the_first_event_of_a_batch_alone(
-    memory: Memory, derive: Derive, database_url: str, model_server: ModelServer
+    rig: Rig, memory: Memory, derive: Derive
 ) -> None:
     flush_each(memory, "one", "two")
     derive()
     flush_each(memory, "three", "four")
     derive()
-    assert contexts(model_server) == [[], ["one", "two"]]
-    shown = [[row["text"] for row in rows_in(prompt, "transcript")] for prompt in prompts(model_server)]
+    assert contexts(rig.model) == [[], ["one", "two"]]
+    shown = [[row["text"] for row in rows_in(prompt, "transcript")] for prompt in prompts(rig.model)]
     assert shown == [["one", "two"], ["three", "four"]]
-    assert recorded(database_url) == [[], [1, 2]]
+    assert recorded(rig.url) == [[], [1, 2]]
 
 
 def test_the_head_what_tools_return_and_other_sessions_are_no_context(
-    memory: Memory, make_memory: MakeMemory, derive: Derive, model_server: ModelServer
+    rig: Rig, memory: Memory, derive: Derive
 ) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
-    flush_each(make_memory("other", user_id="maren", memory_blocks=["facts"]), "from elsewhere")
+    flush_each(rig.memory("other", user_id="maren", memory_blocks=["facts"]), "from elsewhere")
     memory.put_messages(
         [
             {"role": "system", "content": "Be brief."},
@@ -184,80 +182,69 @@ def test_the_head_what_tools_return_and_other_sessions_are_no_context(
     derive()
     flush_each(memory, "Thanks.")
     derive()
-    assert contexts(model_server)[-1] == ["Look it up.", "I do.\nlook_up({})", "It is in Graz."]
+    assert contexts(rig.model)[-1] == ["Look it up.", "I do.\nlook_up({})", "It is in Graz."]
 
 
-def test_nothing_from_before_a_reset_is_context(
-    memory: Memory, derive: Derive, database: Database, database_url: str, model_server: ModelServer
-) -> None:
+def test_nothing_from_before_a_reset_is_context(rig: Rig, memory: Memory, derive: Derive) -> None:
     flush_each(memory, "before")
     derive()
     memory.reset()
     flush_each(memory, "after")
     derive()
-    assert contexts(model_server) == [[], []]
+    assert contexts(rig.model) == [[], []]
     flush_each(memory, "later")
     derive()
-    assert contexts(model_server)[-1] == ["after"]
-    assert verify(database).violations == ()
+    assert contexts(rig.model)[-1] == ["after"]
+    assert verify(rig.database).violations == ()
     memory.reset(derived=True)
-    assert recorded(database_url) == []
+    assert recorded(rig.url) == []
 
 
 def test_as_many_lines_as_the_setting_has_tokens_and_the_oldest_cut(
-    memory: Memory, derive: Derive, database_url: str, model_server: ModelServer
+    rig: Rig, memory: Memory, derive: Derive
 ) -> None:
     words = " ".join(f"word{number}" for number in range(100))
     flush_each(memory, "first", words, "short")
-    ((tokens,),) = rows_of(database_url, "SELECT tokens FROM strandline.message WHERE seq = 2")
+    ((tokens,),) = rows_of(rig.url, "SELECT tokens FROM strandline.message WHERE seq = 2")
     derive(facts_context_tokens=tokens // 2)
     flush_each(memory, "now")
     derive(facts_context_tokens=tokens // 2)
-    cut, short = contexts(model_server)[-1]
+    cut, short = contexts(rig.model)[-1]
     assert short == "short"
     assert cut.startswith("…") and words.endswith(cut[1:])
     assert len(words) // 4 < len(cut) <= len(words) // 2
-    assert recorded(database_url)[-1] == [2, 3]
+    assert recorded(rig.url)[-1] == [2, 3]
 
 
-def test_the_recipe_says_how_much_and_none_means_none(
-    memory: Memory, derive: Derive, database: Database, database_url: str, model_server: ModelServer
-) -> None:
+def test_the_recipe_says_how_much_and_none_means_none(rig: Rig, memory: Memory, derive: Derive) -> None:
     flush_each(memory, "one")
     derive(facts_context_tokens=0)
     flush_each(memory, "two")
     # A worker with other settings derives as the generation was made.
     derive(facts_context_tokens=4_000)
-    assert contexts(model_server) == [[], []]
-    assert recorded(database_url) == [[], []]
-    assert serving_generations(database)[FACTS].recipe.config["context_tokens"] == 0
+    assert contexts(rig.model) == [[], []]
+    assert recorded(rig.url) == [[], []]
+    assert serving_generations(rig.database)[FACTS].recipe.config["context_tokens"] == 0
 
 
 def test_a_replay_sees_the_same_lines_and_asks_nothing(
-    memory: Memory,
-    derive: Derive,
-    database: Database,
-    database_url: str,
-    model_settings: Settings,
-    model_server: ModelServer,
+    rig: Rig, memory: Memory, derive: Derive, model_settings: Settings
 ) -> None:
-    model_server.behave(responder=understand)
+    rig.model.behave(responder=understand)
     flush_each(memory, ASKED)
     derive()
     flush_each(memory, ANSWERED)
     derive()
-    asked, facts = model_server.received, rows_of(database_url, "SELECT f::text FROM strandline.fact f")
-    counts = replay_in_place(database, begin_in_place(database, FACTS, Selection()), model_settings)
+    asked, facts = rig.model.received, rows_of(rig.url, "SELECT f::text FROM strandline.fact f")
+    counts = replay_in_place(rig.database, begin_in_place(rig.database, FACTS, Selection()), model_settings)
     assert (counts.batches, counts.same) == (2, 2)
-    assert model_server.received == asked
-    assert rows_of(database_url, "SELECT f::text FROM strandline.fact f") == facts
-    assert verify(database, deep=True).violations == ()
+    assert rig.model.received == asked
+    assert rows_of(rig.url, "SELECT f::text FROM strandline.fact f") == facts
+    assert verify(rig.database, deep=True).violations == ()
 
 
-def test_explain_tells_which_lines_were_context(
-    memory: Memory, derive: Derive, database: Database, database_url: str, model_server: ModelServer
-) -> None:
-    model_server.behave(responder=understand)
+def test_explain_tells_which_lines_were_context(rig: Rig, memory: Memory, derive: Derive) -> None:
+    rig.model.behave(responder=understand)
     memory.put({"role": "user", "content": ASKED, "id": "asked"})
     memory.flush(all=True)
     derive()
@@ -265,12 +252,12 @@ def test_explain_tells_which_lines_were_context(
     memory.flush(all=True)
     derive()
     (fact,) = memory.facts.list()
-    of_fact = explain(database, str(fact.fact_id), user_id="maren")
+    of_fact = explain(rig.database, str(fact.fact_id), user_id="maren")
     assert isinstance(of_fact, FactExplanation)
     (revision,) = of_fact.revisions
     assert [source.id for source in revision.messages] == ["answered"]
     assert [(source.id, source.excerpt) for source in revision.context] == [("asked", ASKED)]
-    asked, answered = (explain(database, name, session_id="s") for name in ("asked", "answered"))
+    asked, answered = (explain(rig.database, name, session_id="s") for name in ("asked", "answered"))
     assert isinstance(asked, MessageExplanation) and isinstance(answered, MessageExplanation)
     assert [(one.from_seq, one.through_seq, one.batch_id) for one in asked.contexts] == [
         (2, 2, revision.extract_batch_id)
@@ -282,51 +269,49 @@ def test_explain_tells_which_lines_were_context(
         ("answered", "  context: message 1, said before its batch"),
         ("asked", f"context: shown before messages 2 to 2, in batch {revision.extract_batch_id}"),
     ):
-        arguments = [subject, "--database-url", database_url, "--user", "maren"]
+        arguments = [subject, "--database-url", rig.url, "--user", "maren"]
         shown = CliRunner().invoke(explain_command, arguments)
         assert line in shown.output.splitlines(), shown.output
 
 
-def test_verify_finds_a_context_that_the_log_does_not_give(
-    memory: Memory, derive: Derive, database: Database, database_url: str
-) -> None:
+def test_verify_finds_a_context_that_the_log_does_not_give(rig: Rig, memory: Memory, derive: Derive) -> None:
     flush_each(memory, "one")
     derive()
     flush_each(memory, "two")
     derive()
     for seqs in ([], [1, 2]):
         rows_of(
-            database_url,
+            rig.url,
             "UPDATE strandline.batch SET context_seqs = %s::bigint[]"
             " WHERE stage = 'extract' AND event_ids[1] ="
             " (SELECT event_id FROM strandline.flush_event WHERE from_seq = 2) RETURNING 1",
             seqs,
         )
-        (violation,) = verify(database).violations
+        (violation,) = verify(rig.database).violations
         assert violation.kind == "context_wrong" and violation.found == len(seqs)
         assert violation.sentence.startswith("Batch ")
 
 
 def test_an_event_is_not_lost_because_of_what_was_said_before_it(
-    memory: Memory, derive: Derive, database: Database, database_url: str, model_server: ModelServer
+    rig: Rig, memory: Memory, derive: Derive
 ) -> None:
     def refuse(request: RecordedRequest) -> Raw | None:
         refused = "zyzzyva" in json.dumps(request.body)
         return Raw(400, b'{"error": {"message": "no such words"}}') if refused else None
 
-    model_server.behave(responder=refuse)
+    rig.model.behave(responder=refuse)
     flush_each(memory, "zyzzyva")
     derive()
     flush_each(memory, "I moved to Graz")
     derive()
-    assert [letter.from_seq for letter in list_dead_letters(database)] == [1]
+    assert [letter.from_seq for letter in list_dead_letters(rig.database)] == [1]
     assert [fact.text for fact in memory.facts.list()] == ["I moved to Graz"]
-    assert recorded(database_url, states=("split", "applied")) == [[1], []]
-    assert verify(database).violations == ()
+    assert recorded(rig.url, states=("split", "applied")) == [[1], []]
+    assert verify(rig.database).violations == ()
 
 
 def test_lines_whose_facts_a_person_took_back_are_no_context(
-    memory: Memory, derive: Derive, database: Database, database_url: str, model_server: ModelServer
+    rig: Rig, memory: Memory, derive: Derive
 ) -> None:
     flush_each(memory, "I am ill", "I live in Oslo", "I have a boat")
     derive()
@@ -335,16 +320,16 @@ def test_lines_whose_facts_a_person_took_back_are_no_context(
     memory.facts.replace(facts["I live in Oslo"], "Maren lives in Graz")
     flush_each(memory, "Hello again")
     derive()
-    assert contexts(model_server)[-1] == ["I have a boat"]
-    Facts.for_owner(user_id="maren", database_url=database_url).clear()
+    assert contexts(rig.model)[-1] == ["I have a boat"]
+    Facts.for_owner(user_id="maren", database_url=rig.url).clear()
     flush_each(memory, "And again")
     derive()
-    assert contexts(model_server)[-1] == []
-    assert verify(database).violations == ()
+    assert contexts(rig.model)[-1] == []
+    assert verify(rig.database).violations == ()
 
 
 def test_an_answer_that_repeats_a_deleted_fact_from_its_context_is_held_back(
-    memory: Memory, derive: Derive, database: Database, database_url: str, model_server: ModelServer
+    rig: Rig, memory: Memory, derive: Derive
 ) -> None:
     flush_each(memory, "I am ill with the flu")
     derive()
@@ -358,36 +343,36 @@ def test_an_answer_that_repeats_a_deleted_fact_from_its_context_is_held_back(
         memory.facts.delete(fact.fact_id)
         return json.dumps({"facts": [{"text": "Maren is ill with the flu.", "messages": [1]}]})
 
-    model_server.behave(responder=repeat)
+    rig.model.behave(responder=repeat)
     flush_each(memory, "I stay at home")
     derive()
     assert memory.facts.list() == []
     assert rows_of(
-        database_url, "SELECT seqs, dropped_by IS NOT NULL FROM strandline.fact_candidate ORDER BY seqs"
+        rig.url, "SELECT seqs, dropped_by IS NOT NULL FROM strandline.fact_candidate ORDER BY seqs"
     ) == [([1], True), ([2], True)]
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
 
 
 def test_a_new_generation_chooses_its_own_lines_and_verifies(
-    memory: Memory, derive: Derive, database: Database, database_url: str, model_settings: Settings
+    rig: Rig, memory: Memory, derive: Derive, model_settings: Settings
 ) -> None:
     flush_each(memory, "one two three four five six seven eight", "nine")
     derive()
     flush_each(memory, "ten")
     derive()
     few = model_settings.model_copy(update={"facts_context_tokens": 1})
-    _replay, progress = replay_new(database, few, FACTS)
+    _replay, progress = replay_new(rig.database, few, FACTS)
     assert progress.phase == "done"
     flush_each(memory, "eleven")
     derive()
     rows = rows_of(
-        database_url,
+        rig.url,
         "SELECT (g.config->>'context_tokens')::integer, b.context_seqs FROM strandline.batch b"
         " JOIN strandline.generation g USING (generation_id) WHERE b.stage = 'extract'"
         " AND cardinality(b.context_seqs) > 0 ORDER BY b.created_at",
     )
     assert (500, [1, 2]) in rows and rows[-1] == (1, [3])
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
 
 
 def test_context_reads_before_the_transcript() -> None:

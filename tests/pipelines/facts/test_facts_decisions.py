@@ -20,13 +20,12 @@ from strandline.pipelines.facts.decisions import adds_to, check_decision, holds_
 from strandline.pipelines.facts.instructions import Instruction, read_changes
 from strandline.pipelines.models.answers import MergeOperation
 from strandline.pipelines.text.lexemes import query_lexemes
-from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.derived.capture import NewestFactsRow
 from strandline.schemas.queries.derived.facts_merge import CondensableFactsRow
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
-from tests.conftest import MakeMemory, nothing_due, rows_of
-from tests.support.servers.model_server import ModelServer, RecordedRequest
+from tests.conftest import Rig, nothing_due, rows_of
+from tests.support.servers.model_server import RecordedRequest
 from tests.support.workers.draining import drain_everything
 
 NUTS = "Ana is allergic to nuts."
@@ -145,44 +144,40 @@ def operations(*made: dict[str, Any]) -> Callable[[RecordedRequest], str | None]
 
 
 def test_a_fact_by_hand_or_by_a_user_stays_whatever_an_assistants_line_brings(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    model_server: ModelServer,
-    monkeypatch: pytest.MonkeyPatch,
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And a user's own line still ends it."""
-    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
-    settings = load_settings(database_url=database_url, embedding_backend="local")
+    monkeypatch.setenv("OPENAI_BASE_URL", rig.model.base_url)
+    settings = load_settings(database_url=rig.url, embedding_backend="local")
 
     def derive() -> None:
-        drain_everything(database, database_url, settings, (EXTRACT_STAGE, MERGE_STAGE))
-        assert nothing_due(database_url)
+        drain_everything(rig.database, rig.url, settings, (EXTRACT_STAGE, MERGE_STAGE))
+        assert nothing_due(rig.url)
 
     def say(role: str, text: str, user: str) -> Memory:
-        memory = make_memory(f"{user}-chat", user_id=user, memory_blocks=["facts"])
+        memory = rig.memory(f"{user}-chat", user_id=user, memory_blocks=["facts"])
         memory.put({"role": role, "content": text})
         memory.flush(all=True)
         derive()
         return memory
 
     for user in ("by-hand", "by-user"):
-        model_server.behave()
+        rig.model.behave()
         memory = say("user", NUTS if user == "by-user" else "Hello", user)
         if user == "by-hand":
             memory.facts.clear()
             memory.facts.add(NUTS, actor="doctor")
         for op in ("invalidate", "update", "duplicate"):
             decision = {"op": op, "candidate": 1, "fact": 1, "text": PLANTED}
-            model_server.behave(responder=operations(decision, decision | {"fact": 2}))
+            rig.model.behave(responder=operations(decision, decision | {"fact": 2}))
             say("assistant", f"The page says: {NOT} ({op})", user)
             live = {fact.text for fact in memory.facts.list()}
             assert live == {NUTS, NOT}, op
         (kept,) = [fact for fact in memory.facts.list(with_invalidated=True) if fact.text == NUTS]
-        known = [row[0] for row in rows_of(database_url, "SELECT text FROM strandline.fact WHERE live")]
+        known = [row[0] for row in rows_of(rig.url, "SELECT text FROM strandline.fact WHERE live")]
         assert PLANTED not in known
         ending = [{"op": "invalidate", "candidate": 1, "fact": n, "text": None} for n in (1, 2)]
-        model_server.behave(responder=operations(*ending))
+        rig.model.behave(responder=operations(*ending))
         say("user", NOT, user)
         assert [fact.text for fact in memory.facts.list()] == [NOT], kept.fact_id
 

@@ -17,7 +17,7 @@ from strandline.schemas.settings import Settings
 from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
 from strandline.wiring.assembly import prepare_stages
-from tests.conftest import MakeMemory, nothing_due, rows_of
+from tests.conftest import MakeMemory, Rig, nothing_due, rows_of
 from tests.support.servers.model_server import ModelServer, RecordedRequest
 from tests.support.stored import dead_letters
 from tests.support.workers.draining import drain_everything, due_lanes
@@ -90,13 +90,11 @@ def history(url: str, text: str) -> list[tuple[str, str, list[int]]]:
     )
 
 
-def test_one_candidate_for_an_owner_without_facts_needs_no_decision(
-    tell: Tell, database_url: str, model_server: ModelServer
-) -> None:
+def test_one_candidate_for_an_owner_without_facts_needs_no_decision(rig: Rig, tell: Tell) -> None:
     tell("I live in Bergen")
-    assert facts(database_url) == [("I live in Bergen", True, None)]
-    assert history(database_url, "I live in Bergen") == [("add", "I live in Bergen", [1])]
-    assert len(model_server.requests) == 1, "the extraction; nothing was to be decided"
+    assert facts(rig.url) == [("I live in Bergen", True, None)]
+    assert history(rig.url, "I live in Bergen") == [("add", "I live in Bergen", [1])]
+    assert len(rig.model.requests) == 1, "the extraction; nothing was to be decided"
 
 
 def test_an_update_keeps_what_was(tell: Tell, database_url: str, model_server: ModelServer) -> None:
@@ -110,36 +108,32 @@ def test_an_update_keeps_what_was(tell: Tell, database_url: str, model_server: M
     ]
 
 
-def test_an_invalidated_fact_ends_and_stays_on_record(
-    tell: Tell, database_url: str, model_server: ModelServer
-) -> None:
+def test_an_invalidated_fact_ends_and_stays_on_record(rig: Rig, tell: Tell) -> None:
     tell("I live in Bergen")
-    decide(model_server, ("invalidate", "I live in Oslo now", "I live in Bergen", None))
+    decide(rig.model, ("invalidate", "I live in Oslo now", "I live in Bergen", None))
     tell("I live in Oslo now")
-    assert facts(database_url) == [
+    assert facts(rig.url) == [
         ("I live in Bergen", False, "I live in Oslo now"),
         ("I live in Oslo now", True, None),
     ]
-    assert [row[0] for row in history(database_url, "I live in Bergen")] == ["add", "invalidate"]
+    assert [row[0] for row in history(rig.url, "I live in Bergen")] == ["add", "invalidate"]
     ended = "SELECT invalidated_at IS NOT NULL FROM strandline.fact ORDER BY created_at"
-    assert rows_of(database_url, ended) == [(True,), (False,)]
+    assert rows_of(rig.url, ended) == [(True,), (False,)]
     true_while = "SELECT valid_from, valid_until, said_at FROM strandline.fact ORDER BY created_at"
-    (since, until, said), (then, still, _said_then) = rows_of(database_url, true_while)
+    (since, until, said), (then, still, _said_then) = rows_of(rig.url, true_while)
     assert (since, until, still) == (said, then, None), "it was true until the other was said"
 
 
-def test_two_candidates_for_one_fact_lose_neither(
-    tell: Tell, database_url: str, model_server: ModelServer
-) -> None:
+def test_two_candidates_for_one_fact_lose_neither(rig: Rig, tell: Tell) -> None:
     """The model words each update from what was known, so the second knows nothing of the first."""
     tell("I have a boat")
     decide(
-        model_server,
+        rig.model,
         ("update", "my boat is blue", "I have a boat", "I have a blue boat"),
         ("update", "my boat is new", "I have a boat", "I have a new boat"),
     )
     tell("my boat is blue", "my boat is new")
-    assert facts(database_url) == [("I have a blue boat", True, None), ("my boat is new", True, None)]
+    assert facts(rig.url) == [("I have a blue boat", True, None), ("my boat is new", True, None)]
 
 
 def test_a_duplicate_adds_a_source_only(tell: Tell, database_url: str, model_server: ModelServer) -> None:
@@ -151,28 +145,22 @@ def test_a_duplicate_adds_a_source_only(tell: Tell, database_url: str, model_ser
     assert rows_of(database_url, "SELECT count(DISTINCT session_key) FROM strandline.fact_revision") == [(2,)]
 
 
-def test_a_candidate_that_repeats_another_is_that_ones_source(
-    tell: Tell, database_url: str, model_server: ModelServer
-) -> None:
+def test_a_candidate_that_repeats_another_is_that_ones_source(rig: Rig, tell: Tell) -> None:
     """Not the source of whatever candidate happened to be folded in last."""
     first, between, again = "Lars is my brother", "I like herring", "my brother is called Lars"
     decide(
-        model_server,
+        rig.model,
         ("add", first, None, None),
         ("add", between, None, None),
         ("duplicate", again, None, None),
     )
     tell(first, between, again)
-    assert history(database_url, first) == [("add", first, [1]), ("duplicate", again, [3])]
-    assert history(database_url, between) == [("add", between, [2])]
+    assert history(rig.url, first) == [("add", first, [1]), ("duplicate", again, [3])]
+    assert history(rig.url, between) == [("add", between, [2])]
 
 
 def test_a_long_name_is_shown_to_the_model_as_far_as_an_answer_may_repeat_it(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    model_settings: Settings,
-    model_server: ModelServer,
+    rig: Rig, model_settings: Settings
 ) -> None:
     shown: list[str] = []
 
@@ -184,36 +172,34 @@ def test_a_long_name_is_shown_to_the_model_as_far_as_an_answer_may_repeat_it(
         found = [{"text": "The boat is red.", "messages": [1, 2], "said_by": shown[0]}]
         return json.dumps({"facts": found})
 
-    model_server.behave(responder=respond)
-    memory = make_memory("s", user_id="maren", memory_blocks=["facts"])
+    rig.model.behave(responder=respond)
+    memory = rig.memory("s", user_id="maren", memory_blocks=["facts"])
     memory.put_messages(
         [{"role": "user", "content": f"My boat, {n}", "name": letter * 500} for n, letter in enumerate("ab")]
     )
     memory.flush(all=True)
-    drain_everything(database, database_url, model_settings, FACTS_STAGES)
+    drain_everything(rig.database, rig.url, model_settings, FACTS_STAGES)
     assert shown == ["a" * 119 + "…", "b" * 119 + "…"]
-    assert rows_of(database_url, "SELECT said_by FROM strandline.fact") == [(shown[0],)]
+    assert rows_of(rig.url, "SELECT said_by FROM strandline.fact") == [(shown[0],)]
 
 
-def test_one_candidate_may_end_several_facts(
-    tell: Tell, database_url: str, model_server: ModelServer
-) -> None:
+def test_one_candidate_may_end_several_facts(rig: Rig, tell: Tell) -> None:
     tell("I eat fish")
     tell("I eat meat, not fish")
     said = "I no longer eat fish or meat"
     decide(
-        model_server,
+        rig.model,
         ("invalidate", said, "I eat fish", "no longer eat meat or fish"),
         ("invalidate", said, "I eat meat, not fish", "eat fish or meat no longer"),
     )
     tell(said)
-    assert facts(database_url) == [
+    assert facts(rig.url) == [
         ("I eat fish", False, "no longer eat meat or fish"),
         ("I eat meat, not fish", False, "no longer eat meat or fish"),
         ("no longer eat meat or fish", True, None),
     ]
     added = ("add", "no longer eat meat or fish", [3])
-    assert history(database_url, "no longer eat meat or fish") == [added]
+    assert history(rig.url, "no longer eat meat or fish") == [added]
 
 
 def test_a_fact_never_ends_itself(tell: Tell, database_url: str, model_server: ModelServer) -> None:
@@ -228,126 +214,104 @@ def test_a_fact_never_ends_itself(tell: Tell, database_url: str, model_server: M
     assert facts(database_url) == [("has a blue boat", True, None)]
 
 
-def test_an_update_to_the_words_of_another_fact_leaves_one(
-    tell: Tell, database_url: str, model_server: ModelServer
-) -> None:
+def test_an_update_to_the_words_of_another_fact_leaves_one(rig: Rig, tell: Tell) -> None:
     tell("I have a boat")
     tell("I have a blue boat")
-    decide(model_server, ("update", "my boat is blue", "I have a boat", "I have a blue boat"))
+    decide(rig.model, ("update", "my boat is blue", "I have a boat", "I have a blue boat"))
     tell("my boat is blue, and I live elsewhere", "my boat is blue")
-    live = [text for text, is_live, _by in facts(database_url) if is_live]
+    live = [text for text, is_live, _by in facts(rig.url) if is_live]
     assert live.count("I have a blue boat") == 1
     assert "I have a boat" not in live, "what was reworded is not said any more"
-    assert ("I have a boat", False, "I have a blue boat") in facts(database_url)
+    assert ("I have a boat", False, "I have a blue boat") in facts(rig.url)
 
 
-def test_the_same_words_make_no_second_fact_whatever_the_model_says(
-    tell: Tell, database_url: str, model_server: ModelServer
-) -> None:
+def test_the_same_words_make_no_second_fact_whatever_the_model_says(rig: Rig, tell: Tell) -> None:
     tell("I like herring")
-    decide(model_server, ("add", "I LIKE  herring!", None, None))
+    decide(rig.model, ("add", "I LIKE  herring!", None, None))
     tell("I LIKE  herring!")
-    assert facts(database_url) == [("I like herring", True, None)]
-    assert [row[0] for row in history(database_url, "I like herring")] == ["add", "duplicate"]
+    assert facts(rig.url) == [("I like herring", True, None)]
+    assert [row[0] for row in history(rig.url, "I like herring")] == ["add", "duplicate"]
 
 
-def test_a_candidate_that_the_model_leaves_out_is_added(
-    tell: Tell, database_url: str, model_server: ModelServer
-) -> None:
-    decide(model_server)
+def test_a_candidate_that_the_model_leaves_out_is_added(rig: Rig, tell: Tell) -> None:
+    decide(rig.model)
     tell("I like herring", "I live in Bergen")
-    assert {text for text, live, _by in facts(database_url) if live} == {"I like herring", "I live in Bergen"}
+    assert {text for text, live, _by in facts(rig.url) if live} == {"I like herring", "I live in Bergen"}
 
 
 def test_an_answer_is_not_applied_to_other_facts_than_it_was_asked_about(
-    make_memory: MakeMemory,
-    tell: Tell,
-    database: Database,
-    database_url: str,
-    model_settings: Settings,
-    model_server: ModelServer,
+    rig: Rig, tell: Tell, model_settings: Settings
 ) -> None:
     """Numbers in a stored answer point into a list; a reset in between must not make them mean others."""
     tell("herring is good", session="forgotten")
     tell("herring is dear", session="kept")
-    prompts = decide(model_server, ("update", "herring was good", "herring is good", None))
+    prompts = decide(rig.model, ("update", "herring was good", "herring is good", None))
 
     forgotten: list[str] = []
 
     def forget(point: str) -> None:
         if point == "stored" and not forgotten:
             forgotten.extend(prompts)
-            decide(model_server)
-            make_memory("forgotten", user_id="maren", memory_blocks=["facts"]).reset(derived=True)
+            decide(rig.model)
+            rig.memory("forgotten", user_id="maren", memory_blocks=["facts"]).reset(derived=True)
 
-    memory = make_memory("kept", user_id="maren", memory_blocks=["facts"])
+    memory = rig.memory("kept", user_id="maren", memory_blocks=["facts"])
     say(memory, "herring was good")
-    stages = prepare_stages(database, model_settings, FACTS_STAGES)
-    HandWorker(database, stages).drain_all(database_url)
-    first, second = (HandWorker(database, stages, reach=forget) for _ in range(2))
-    assert first.drain_all(database_url) == ["lost"]
-    assert second.drain_all(database_url) == ["drained"]
-    assert [fact for fact in facts(database_url) if fact[1]] == [
+    stages = prepare_stages(rig.database, model_settings, FACTS_STAGES)
+    HandWorker(rig.database, stages).drain_all(rig.url)
+    first, second = (HandWorker(rig.database, stages, reach=forget) for _ in range(2))
+    assert first.drain_all(rig.url) == ["lost"]
+    assert second.drain_all(rig.url) == ["drained"]
+    assert [fact for fact in facts(rig.url) if fact[1]] == [
         ("herring is dear", True, None),
         ("herring was good", True, None),
     ]
 
 
-def test_five_hundred_candidates_are_merged(
-    make_memory: MakeMemory, database: Database, database_url: str, model_settings: Settings
-) -> None:
-    memory = make_memory("s", user_id="maren", memory_blocks=["facts"])
+def test_five_hundred_candidates_are_merged(rig: Rig, model_settings: Settings) -> None:
+    memory = rig.memory("s", user_id="maren", memory_blocks=["facts"])
     for part in range(25):
         memory.put_messages(
             [{"role": "user", "content": f"harbour {part * 20 + n % 18} was fine"} for n in range(20)]
         )
         memory.flush(all=True)
-    drain_everything(database, database_url, model_settings, FACTS_STAGES)
-    assert nothing_due(database_url)
-    ((candidates,),) = rows_of(database_url, "SELECT count(*) FROM strandline.fact_candidate")
+    drain_everything(rig.database, rig.url, model_settings, FACTS_STAGES)
+    assert nothing_due(rig.url)
+    ((candidates,),) = rows_of(rig.url, "SELECT count(*) FROM strandline.fact_candidate")
     assert candidates >= 450
-    assert len(facts(database_url)) == 450
-    assert dead_letters(database_url) == 0
+    assert len(facts(rig.url)) == 450
+    assert dead_letters(rig.url) == 0
     ((merges,),) = rows_of(
-        database_url, "SELECT count(*) FROM strandline.batch WHERE stage = 'merge' AND state = 'applied'"
+        rig.url, "SELECT count(*) FROM strandline.batch WHERE stage = 'merge' AND state = 'applied'"
     )
     assert merges < 25, "a backlog costs fewer merges than extractions"
 
 
-def test_sessions_of_one_user_never_race(
-    make_memory: MakeMemory, database: Database, database_url: str, model_settings: Settings
-) -> None:
+def test_sessions_of_one_user_never_race(rig: Rig, model_settings: Settings) -> None:
     """Twenty sessions that say the same, worked off by four threads: one fact each, with every source."""
     texts = ["I like herring", "I live in Bergen"]
     for number in range(20):
-        say(make_memory(f"s{number}", user_id="maren", memory_blocks=["facts"]), *texts)
-    stages = prepare_stages(database, model_settings, FACTS_STAGES)
-    while lanes := due_lanes(database_url, FACTS_STAGES):
-        workers = [HandWorker(database, stages) for _ in range(4)]
+        say(rig.memory(f"s{number}", user_id="maren", memory_blocks=["facts"]), *texts)
+    stages = prepare_stages(rig.database, model_settings, FACTS_STAGES)
+    while lanes := due_lanes(rig.url, FACTS_STAGES):
+        workers = [HandWorker(rig.database, stages) for _ in range(4)]
         with ThreadPoolExecutor(4) as pool:
             list(
                 pool.map(lambda pair: pair[0].drain(pair[1]), zip(workers * len(lanes), lanes, strict=False))
             )
-    assert sorted(text for text, live, _by in facts(database_url) if live) == texts
+    assert sorted(text for text, live, _by in facts(rig.url) if live) == texts
     sources = "SELECT count(DISTINCT session_key) FROM strandline.fact_revision GROUP BY fact_id"
-    assert rows_of(database_url, sources) == [(20,), (20,)]
-    assert verify(database, deep=True).violations == ()
+    assert rows_of(rig.url, sources) == [(20,), (20,)]
+    assert verify(rig.database, deep=True).violations == ()
 
 
-def test_facts_of_other_owners_are_never_shown(
-    make_memory: MakeMemory,
-    tell: Tell,
-    database: Database,
-    database_url: str,
-    model_settings: Settings,
-    model_server: ModelServer,
-) -> None:
+def test_facts_of_other_owners_are_never_shown(rig: Rig, tell: Tell, model_settings: Settings) -> None:
     tell("my secret is herring")
-    prompts = decide(model_server)
-    other = make_memory("theirs", user_id="tove", memory_blocks=["facts"])
+    prompts = decide(rig.model)
+    other = rig.memory("theirs", user_id="tove", memory_blocks=["facts"])
     other.put_messages([{"role": "user", "content": text} for text in ("herring one", "herring two")])
     other.flush(all=True)
-    drain_everything(database, database_url, model_settings, FACTS_STAGES)
+    drain_everything(rig.database, rig.url, model_settings, FACTS_STAGES)
     (prompt,) = prompts
     assert rows_in(prompt, "known") == []
     assert "my secret" not in prompt

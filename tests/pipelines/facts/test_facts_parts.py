@@ -19,7 +19,7 @@ from strandline.pipelines.replay.switching import switch_owner
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
-from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, nothing_due, rows_of, wait_until
 from tests.pipelines.facts.test_facts_tombstones import OWNER, derive_again, live, the
 from tests.schemas.postgres.test_isolation import put_up
 from tests.support.servers.model_server import ModelServer, RecordedRequest, answer_to
@@ -129,12 +129,12 @@ def condense(facts: Facts, tell: Tell, server: ModelServer, url: str) -> None:
 
 
 def test_deleting_a_part_that_was_condensed_meanwhile_leaves_the_other_part(
-    tell: Tell, facts: Facts, database: Database, database_url: str, model_server: ModelServer
+    rig: Rig, tell: Tell, facts: Facts
 ) -> None:
-    condense(facts, tell, model_server, database_url)
+    condense(facts, tell, rig.model, rig.url)
     assert facts.delete(_part(facts, TEA))
     assert live(facts) == ["Lars rows", COFFEE]
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def _part(facts: Facts, text: str) -> UUID:
@@ -144,170 +144,136 @@ def _part(facts: Facts, text: str) -> UUID:
 
 
 def test_a_deletion_takes_its_part_of_what_another_derivation_condensed(
-    tell: Tell,
-    drain: Callable[[], None],
-    facts: Facts,
-    database: Database,
-    database_url: str,
-    model_server: ModelServer,
+    rig: Rig, tell: Tell, drain: Callable[[], None], facts: Facts
 ) -> None:
-    condense(facts, tell, model_server, database_url)
-    answer(model_server, said_as={TEA: "Tea: Maren likes it", COFFEE: "Coffee: Maren likes it"})
-    other = derive_again(database, database_url, OWNER)
+    condense(facts, tell, rig.model, rig.url)
+    answer(rig.model, said_as={TEA: "Tea: Maren likes it", COFFEE: "Coffee: Maren likes it"})
+    other = derive_again(rig.database, rig.url, OWNER)
     drain()
-    assert live_in(database_url, other) == ["Coffee: Maren likes it", "Lars rows", "Tea: Maren likes it"]
-    switch_serving(database_url, other)
+    assert live_in(rig.url, other) == ["Coffee: Maren likes it", "Lars rows", "Tea: Maren likes it"]
+    switch_serving(rig.url, other)
     assert facts.delete(the(facts, "Tea"))
-    first = first_generation(database_url)
-    assert live_in(database_url, first) == ["Lars rows", COFFEE]
-    assert verify(database, deep=True).violations == ()
+    first = first_generation(rig.url)
+    assert live_in(rig.url, first) == ["Lars rows", COFFEE]
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_a_correction_takes_the_place_of_its_part_of_what_another_derivation_condensed(
-    tell: Tell,
-    drain: Callable[[], None],
-    facts: Facts,
-    database: Database,
-    database_url: str,
-    model_server: ModelServer,
+    rig: Rig, tell: Tell, drain: Callable[[], None], facts: Facts
 ) -> None:
-    condense(facts, tell, model_server, database_url)
-    answer(model_server, said_as={TEA: "Tea: Maren likes it", COFFEE: "Coffee: Maren likes it"})
-    other = derive_again(database, database_url, OWNER)
+    condense(facts, tell, rig.model, rig.url)
+    answer(rig.model, said_as={TEA: "Tea: Maren likes it", COFFEE: "Coffee: Maren likes it"})
+    other = derive_again(rig.database, rig.url, OWNER)
     drain()
-    switch_serving(database_url, other)
+    switch_serving(rig.url, other)
     assert facts.replace(the(facts, "Tea"), "Maren likes water")
-    assert live_in(database_url, first_generation(database_url)) == ["Lars rows", COFFEE, "Maren likes water"]
-    assert verify(database, deep=True).violations == ()
+    assert live_in(rig.url, first_generation(rig.url)) == ["Lars rows", COFFEE, "Maren likes water"]
+    assert verify(rig.database, deep=True).violations == ()
 
 
-def test_a_part_of_what_a_person_worded_anew_goes_by_itself(
-    tell: Tell, facts: Facts, database: Database, database_url: str, model_server: ModelServer
-) -> None:
-    condense(facts, tell, model_server, database_url)
+def test_a_part_of_what_a_person_worded_anew_goes_by_itself(rig: Rig, tell: Tell, facts: Facts) -> None:
+    condense(facts, tell, rig.model, rig.url)
     assert facts.replace(the(facts, BOTH), "Maren drinks water")
     assert facts.delete(_part(facts, TEA))
     assert live(facts) == ["Lars rows", "Maren drinks water"]
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_a_source_of_the_condensed_sentence_itself_outlives_its_part(
-    tell: Tell, facts: Facts, database: Database, database_url: str, model_server: ModelServer
+    rig: Rig, tell: Tell, facts: Facts
 ) -> None:
-    condense(facts, tell, model_server, database_url)
-    answer(model_server)
+    condense(facts, tell, rig.model, rig.url)
+    answer(rig.model)
     tell("v", BOTH)
     assert facts.delete(_part(facts, TEA))
     assert live(facts) == ["Lars rows", COFFEE, BOTH], "session v said it itself"
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_a_deletion_of_a_fact_that_a_person_began_takes_what_was_added_to_it_elsewhere(
-    tell: Tell,
-    drain: Callable[[], None],
-    facts: Facts,
-    database: Database,
-    database_url: str,
-    model_server: ModelServer,
+    rig: Rig, tell: Tell, drain: Callable[[], None], facts: Facts
 ) -> None:
     """The person's fact has one id everywhere; what a merge added to it stands alone elsewhere."""
-    answer(model_server)
+    answer(rig.model)
     tell("s", "Lars rows")
     own = facts.add("Maren has a cat").fact_id
-    answer(model_server, updates={"the cat of Maren is grey": ("Maren has a cat", "Maren has a grey cat")})
+    answer(rig.model, updates={"the cat of Maren is grey": ("Maren has a cat", "Maren has a grey cat")})
     tell("t", "the cat of Maren is grey")
     assert live(facts) == ["Lars rows", "Maren has a grey cat"]
-    answer(model_server)
-    other = derive_again(database, database_url, OWNER)
+    answer(rig.model)
+    other = derive_again(rig.database, rig.url, OWNER)
     drain()
-    assert live_in(database_url, other) == ["Lars rows", "Maren has a cat", "the cat of Maren is grey"]
+    assert live_in(rig.url, other) == ["Lars rows", "Maren has a cat", "the cat of Maren is grey"]
     assert facts.delete(own)
-    assert live_in(database_url, other) == ["Lars rows"]
-    assert verify(database, deep=True).violations == ()
+    assert live_in(rig.url, other) == ["Lars rows"]
+    assert verify(rig.database, deep=True).violations == ()
 
 
 @pytest.mark.usefixtures("unchecked")
 def test_what_a_person_replaced_is_not_given_back_in_other_words_by_a_forgetting_reset(
-    tell: Tell,
-    drain: Callable[[], None],
-    facts: Facts,
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    model_server: ModelServer,
+    rig: Rig, tell: Tell, drain: Callable[[], None], facts: Facts
 ) -> None:
     """Another derivation words it otherwise, as an addition to a fact, and quotes what is forgotten."""
-    answer(
-        model_server, updates={"my boat is small": ("my boat is loud", "my boat is loud, and small as Otto")}
-    )
+    answer(rig.model, updates={"my boat is small": ("my boat is loud", "my boat is loud, and small as Otto")})
     tell("base", "my boat is loud")
     tell("one", "Otto is a cat")
     tell("two", "my boat is small")
-    first = first_generation(database_url)
-    answer(
-        model_server, said_as={"my boat is small": "Small is my boat", "my boat is loud, says Otto": "Loud"}
-    )
-    other = derive_again(database, database_url, OWNER)
+    first = first_generation(rig.url)
+    answer(rig.model, said_as={"my boat is small": "Small is my boat", "my boat is loud, says Otto": "Loud"})
+    other = derive_again(rig.database, rig.url, OWNER)
     drain()
-    switch_serving(database_url, other)
+    switch_serving(rig.url, other)
     assert live(facts) == ["Otto is a cat", "Small is my boat", "my boat is loud"]
     assert facts.replace(the(facts, "Small"), "my tea is green")
-    assert live_in(database_url, first) == ["Otto is a cat", "my tea is green"]
-    make_memory("one", user_id="maren").reset(derived=True)
-    assert live_in(database_url, first) == ["my tea is green"]
+    assert live_in(rig.url, first) == ["Otto is a cat", "my tea is green"]
+    rig.memory("one", user_id="maren").reset(derived=True)
+    assert live_in(rig.url, first) == ["my tea is green"]
     assert live(facts) == ["my boat is loud", "my tea is green"]
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 @pytest.mark.usefixtures("unchecked")
 def test_a_fact_can_lose_an_addition_to_a_forgetting_reset_again_and_again(
-    tell: Tell, facts: Facts, make_memory: MakeMemory, database: Database, model_server: ModelServer
+    rig: Rig, tell: Tell, facts: Facts
 ) -> None:
     """Each leaves the number of the revision free for the next one."""
-    answer(model_server)
+    answer(rig.model)
     tell("base", "my boat is blue")
     for n, cat in enumerate(("Otto", "Emil"), 1):
         said, session = f"my boat has sail {n}", f"quoted-{n}"
-        answer(model_server)
+        answer(rig.model)
         tell(session, f"{cat} is a cat")
-        answer(
-            model_server, updates={said: ("my boat is blue", f"my boat is blue, and {cat} likes sail {n}")}
-        )
+        answer(rig.model, updates={said: ("my boat is blue", f"my boat is blue, and {cat} likes sail {n}")})
         tell("adding", said)
-        make_memory(session, user_id="maren").reset(derived=True)
+        rig.memory(session, user_id="maren").reset(derived=True)
         assert said in live(facts) and cat not in "".join(live(facts))
     assert live(facts) == ["my boat has sail 1", "my boat has sail 2", "my boat is blue"]
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_words_of_a_person_that_a_merge_went_on_with_elsewhere_are_not_written_there_twice(
-    tell: Tell,
-    drain: Callable[[], None],
-    facts: Facts,
-    database: Database,
-    database_url: str,
-    model_server: ModelServer,
+    rig: Rig, tell: Tell, drain: Callable[[], None], facts: Facts
 ) -> None:
     """Before a derivation serves, all that people did is applied to it once more."""
-    answer(model_server)
+    answer(rig.model)
     tell("s", "my cat is grey")
-    other = derive_again(database, database_url, OWNER)
+    other = derive_again(rig.database, rig.url, OWNER)
     drain()
     assert facts.replace(the(facts, "cat"), "my boat is red")
-    answer(model_server, updates={"my boat is small": ("my boat is red", "my boat is red and small")})
+    answer(rig.model, updates={"my boat is small": ("my boat is red", "my boat is red and small")})
     tell("t", "my boat is small")
-    assert live_in(database_url, other) == ["my boat is red and small"]
-    with database.transaction() as tx:
+    assert live_in(rig.url, other) == ["my boat is red and small"]
+    with rig.database.transaction() as tx:
         tx.run(apply_fact_events(OWNER, other))
-    assert live_in(database_url, other) == ["my boat is red and small"]
-    assert verify(database, deep=True).violations == ()
+    assert live_in(rig.url, other) == ["my boat is red and small"]
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_edits_and_replays_that_find_a_new_derivation_do_not_wait_for_each_other(
-    tell: Tell, facts: Facts, database: Database, database_url: str, model_server: ModelServer
+    rig: Rig, tell: Tell, facts: Facts
 ) -> None:
     """The edit waits behind another one while the derivation is begun, and is the first to see its lane."""
-    answer(model_server)
+    answer(rig.model)
     tell("s", "my cat is grey")
     waiting = (
         "SELECT count(*)::int FROM pg_stat_activity"
@@ -315,35 +281,35 @@ def test_edits_and_replays_that_find_a_new_derivation_do_not_wait_for_each_other
     )
 
     def wait_for(number: int) -> None:
-        wait_until(lambda: rows_of(database_url, waiting) == [(number,)], timeout=60, what="locks")
+        wait_until(lambda: rows_of(rig.url, waiting) == [(number,)], timeout=60, what="locks")
 
-    with ThreadPoolExecutor(2) as threads, psycopg.connect(database_url) as other:
+    with ThreadPoolExecutor(2) as threads, psycopg.connect(rig.url) as other:
         other.execute("SELECT FROM strandline.lane WHERE stage = 'merge' FOR UPDATE")
         added = threads.submit(facts.add, "Lars rows")
         wait_for(1)
-        generation = find(database, derive_again(database, database_url))
+        generation = find(rig.database, derive_again(rig.database, rig.url))
         assert generation is not None
-        switched = threads.submit(switch_owner, database, generation, OWNER)
+        switched = threads.submit(switch_owner, rig.database, generation, OWNER)
         wait_for(2)
         other.rollback()
         assert added.result(300).text == "Lars rows"
         assert not switched.result(300), "it has derived nothing yet"
     deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
-    assert rows_of(database_url, deadlocks) == [(0,)]
+    assert rows_of(rig.url, deadlocks) == [(0,)]
 
 
 async def test_an_edit_that_was_rolled_back_for_another_is_done_again_and_once(
-    tell: Tell, facts: Facts, database_url: str, model_server: ModelServer
+    rig: Rig, tell: Tell, facts: Facts
 ) -> None:
-    answer(model_server)
+    answer(rig.model)
     tell("s", "my cat is grey")
-    put_up(database_url, "40P01", times=2, moment="INSERT ON strandline.fact_event")
+    put_up(rig.url, "40P01", times=2, moment="INSERT ON strandline.fact_event")
     assert facts.add("Maren rows").text == "Maren rows"
-    rows_of(database_url, "SELECT setval('hurdle', 1, false)")
+    rows_of(rig.url, "SELECT setval('hurdle', 1, false)")
 
     assert (await facts.aadd("Lars rows")).text == "Lars rows"
-    assert rows_of(database_url, "SELECT number FROM strandline.fact_event ORDER BY number") == [(1,), (2,)]
-    rows_of(database_url, "SELECT setval('hurdle', -1000, false)")
+    assert rows_of(rig.url, "SELECT number FROM strandline.fact_event ORDER BY number") == [(1,), (2,)]
+    rows_of(rig.url, "SELECT setval('hurdle', -1000, false)")
     with pytest.raises(DatabaseBusyError, match="another transaction"):
         facts.add("Nils rows")
     assert live(facts) == ["Lars rows", "Maren rows", "my cat is grey"]

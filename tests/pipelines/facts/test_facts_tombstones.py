@@ -36,7 +36,7 @@ from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
 from strandline.schemas.wire.explanations import MessageExplanation
 from strandline.wiring.assembly import prepare_stages
-from tests.conftest import MakeMemory, lock_is_awaited, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, lock_is_awaited, nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer, RecordedRequest, answer_to
 from tests.support.workers.draining import drain_everything, due_lanes
 from tests.support.workers.hand_worker import HandWorker, say
@@ -129,12 +129,7 @@ def switch_to(database_url: str, generation_id: int) -> None:
 
 
 def test_another_prompt_does_not_bring_back_what_was_deleted(
-    memory: Memory,
-    facts: Facts,
-    drain: Callable[[], None],
-    database: Database,
-    database_url: str,
-    model_server: ModelServer,
+    rig: Rig, memory: Memory, facts: Facts, drain: Callable[[], None]
 ) -> None:
     say(memory, "my flat is at Torggate 4", "herring is what I like", "my boat is blue", "I have two cats")
     drain()
@@ -144,16 +139,16 @@ def test_another_prompt_does_not_bring_back_what_was_deleted(
     facts.delete(facts.add("Maren sails").fact_id)
     facts.feedback(the(facts, "cats"), "good")
     other_prompt(
-        model_server,
+        rig.model,
         {
             "my flat is at Torggate 4": "The user's flat: Torggate 4.",
             "my boat is blue": "The user has a blue boat.",
             "herring is what I like": "The user likes herring.",
         },
     )
-    generation_id = derive_again(database, database_url, OWNER)
+    generation_id = derive_again(rig.database, rig.url, OWNER)
     drain()
-    switch_to(database_url, generation_id)
+    switch_to(rig.url, generation_id)
     assert live(facts) == [
         "I have two cats",
         "Maren rows",
@@ -161,51 +156,42 @@ def test_another_prompt_does_not_bring_back_what_was_deleted(
         "my boat is green",
     ]
     assert [r.operation for r in facts.list(contains="green")[0].revisions] == ["replace"]
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
     # Applied once more, feedback finds what was derived since, and all else stays as it is.
-    with database.transaction() as tx:
+    with rig.database.transaction() as tx:
         assert tx.run(apply_fact_events(OWNER, generation_id)) == 6
     assert len(live(facts)) == 4
     assert facts.list(contains="cats")[0].feedback == "good"
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_an_edit_reaches_every_derivation_that_is_kept(
-    memory: Memory,
-    facts: Facts,
-    drain: Callable[[], None],
-    database: Database,
-    database_url: str,
-    model_server: ModelServer,
+    rig: Rig, memory: Memory, facts: Facts, drain: Callable[[], None]
 ) -> None:
     say(memory, "my flat is at Torggate 4", "my boat is blue", "herring is what I like")
     drain()
     other_prompt(
-        model_server,
+        rig.model,
         {
             "my flat is at Torggate 4": "Flat: Torggate 4",
             "my boat is blue": "Boat: blue",
             "herring is what I like": "Herring: likes",
         },
     )
-    generation_id = derive_again(database, database_url, OWNER)
+    generation_id = derive_again(rig.database, rig.url, OWNER)
     drain()
     facts.delete(the(facts, "Torggate"))
     facts.replace(the(facts, "boat"), "my boat is green")
     facts.feedback(the(facts, "herring"), "good")
     facts.add("Maren rows")
-    switch_to(database_url, generation_id)
+    switch_to(rig.url, generation_id)
     assert live(facts) == ["Herring: likes", "Maren rows", "my boat is green"]
     assert facts.list(contains="herring")[0].feedback == "good"
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_what_was_cleared_stays_away_and_what_is_said_later_comes_in(
-    memory: Memory,
-    facts: Facts,
-    drain: Callable[[], None],
-    database: Database,
-    database_url: str,
+    rig: Rig, memory: Memory, facts: Facts, drain: Callable[[], None]
 ) -> None:
     say(memory, "I like herring", "I live in Bergen")
     drain()
@@ -217,35 +203,30 @@ def test_what_was_cleared_stays_away_and_what_is_said_later_comes_in(
     drain()
     assert live(facts) == ["I like herring"]
     facts.add("Maren rows")
-    generation_id = derive_again(database, database_url, OWNER)
+    generation_id = derive_again(rig.database, rig.url, OWNER)
     drain()
-    with database.transaction() as tx:
+    with rig.database.transaction() as tx:
         tx.run(apply_fact_events(OWNER, generation_id))
-    switch_to(database_url, generation_id)
+    switch_to(rig.url, generation_id)
     assert live(facts) == ["I like herring", "Maren rows"]
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_a_deleted_fact_is_told_apart_from_one_that_is_said_again(
-    memory: Memory,
-    facts: Facts,
-    make_memory: MakeMemory,
-    drain: Callable[[], None],
-    database: Database,
-    database_url: str,
+    rig: Rig, memory: Memory, facts: Facts, drain: Callable[[], None]
 ) -> None:
     memory.put({"id": "m1", "role": "user", "content": "I like herring"})
     memory.flush(all=True)
     drain()
     # Utterance by then in another session, and not read yet.
-    pending = make_memory("t", user_id="maren", memory_blocks=["facts"])
+    pending = rig.memory("t", user_id="maren", memory_blocks=["facts"])
     pending.put({"id": "m2", "role": "user", "content": "I like herring!"})
     pending.put({"id": "m3", "role": "user", "content": "I like cod"})
     pending.flush(all=True)
     facts.delete(the(facts, "herring"))
     drain()
     assert live(facts) == ["I like cod"]
-    why = explain(database, "m2", session_id="t")
+    why = explain(rig.database, "m2", session_id="t")
     assert isinstance(why, MessageExplanation)
     assert why.why == ("Extract found something in it, and a person has since deleted that fact.",)
     assert [candidate.dropped_because for candidate in why.candidates] == ["delete"]
@@ -253,50 +234,45 @@ def test_a_deleted_fact_is_told_apart_from_one_that_is_said_again(
     drain()
     assert live(facts) == ["I like cod", "I like herring"]
     ((generation_id,),) = rows_of(
-        database_url, "SELECT generation_id FROM strandline.generation WHERE pipeline = 'facts'"
+        rig.url, "SELECT generation_id FROM strandline.generation WHERE pipeline = 'facts'"
     )
-    with database.transaction() as tx:
+    with rig.database.transaction() as tx:
         tx.run(apply_fact_events(OWNER, generation_id))
     assert live(facts) == ["I like cod", "I like herring"], "the deletion was of what was said before"
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_the_old_wording_gives_way_to_the_correction(
-    memory: Memory, facts: Facts, make_memory: MakeMemory, drain: Callable[[], None], database: Database
+    rig: Rig, memory: Memory, facts: Facts, drain: Callable[[], None]
 ) -> None:
     say(memory, "I live in Bergn")
     drain()
-    say(make_memory("t", user_id="maren", memory_blocks=["facts"]), "i live in BERGN")
+    say(rig.memory("t", user_id="maren", memory_blocks=["facts"]), "i live in BERGN")
     facts.replace(the(facts, "Bergn"), "I live in Bergen")
     drain()
     assert live(facts) == ["I live in Bergen"]
     say(memory, "I live in Bergn")
     drain()
     assert live(facts) == ["I live in Bergen", "I live in Bergn"], "said again, it is new"
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_what_ended_stays_ended_when_a_person_deletes_its_successor(
-    memory: Memory,
-    facts: Facts,
-    make_memory: MakeMemory,
-    drain: Callable[[], None],
-    database: Database,
-    model_server: ModelServer,
+    rig: Rig, memory: Memory, facts: Facts, drain: Callable[[], None]
 ) -> None:
     say(memory, "I live in Bergen")
-    other = make_memory("t", user_id="maren", memory_blocks=["facts"])
+    other = rig.memory("t", user_id="maren", memory_blocks=["facts"])
     say(other, "I like cod")
     drain()
-    decide(model_server, ("invalidate", "I live in Oslo", "I live in Bergen", None))
+    decide(rig.model, ("invalidate", "I live in Oslo", "I live in Bergen", None))
     say(memory, "I live in Oslo")
     drain()
-    model_server.behave()
+    rig.model.behave()
     assert facts.delete(the(facts, "Oslo"))
     other.reset(derived=True)
     (ended,) = facts.list(with_invalidated=True)
     assert (ended.text, ended.is_live, ended.invalidated_by) == ("I live in Bergen", False, None)
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def decide(server: ModelServer, *operations: tuple[str, str, str | None, str | None]) -> None:
@@ -340,6 +316,7 @@ DURING: Sequence[tuple[str, str | None, Deed, list[str]]] = [
     ("op", "text", "deed", "expected"), DURING, ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_a_person_wins_over_a_merge_that_was_planned_before(
+    rig: Rig,
     op: str,
     text: str | None,
     deed: Deed,
@@ -347,19 +324,15 @@ def test_a_person_wins_over_a_merge_that_was_planned_before(
     memory: Memory,
     facts: Facts,
     drain: Callable[[], None],
-    database: Database,
-    database_url: str,
-    settings: Settings,
-    model_server: ModelServer,
 ) -> None:
     """The person acts when the model has answered already, and its answer is stored."""
     say(memory, "my boat is new")
     drain()
     known = None if op == "add" else "my boat is new"
-    decide(model_server, (op, "boat is blue", known, text))
+    decide(rig.model, (op, "boat is blue", known, text))
     say(memory, "boat is blue")
-    stages = prepare_stages(database, settings, FACTS_STAGES)
-    HandWorker(database, stages).drain_all(database_url)
+    stages = prepare_stages(rig.database, rig.settings, FACTS_STAGES)
+    HandWorker(rig.database, stages).drain_all(rig.url)
     fact_id = the(facts, "new")
     done: list[object] = []
 
@@ -367,73 +340,62 @@ def test_a_person_wins_over_a_merge_that_was_planned_before(
         if point == "stored" and not done:
             done.append(deed(facts, fact_id))
 
-    assert HandWorker(database, stages, reach=act).drain_all(database_url) == ["drained"]
+    assert HandWorker(rig.database, stages, reach=act).drain_all(rig.url) == ["drained"]
     assert done
     assert live(facts) == expected
-    assert nothing_due(database_url)
-    assert verify(database, deep=True).violations == ()
+    assert nothing_due(rig.url)
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_what_a_person_worded_is_not_overruled_by_what_was_said_before(
-    memory: Memory,
-    facts: Facts,
-    drain: Callable[[], None],
-    database: Database,
-    model_server: ModelServer,
+    rig: Rig, memory: Memory, facts: Facts, drain: Callable[[], None]
 ) -> None:
     say(memory, "I live in Bergen")
     facts.add("I live in Tromsø")
-    decide(model_server, ("invalidate", "I live in Bergen", "I live in Tromsø", None))
+    decide(rig.model, ("invalidate", "I live in Bergen", "I live in Tromsø", None))
     drain()
     assert live(facts) == ["I live in Tromsø"]
-    decide(model_server, ("invalidate", "I live in Oslo", "I live in Tromsø", None))
+    decide(rig.model, ("invalidate", "I live in Oslo", "I live in Tromsø", None))
     say(memory, "I live in Oslo")
     drain()
     assert live(facts) == ["I live in Oslo"], "said later, it counts"
     (tromso,) = (fact for fact in facts.list(with_invalidated=True) if not fact.is_live)
     assert tromso.valid_until is not None and tromso.valid_until >= tromso.valid_from
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_an_edit_waits_for_a_merge_that_is_just_writing(
-    memory: Memory,
-    facts: Facts,
-    drain: Callable[[], None],
-    database: Database,
-    database_url: str,
-    settings: Settings,
+    rig: Rig, memory: Memory, facts: Facts, drain: Callable[[], None]
 ) -> None:
     """A clear that comes while a merge writes leaves nothing of what the merge wrote."""
     say(memory, "I like herring")
-    stages = prepare_stages(database, settings, FACTS_STAGES)
-    HandWorker(database, stages).drain_all(database_url)
+    stages = prepare_stages(rig.database, rig.settings, FACTS_STAGES)
+    HandWorker(rig.database, stages).drain_all(rig.url)
     clearing: list[threading.Thread] = []
 
     def clear_meanwhile(point: str) -> None:
         if point == "applying":
             clearing.append(threading.Thread(target=facts.clear))
             clearing[0].start()
-            wait_until(lambda: lock_is_awaited(database_url), timeout=10, what="the clear to wait")
+            wait_until(lambda: lock_is_awaited(rig.url), timeout=10, what="the clear to wait")
 
-    assert HandWorker(database, stages, reach=clear_meanwhile).drain_all(database_url) == ["drained"]
+    assert HandWorker(rig.database, stages, reach=clear_meanwhile).drain_all(rig.url) == ["drained"]
     clearing[0].join(100)
     assert not clearing[0].is_alive()
     assert live(facts) == []
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
-def test_edits_and_merges_at_once_lose_nothing_and_never_lock_up(
-    make_memory: MakeMemory, facts: Facts, database: Database, database_url: str, settings: Settings
-) -> None:
+def test_edits_and_merges_at_once_lose_nothing_and_never_lock_up(rig: Rig, facts: Facts) -> None:
     """Four people and two workers at one owner; what each person added and did not delete is there."""
-    stages = prepare_stages(database, settings, FACTS_STAGES)
-    sessions = [make_memory(f"s{n}", user_id="maren", memory_blocks=["facts"]) for n in range(4)]
+    stages = prepare_stages(rig.database, rig.settings, FACTS_STAGES)
+    sessions = [rig.memory(f"s{n}", user_id="maren", memory_blocks=["facts"]) for n in range(4)]
     over = threading.Event()
 
     def work() -> None:
-        worker = HandWorker(database, stages)
-        while not over.is_set() or due_lanes(database_url, FACTS_STAGES):
-            worker.drain_all(database_url)
+        worker = HandWorker(rig.database, stages)
+        while not over.is_set() or due_lanes(rig.url, FACTS_STAGES):
+            worker.drain_all(rig.url)
 
     def live_through(person: int) -> list[str]:
         kept = []
@@ -457,12 +419,12 @@ def test_edits_and_merges_at_once_lose_nothing_and_never_lock_up(
             worker.result(300)
     said = [f"person {person} said {number}" for person in range(4) for number in range(6)]
     assert live(facts) == sorted(kept + said)
-    numbers = rows_of(database_url, "SELECT array_agg(number ORDER BY number) FROM strandline.fact_event")
+    numbers = rows_of(rig.url, "SELECT array_agg(number ORDER BY number) FROM strandline.fact_event")
     assert numbers == [(list(range(1, 4 * (6 + 2 + 2) + 1)),)], "one order, without a gap"
-    assert rows_of(
-        database_url, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
-    ) == [(0,)]
-    assert verify(database, deep=True).violations == ()
+    assert rows_of(rig.url, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()") == [
+        (0,)
+    ]
+    assert verify(rig.database, deep=True).violations == ()
 
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -521,64 +483,60 @@ def test_stored_traces_recognise_what_they_did(traces: list[Trace]) -> None:
 
 
 def test_a_model_does_not_word_something_else_as_what_was_deleted(
-    memory: Memory,
-    facts: Facts,
-    drain: Callable[[], None],
-    database: Database,
-    model_server: ModelServer,
+    rig: Rig, memory: Memory, facts: Facts, drain: Callable[[], None]
 ) -> None:
     say(memory, "my boat is old", "my boat is blue")
     drain()
     say(memory, "the boat was painted")
     facts.delete(the(facts, "blue"))
-    decide(model_server, ("invalidate", "the boat was painted", "my boat is old", "My boat is blue."))
+    decide(rig.model, ("invalidate", "the boat was painted", "my boat is old", "My boat is blue."))
     drain()
     assert live(facts) == ["the boat was painted"]
-    decide(model_server, ("invalidate", "a boat in blue", "the boat was painted", "My boat is blue."))
+    decide(rig.model, ("invalidate", "a boat in blue", "the boat was painted", "My boat is blue."))
     say(memory, "a boat in blue")
     drain()
     assert live(facts) == ["My boat is blue."], "said since then, it is new"
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_a_correction_holds_where_another_derivation_had_ended_the_fact(
-    memory: Memory, facts: Facts, drain: Callable[[], None], database: Database, database_url: str
+    rig: Rig, memory: Memory, facts: Facts, drain: Callable[[], None]
 ) -> None:
     say(memory, "my boat is blue", "herring is what I like")
     drain()
-    generation_id = derive_again(database, database_url, OWNER)
+    generation_id = derive_again(rig.database, rig.url, OWNER)
     drain()
     rows_of(
-        database_url,
+        rig.url,
         "UPDATE strandline.fact f SET live = false, invalidated_at = clock_timestamp(), invalidated_by ="
         " (SELECT o.fact_id FROM strandline.fact o WHERE o.generation_id = f.generation_id"
         " AND o.text LIKE 'herring%%') WHERE f.generation_id = %s AND f.text = 'my boat is blue' RETURNING 1",
         generation_id,
     )
     facts.replace(the(facts, "boat"), "my boat is green")
-    switch_to(database_url, generation_id)
+    switch_to(rig.url, generation_id)
     assert live(facts) == ["herring is what I like", "my boat is green"]
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_a_deletion_reaches_a_derivation_that_was_begun_while_it_waited(
-    memory: Memory, facts: Facts, drain: Callable[[], None], database: Database, database_url: str
+    rig: Rig, memory: Memory, facts: Facts, drain: Callable[[], None]
 ) -> None:
     say(memory, "my flat is at Torggate 4")
     drain()
     fact_id = the(facts, "Torggate")
-    with ThreadPoolExecutor(1) as pool, psycopg.connect(database_url) as connection:
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(rig.url) as connection:
         connection.execute("SELECT FROM strandline.lane WHERE stage = 'merge' FOR UPDATE")
         deleting = pool.submit(facts.delete, fact_id)
-        wait_until(lambda: lock_is_awaited(database_url), timeout=60, what="the deletion to wait")
-        generation_id = derive_again(database, database_url)
+        wait_until(lambda: lock_is_awaited(rig.url), timeout=60, what="the deletion to wait")
+        generation_id = derive_again(rig.database, rig.url)
         drain()
         live_in = "SELECT text FROM strandline.fact WHERE generation_id = %s AND live"
-        assert rows_of(database_url, live_in, generation_id) == [("my flat is at Torggate 4",)]
+        assert rows_of(rig.url, live_in, generation_id) == [("my flat is at Torggate 4",)]
         connection.rollback()
         assert deleting.result(300)
-    assert rows_of(database_url, live_in, generation_id) == []
-    assert verify(database, deep=True).violations == ()
+    assert rows_of(rig.url, live_in, generation_id) == []
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_a_speakers_name_makes_two_facts_no_more_alike() -> None:

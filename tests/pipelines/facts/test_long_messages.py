@@ -12,7 +12,7 @@ from strandline.pipelines.transcript import MAX_CALL_CHARACTERS
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.wire.explanations import MessageExplanation
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import Rig, rows_of
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
 from tests.support.workers.draining import drain_everything
 
@@ -44,27 +44,21 @@ def transcript(request: RecordedRequest) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("characters", [9_000, 70_000])
 def test_the_last_sentence_of_a_long_message_is_a_fact_of_that_message(
-    characters: int, make_memory: MakeMemory, local_drain: Drain, database_url: str
+    rig: Rig, characters: int, local_drain: Drain
 ) -> None:
-    memory = make_memory("s", memory_blocks=["facts", "summary", "vectors"])
+    memory = rig.memory("s", memory_blocks=["facts", "summary", "vectors"])
     seq = memory.put({"role": "user", "content": long(characters)})
     memory.flush(all=True)
     local_drain()
     facts = [fact for fact in memory.facts.list() if "peanuts" in fact.text]
     assert len(facts) == 1
     sources = rows_of(
-        database_url, "SELECT seqs FROM strandline.fact_revision WHERE fact_id = %s", facts[0].fact_id
+        rig.url, "SELECT seqs FROM strandline.fact_revision WHERE fact_id = %s", facts[0].fact_id
     )
     assert sources == [([seq],)]
 
 
-def test_a_call_sees_pieces_up_to_a_bound_and_the_summary_goes_on_from_call_to_call(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    model_server: ModelServer,
-    settings: Settings,
-) -> None:
+def test_a_call_sees_pieces_up_to_a_bound_and_the_summary_goes_on_from_call_to_call(rig: Rig) -> None:
     summaries: list[str] = []
 
     def answer(request: RecordedRequest) -> str | None:
@@ -74,20 +68,20 @@ def test_a_call_sees_pieces_up_to_a_bound_and_the_summary_goes_on_from_call_to_c
             return json.dumps({"summary": f"after {len(summaries)}", "topics": []})
         return json.dumps({"facts": []}) if "<transcript>" in prompt else None
 
-    model_server.behave(responder=answer)
-    memory = make_memory("s", memory_blocks=["facts", "summary"])
+    rig.model.behave(responder=answer)
+    memory = rig.memory("s", memory_blocks=["facts", "summary"])
     memory.put({"role": "user", "content": long(150_000)})
     memory.flush(all=True)
-    drain_everything(database, database_url, settings)
-    prompts = [one for one in model_server.requests if "<transcript>" in one.body["messages"][-1]["content"]]
+    drain_everything(rig.database, rig.url, rig.settings)
+    prompts = [one for one in rig.model.requests if "<transcript>" in one.body["messages"][-1]["content"]]
     sizes = [sum(len(line["text"]) for line in transcript(one)) for one in prompts]
     assert len(prompts) == 6
     assert max(sizes) <= MAX_CALL_CHARACTERS
     assert sum(END in line["text"] for one in prompts for line in transcript(one)) == 2
     assert summaries == ['""', '"after 1"', '"after 2"']
-    states = rows_of(database_url, "SELECT state ->> 'text' FROM strandline.block_state")
+    states = rows_of(rig.url, "SELECT state ->> 'text' FROM strandline.block_state")
     assert states == [("after 3",)]
-    steps = rows_of(database_url, "SELECT step FROM strandline.model_call ORDER BY step")
+    steps = rows_of(rig.url, "SELECT step FROM strandline.model_call ORDER BY step")
     assert [step for (step,) in steps] == [
         "extract", "extract-2", "extract-3", "summary", "summary-2", "summary-3",
     ]  # fmt: skip
@@ -95,14 +89,7 @@ def test_a_call_sees_pieces_up_to_a_bound_and_the_summary_goes_on_from_call_to_c
 
 @pytest.mark.parametrize(("lines", "facts", "kept"), [(1, 40, 30), (40, 90, 80)])
 def test_the_cap_of_facts_scales_with_the_lines_and_explain_says_when_it_was_met(
-    lines: int,
-    facts: int,
-    kept: int,
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    model_server: ModelServer,
-    settings: Settings,
+    rig: Rig, lines: int, facts: int, kept: int
 ) -> None:
     def answer(request: RecordedRequest) -> Raw | str | None:
         if "<transcript>" not in request.body["messages"][-1]["content"]:
@@ -110,24 +97,22 @@ def test_the_cap_of_facts_scales_with_the_lines_and_explain_says_when_it_was_met
         said = [{"text": f"Number {n} is my favourite.", "messages": [1], "topics": []} for n in range(facts)]
         return json.dumps({"facts": said})
 
-    model_server.behave(responder=answer)
-    memory = make_memory("s", memory_blocks=["facts"])
+    rig.model.behave(responder=answer)
+    memory = rig.memory("s", memory_blocks=["facts"])
     numbers = " ".join(f"Number {n} is my favourite." for n in range(20))
     for n in range(lines):
         memory.put({"role": "user", "content": numbers, "id": f"m{n}"})
     memory.flush(all=True)
-    drain_everything(database, database_url, settings, ["extract"])
-    candidates = rows_of(database_url, "SELECT count(*) FROM strandline.fact_candidate")
-    explanation = explain(database, "m0")
+    drain_everything(rig.database, rig.url, rig.settings, ["extract"])
+    candidates = rows_of(rig.url, "SELECT count(*) FROM strandline.fact_candidate")
+    explanation = explain(rig.database, "m0")
     assert isinstance(explanation, MessageExplanation)
     assert any("as many facts as one call may" in why for why in explanation.why)
     assert candidates == [(kept,)]
 
 
-def test_a_read_says_that_only_the_beginning_of_a_message_is_searched(
-    make_memory: MakeMemory, local_drain: Drain, database: Database
-) -> None:
-    memory = make_memory("s", memory_blocks=["vectors"])
+def test_a_read_says_that_only_the_beginning_of_a_message_is_searched(rig: Rig, local_drain: Drain) -> None:
+    memory = rig.memory("s", memory_blocks=["vectors"])
     memory.put({"role": "user", "content": "Tell me of the harbour. " + "deep water " * 10_000, "id": "long"})
     memory.put({"role": "user", "content": "What is a quay?", "id": "short"})
     memory.flush(all=True)
@@ -136,6 +121,6 @@ def test_a_read_says_that_only_the_beginning_of_a_message_is_searched(
     cut = [one for one in context.omitted if one.kind == "search_cut"]
     assert "long" in [hit.message.id for hit in context.hits]
     assert ["first 100,000 characters" in one.reason for one in cut] == [True]
-    explanation = explain(database, "long")
+    explanation = explain(rig.database, "long")
     assert isinstance(explanation, MessageExplanation)
     assert any(why.startswith("A search finds its first 100,000 of") for why in explanation.why)

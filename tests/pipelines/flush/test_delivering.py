@@ -17,9 +17,8 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from strandline.schemas.wire.explanations import MessageExplanation
 from strandline.workers.sweep import Sweep
-from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, nothing_due, rows_of, wait_until
 from tests.support.messages import assistant, user
-from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 
 TEN: dict[str, Any] = {"tokenizer_fn": lambda _text: 10}
@@ -38,32 +37,28 @@ def shown(memory: Memory) -> list[str]:
     return [message.text for message in memory.get() if message.seq]
 
 
-def test_the_answer_ends_the_turn_and_delivers_it_where_it_stands(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    memory = make_memory("s", deliver="turn", memory_blocks=["facts"])
+def test_the_answer_ends_the_turn_and_delivers_it_where_it_stands(rig: Rig) -> None:
+    memory = rig.memory("s", deliver="turn", memory_blocks=["facts"])
     memory.put(user("one"))
-    assert events(database_url) == []
+    assert events(rig.url) == []
     memory.put(assistant("two"))
-    assert events(database_url) == [(1, 2, "turn")] and marks(database_url) == (1, 2)
+    assert events(rig.url) == [(1, 2, "turn")] and marks(rig.url) == (1, 2)
     memory.put_messages([user("three"), assistant("four")])
-    assert events(database_url) == [(1, 2, "turn"), (3, 4, "turn")] and marks(database_url) == (1, 4)
+    assert events(rig.url) == [(1, 2, "turn"), (3, 4, "turn")] and marks(rig.url) == (1, 4)
     assert shown(memory) == ["one", "two", "three", "four"]
     assert memory.flush(all=True) == [], "what leaves the window later is not delivered again"
-    assert marks(database_url) == (5, 4) and len(events(database_url)) == 2
-    assert verify(database).violations == ()
+    assert marks(rig.url) == (5, 4) and len(events(rig.url)) == 2
+    assert verify(rig.database).violations == ()
 
 
-def test_a_turn_with_tools_ends_with_the_answer_that_calls_none(
-    make_memory: MakeMemory, database_url: str
-) -> None:
-    memory = make_memory("s", deliver="turn", memory_blocks=["facts"])
+def test_a_turn_with_tools_ends_with_the_answer_that_calls_none(rig: Rig) -> None:
+    memory = rig.memory("s", deliver="turn", memory_blocks=["facts"])
     memory.put(user("look it up"))
     memory.put({"role": "assistant", "content": None, "tool_calls": [CALL]})
     memory.put({"role": "tool", "tool_call_id": "c1", "content": "found"})
-    assert events(database_url) == []
+    assert events(rig.url) == []
     memory.put(assistant("here it is"))
-    assert events(database_url) == [(1, 4, "turn")]
+    assert events(rig.url) == [(1, 4, "turn")]
 
 
 async def test_async_puts_deliver_turns_as_well(make_memory: MakeMemory, database_url: str) -> None:
@@ -82,40 +77,34 @@ def test_a_put_by_another_policy_goes_by_the_stored_one(make_memory: MakeMemory,
     assert events(database_url) == [(1, 2, "turn")]
 
 
-def test_a_change_of_the_policy_delivers_at_once_and_back(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    memory = make_memory("s", memory_blocks=[])
+def test_a_change_of_the_policy_delivers_at_once_and_back(rig: Rig) -> None:
+    memory = rig.memory("s", memory_blocks=[])
     memory.put_messages([user("one"), assistant("two"), user("three")])
-    assert events(database_url) == []
+    assert events(rig.url) == []
     assert memory.set_policy(deliver="turn").deliver == "turn"
-    assert events(database_url) == [(1, 2, "turn")], "the question waits for its answer"
+    assert events(rig.url) == [(1, 2, "turn")], "the question waits for its answer"
     memory.set_policy(deliver="window")
     memory.put(assistant("four"))
-    assert len(events(database_url)) == 1
-    assert verify(database).violations == ()
+    assert len(events(rig.url)) == 1
+    assert verify(rig.database).violations == ()
     with pytest.raises(ConfigurationError, match="deliver is 'never'"):
-        make_memory("t", deliver="never")
+        rig.memory("t", deliver="never")
 
 
-def test_a_put_that_ends_a_turn_and_crosses_the_mark_does_both(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    memory = make_memory("s", deliver="turn", memory_blocks=[], token_limit=100, token_flush_size=30, **TEN)
+def test_a_put_that_ends_a_turn_and_crosses_the_mark_does_both(rig: Rig) -> None:
+    memory = rig.memory("s", deliver="turn", memory_blocks=[], token_limit=100, token_flush_size=30, **TEN)
     for number in range(8):
         memory.put(user(f"q{number}"))
         memory.put(assistant(f"a{number}"))
-    assert [cause for _, _, cause in events(database_url)] == ["turn"] * 8
-    window_from, flushed_through = marks(database_url)
+    assert [cause for _, _, cause in events(rig.url)] == ["turn"] * 8
+    window_from, flushed_through = marks(rig.url)
     assert window_from > 1 and flushed_through == 16
     assert shown(memory) == [f"{kind}{n}" for n in range(8) for kind in "qa"][window_from - 1 :]
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
 
 
-def test_the_sweep_delivers_the_turn_of_a_producer_that_died(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    memory = make_memory("s", deliver="turn", memory_blocks=["facts"])
+def test_the_sweep_delivers_the_turn_of_a_producer_that_died(rig: Rig) -> None:
+    memory = rig.memory("s", deliver="turn", memory_blocks=["facts"])
     memory.put(user("one"))
     memory.put(assistant("two"))
     # As if the producer had died between its put and its delivery.
@@ -125,35 +114,31 @@ def test_the_sweep_delivers_the_turn_of_a_producer_that_died(
         "UPDATE strandline.session SET flushed_through = 0 RETURNING 1",
         "UPDATE strandline.watch SET check_at = now() WHERE cause = 'overdue' RETURNING 1",
     ):
-        assert rows_of(database_url, statement) == [(1,)]
+        assert rows_of(rig.url, statement) == [(1,)]
     rung: list[Any] = []
     Sweep(
-        database,
+        rig.database,
         ring=rung.extend,
         take_over=lambda _lanes: None,
         stages=[],
         batch_size=10,
         dead_after_seconds=30,
     ).tick()
-    assert events(database_url) == [(1, 2, "turn")] and rung
-    assert verify(database).violations == ()
+    assert events(rig.url) == [(1, 2, "turn")] and rung
+    assert verify(rig.database).violations == ()
 
 
 def test_a_read_shows_nothing_twice_and_says_how_far_memory_is(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    model_server: ModelServer,
-    monkeypatch: pytest.MonkeyPatch,
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
+    monkeypatch.setenv("OPENAI_BASE_URL", rig.model.base_url)
     monkeypatch.setenv("STRANDLINE_TURN_DELAY_SECONDS", "0")
-    chosen = load_settings(database_url=database_url, embedding_backend="local")
-    memory = make_memory("s", user_id="ana", deliver="turn", memory_blocks=["facts", "vectors"])
+    chosen = load_settings(database_url=rig.url, embedding_backend="local")
+    memory = rig.memory("s", user_id="ana", deliver="turn", memory_blocks=["facts", "vectors"])
     memory.put_messages([user("Ana keeps bees in Graz."), assistant("How many?")])
     before = memory.get("bees in Graz")
-    drain_everything(database, database_url, chosen)
-    assert nothing_due(database_url)
+    drain_everything(rig.database, rig.url, chosen)
+    assert nothing_due(rig.url)
     for context in (before, memory.get("bees in Graz")):
         assert [message.text for message in context if message.seq] == [
             "Ana keeps bees in Graz.",
@@ -163,26 +148,26 @@ def test_a_read_shows_nothing_twice_and_says_how_far_memory_is(
         assert context.hits == () or not context.hits
     assert memory.get().caught_up
     message = memory.get_all()[0]
-    explained = explain(database, str(message.id), user_id="ana")
+    explained = explain(rig.database, str(message.id), user_id="ana")
     assert isinstance(explained, MessageExplanation) and explained.event is not None
     assert explained.event.cause == "turn"
 
 
 def test_what_one_session_hears_another_knows_while_the_turn_is_still_shown(
-    make_memory: MakeMemory, database_url: str, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
+    monkeypatch.setenv("OPENAI_BASE_URL", rig.model.base_url)
     monkeypatch.setenv("STRANDLINE_EMBEDDING_BACKEND", "local")
-    first = make_memory("one", user_id="ana", deliver="turn", memory_blocks=["facts"], consume="background")
+    first = rig.memory("one", user_id="ana", deliver="turn", memory_blocks=["facts"], consume="background")
     first.put_messages([user("My name is Chandra."), assistant("Hello Chandra!")])
-    second = make_memory("two", user_id="ana", deliver="turn", memory_blocks=["facts"], consume="background")
+    second = rig.memory("two", user_id="ana", deliver="turn", memory_blocks=["facts"], consume="background")
     wait_until(
         lambda: "My name is Chandra." in str(second.get("What is my name?").to_openai()),
         timeout=60,
         what="the other session knows the name",
     )
     assert shown(first) == ["My name is Chandra.", "Hello Chandra!"]
-    other = Facts.for_owner(user_id="ben", database_url=database_url)
+    other = Facts.for_owner(user_id="ben", database_url=rig.url)
     assert list(other.list()) == []
     other.close()
 
@@ -203,9 +188,9 @@ _STEPS = st.lists(st.sampled_from(["user", "answer", "call", "deliver", "flush",
 @given(_STEPS)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_however_it_goes_each_message_is_delivered_once_and_shown_until_it_leaves(
-    make_memory: MakeMemory, database: Database, steps: Sequence[str]
+    rig: Rig, steps: Sequence[str]
 ) -> None:
-    memory = make_memory(
+    memory = rig.memory(
         None, deliver="turn", memory_blocks=["facts"], token_limit=120, token_flush_size=20, **TEN
     )
     said = 0
@@ -227,7 +212,7 @@ def test_however_it_goes_each_message_is_delivered_once_and_shown_until_it_leave
     assert everything == [f"m{n}" for n in range(said)]
     assert len(set(context)) == len(context), "nothing is shown twice"
     if said:
-        assert verify(database, session_id=memory.session_id).violations == ()
+        assert verify(rig.database, session_id=memory.session_id).violations == ()
 
 
 def test_a_plan_ends_with_an_answer_and_leaves_the_window() -> None:

@@ -15,7 +15,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.values.identity import identify_session
-from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, nothing_due, rows_of, wait_until
 from tests.support.stored import due_work
 from tests.support.workers.worker_processes import WorkerProcess
 
@@ -125,24 +125,20 @@ def memory(make_memory: MakeMemory, database_url: str) -> Memory:
     return made
 
 
-def test_a_flush_that_comes_second_does_nothing(
-    memory: Memory, database: Database, database_url: str
-) -> None:
+def test_a_flush_that_comes_second_does_nothing(rig: Rig, memory: Memory) -> None:
     def first() -> None:
-        assert database.run(flush_over_mark(KEYS.shard_key, KEYS.session_key)) is not None
+        assert rig.database.run(flush_over_mark(KEYS.shard_key, KEYS.session_key)) is not None
 
-    second = step_through(database, flush_over_mark(KEYS.shard_key, KEYS.session_key), first)
+    second = step_through(rig.database, flush_over_mark(KEYS.shard_key, KEYS.session_key), first)
     assert second is None
-    check_delivery(database_url)
+    check_delivery(rig.url)
 
 
-def test_a_flush_planned_before_a_reset_does_nothing(
-    memory: Memory, database: Database, database_url: str
-) -> None:
+def test_a_flush_planned_before_a_reset_does_nothing(rig: Rig, memory: Memory) -> None:
     """A reset moves the marks and renews the incarnation: what was planned from before is void."""
-    assert step_through(database, flush_over_mark(KEYS.shard_key, KEYS.session_key), memory.reset) is None
-    assert events(database_url) == []
-    assert marks(database_url) == (13, 12, 0)
+    assert step_through(rig.database, flush_over_mark(KEYS.shard_key, KEYS.session_key), memory.reset) is None
+    assert events(rig.url) == []
+    assert marks(rig.url) == (13, 12, 0)
 
 
 def test_a_put_between_plan_and_flush_is_kept(memory: Memory, database: Database, database_url: str) -> None:
@@ -158,18 +154,16 @@ def test_a_put_between_plan_and_flush_is_kept(memory: Memory, database: Database
     assert memory.get_all()[-1].text == "in between"
 
 
-def test_a_manual_flush_that_loses_the_race_plans_again(
-    memory: Memory, database: Database, database_url: str
-) -> None:
-    once = (database.run(flush_over_mark(KEYS.shard_key, KEYS.session_key)) for _ in range(1))
+def test_a_manual_flush_that_loses_the_race_plans_again(rig: Rig, memory: Memory) -> None:
+    once = (rig.database.run(flush_over_mark(KEYS.shard_key, KEYS.session_key)) for _ in range(1))
     flushed = step_through(
-        database,
+        rig.database,
         flush_by_hand(KEYS.shard_key, KEYS.session_key, everything=True),
         partial(next, once, None),
     )
     assert flushed is not None
-    assert marks(database_url) == (13, 12, 0)
-    check_delivery(database_url)
+    assert marks(rig.url) == (13, 12, 0)
+    check_delivery(rig.url)
 
 
 def test_the_next_put_flushes_what_a_dead_process_left(memory: Memory, database_url: str) -> None:
@@ -196,77 +190,67 @@ def test_flushes_at_once_deliver_once(make_memory: MakeMemory, database_url: str
     assert window_tokens == 10 * (201 - window_from)
 
 
-def test_an_idle_delivery_leaves_the_window_alone(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    memory = make_memory("s", memory_blocks=["summary"], token_limit=100, token_flush_size=30, **TEN)
+def test_an_idle_delivery_leaves_the_window_alone(rig: Rig) -> None:
+    memory = rig.memory("s", memory_blocks=["summary"], token_limit=100, token_flush_size=30, **TEN)
     talk(memory, 6)
     before = [message.text for message in memory.get()]
-    seen = database.run(read_window(KEYS.shard_key, KEYS.session_key))
+    seen = rig.database.run(read_window(KEYS.shard_key, KEYS.session_key))
     assert seen is not None
-    assert database.run(deliver_idle(seen)) is not None
-    assert marks(database_url) == (1, 6, 60)
+    assert rig.database.run(deliver_idle(seen)) is not None
+    assert marks(rig.url) == (1, 6, 60)
     assert [message.text for message in memory.get()] == before
-    assert events(database_url) == [(1, 3, "idle"), (4, 6, "idle")]
+    assert events(rig.url) == [(1, 3, "idle"), (4, 6, "idle")]
     # Delivered messages are not delivered again when they leave the window, wherever it is cut.
     talk(memory, 6)
-    assert marks(database_url)[0] > 1
-    check_delivery(database_url)
-    seen = database.run(read_window(KEYS.shard_key, KEYS.session_key))
+    assert marks(rig.url)[0] > 1
+    check_delivery(rig.url)
+    seen = rig.database.run(read_window(KEYS.shard_key, KEYS.session_key))
     assert seen is not None
-    database.run(deliver_idle(seen))
-    assert marks(database_url)[1] == 12
-    check_delivery(database_url)
+    rig.database.run(deliver_idle(seen))
+    assert marks(rig.url)[1] == 12
+    check_delivery(rig.url)
 
 
-def test_a_session_that_pauses_is_remembered_and_still_there(
-    make_memory: MakeMemory, database_url: str
-) -> None:
-    memory = make_memory("s", idle_seconds=1, consume="background")
+def test_a_session_that_pauses_is_remembered_and_still_there(rig: Rig) -> None:
+    memory = rig.memory("s", idle_seconds=1, consume="background")
     for number in range(4):
         memory.put({"role": "user", "content": f"My name is Maren and I keep {number + 2} boats in Husum."})
-    wait_until(lambda: events(database_url), timeout=15, what="the idle flush")
-    assert {cause for _, _, cause in events(database_url)} == {"idle"}
+    wait_until(lambda: events(rig.url), timeout=15, what="the idle flush")
+    assert {cause for _, _, cause in events(rig.url)} == {"idle"}
     shown = memory.get(wait_for=4, timeout=300)
     assert [message.text for message in shown[-4:]] == [message.text for message in memory.get_all()]
     assert dict(shown.covered_through) == {"facts": 4, "summary": 4, "vectors": 4}
     assert memory.facts.list()
 
 
-def test_a_dead_process_is_made_up_for_by_the_sweep(
-    memory: Memory, make_memory: MakeMemory, database_url: str
-) -> None:
+def test_a_dead_process_is_made_up_for_by_the_sweep(rig: Rig, memory: Memory) -> None:
     """No process puts again; the watch that the crossing put left behind brings the sweep."""
     rows_of(
-        database_url,
+        rig.url,
         "INSERT INTO strandline.watch (shard_key, session_key, cause, check_at)"
         " VALUES (%s, %s, 'overdue', clock_timestamp()) RETURNING 1",
         KEYS.shard_key,
         KEYS.session_key,
     )
-    make_memory("other", consume="background").get()
-    wait_until(lambda: marks(database_url)[2] <= 70, timeout=15, what="the sweep to flush")
-    assert {cause for _, _, cause in events(database_url)} == {"threshold"}
+    rig.memory("other", consume="background").get()
+    wait_until(lambda: marks(rig.url)[2] <= 70, timeout=15, what="the sweep to flush")
+    assert {cause for _, _, cause in events(rig.url)} == {"threshold"}
 
 
-def test_a_crossing_put_leaves_a_watch_for_the_case_that_it_dies(
-    memory: Memory, make_memory: MakeMemory, database_url: str
-) -> None:
+def test_a_crossing_put_leaves_a_watch_for_the_case_that_it_dies(rig: Rig, memory: Memory) -> None:
     memory.put({"role": "user", "content": "crossing"})
     watches = (
         "SELECT check_at <= clock_timestamp() + interval '4 s' FROM strandline.watch WHERE cause = 'overdue'"
     )
-    assert rows_of(database_url, watches) == [(True,)]
+    assert rows_of(rig.url, watches) == [(True,)]
 
 
-def test_a_worker_process_hears_of_a_flush(
-    make_memory: MakeMemory, start_worker: StartWorker, broker_url: str, database_url: str
-) -> None:
-    start_worker()
-    memory = make_memory("s", broker_url=broker_url, token_limit=400, token_flush_size=60)
+def test_a_worker_process_hears_of_a_flush(rig: Rig) -> None:
+    rig.start_worker()
+    memory = rig.memory("s", broker_url=rig.broker_url, token_limit=400, token_flush_size=60)
     for number in range(40):
         memory.put({"role": "user", "content": f"My sister Inga lives in house number {number} of Husum."})
-    wait_until(lambda: nothing_due(database_url), timeout=15, what="the worker")
+    wait_until(lambda: nothing_due(rig.url), timeout=15, what="the worker")
     assert memory.facts.list()
     shown = memory.get()
     assert shown.caught_up

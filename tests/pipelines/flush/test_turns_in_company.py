@@ -29,7 +29,7 @@ from strandline.wiring.assembly import background_runner, prepare_stages
 from strandline.workers.in_process import BackgroundRunner
 from strandline.workers.sweep import Sweep
 from strandline.workers.worker import Worker
-from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer
 from tests.support.servers.service_server import RunningService
 from tests.support.stored import live_facts
@@ -84,59 +84,39 @@ def facts(url: str) -> int:
     return int(count)
 
 
-def test_twenty_turns_cost_one_extraction_and_one_summary(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    settings: Settings,
-    model_server: ModelServer,
-) -> None:
-    talk(turning(make_memory), 20)
-    assert rows_of(database_url, "SELECT count(*), min(cause) FROM strandline.flush_event") == [(20, "turn")]
-    drain_everything(database, database_url, settings)
-    assert model_server.requests == [] and len(due_lanes(database_url)) == 2
-    pass_time(database_url)
-    drain_everything(database, database_url, settings)
-    assert calls(model_server) == {"<transcript>": 1, "<candidates>": 1, "<summary_so_far>": 1}
-    assert facts(database_url) == 20 and nothing_due(database_url)
-    assert verify(database, deep=True).violations == ()
+def test_twenty_turns_cost_one_extraction_and_one_summary(rig: Rig) -> None:
+    talk(turning(rig.memory), 20)
+    assert rows_of(rig.url, "SELECT count(*), min(cause) FROM strandline.flush_event") == [(20, "turn")]
+    drain_everything(rig.database, rig.url, rig.settings)
+    assert rig.model.requests == [] and len(due_lanes(rig.url)) == 2
+    pass_time(rig.url)
+    drain_everything(rig.database, rig.url, rig.settings)
+    assert calls(rig.model) == {"<transcript>": 1, "<candidates>": 1, "<summary_so_far>": 1}
+    assert facts(rig.url) == 20 and nothing_due(rig.url)
+    assert verify(rig.database, deep=True).violations == ()
 
 
-def test_without_a_delay_a_turn_is_taken_up_at_once(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    settings: Settings,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_a_delay_a_turn_is_taken_up_at_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRANDLINE_TURN_DELAY_SECONDS", "0")
-    talk(turning(make_memory), 1)
-    drain_everything(database, database_url, settings)
-    assert facts(database_url) == 1
+    talk(turning(rig.memory), 1)
+    drain_everything(rig.database, rig.url, rig.settings)
+    assert facts(rig.url) == 1
 
 
-def test_what_another_flush_makes_due_takes_the_turns_with_it(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    settings: Settings,
-    model_server: ModelServer,
-) -> None:
-    memory = turning(make_memory)
+def test_what_another_flush_makes_due_takes_the_turns_with_it(rig: Rig) -> None:
+    memory = turning(rig.memory)
     talk(memory, 3)
     memory.put({"role": "user", "content": "And I like the sea."})
     memory.flush(all=True)
-    drain_everything(database, database_url, settings)
-    assert calls(model_server)["<transcript>"] == 1 and facts(database_url) == 4
-    assert verify(database, deep=True).violations == ()
+    drain_everything(rig.database, rig.url, rig.settings)
+    assert calls(rig.model)["<transcript>"] == 1 and facts(rig.url) == 4
+    assert verify(rig.database, deep=True).violations == ()
 
 
 @pytest.mark.parametrize("end", ["flush", "flush all", "deliver", "summarize", "wait", "await"])
-def test_whoever_waits_ends_the_delay(
-    make_memory: MakeMemory, database_url: str, runner: BackgroundRunner, end: str
-) -> None:
+def test_whoever_waits_ends_the_delay(rig: Rig, runner: BackgroundRunner, end: str) -> None:
     """The memory rings the runner of its process; the sweep would take hours."""
-    memory = turning(make_memory, consume="background")
+    memory = turning(rig.memory, consume="background")
     seq = talk(memory, 3)
     ways: dict[str, Callable[[], Any]] = {
         "flush": memory.flush,
@@ -149,8 +129,8 @@ def test_whoever_waits_ends_the_delay(
     result = ways[end]()
     if end in ("wait", "await"):
         assert result.caught_up
-    wait_until(lambda: nothing_due(database_url), timeout=20, what="the turns")
-    assert facts(database_url) == 3
+    wait_until(lambda: nothing_due(rig.url), timeout=20, what="the turns")
+    assert facts(rig.url) == 3
 
 
 async def _get(memory: Memory, seq: int) -> Any:
@@ -171,10 +151,8 @@ def test_a_wait_over_http_ends_the_delay(database_url: str, runner: BackgroundRu
     assert answer.json()["caught_up"] and facts(database_url) == 1
 
 
-def test_a_wait_for_what_is_said_later_ends_the_delay_as_well(
-    make_memory: MakeMemory, database_url: str, runner: BackgroundRunner
-) -> None:
-    memory = turning(make_memory, consume="background")
+def test_a_wait_for_what_is_said_later_ends_the_delay_as_well(rig: Rig, runner: BackgroundRunner) -> None:
+    memory = turning(rig.memory, consume="background")
     seq = talk(memory, 1)
 
     async def wait_and_say() -> Any:
@@ -190,13 +168,11 @@ def test_a_wait_for_what_is_said_later_ends_the_delay_as_well(
     assert asyncio.run(wait_and_say()).caught_up
 
 
-def test_the_sweep_rings_when_the_time_has_come(
-    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
-) -> None:
-    talk(turning(make_memory), 2)
+def test_the_sweep_rings_when_the_time_has_come(rig: Rig) -> None:
+    talk(turning(rig.memory), 2)
     rung: list[Lane] = []
     sweep = Sweep(
-        database,
+        rig.database,
         ring=rung.extend,
         take_over=lambda _lanes: None,
         stages=list(STAGES),
@@ -205,31 +181,23 @@ def test_the_sweep_rings_when_the_time_has_come(
     )
     sweep.tick()
     assert rung == []
-    assert rows_of(database_url, "UPDATE strandline.due SET ring_at = now() - interval '1 s' RETURNING 1")
-    pass_time(database_url)
+    assert rows_of(rig.url, "UPDATE strandline.due SET ring_at = now() - interval '1 s' RETURNING 1")
+    pass_time(rig.url)
     sweep.tick()
     assert {lane.stage for lane in rung} == {"extract", "summary"}
 
 
-def test_a_clock_that_steps_back_holds_no_turn(
-    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
-) -> None:
-    talk(turning(make_memory), 2)
-    assert rows_of(database_url, MOVED.format("interval '1 day'"))
-    drain_everything(database, database_url, settings)
-    assert facts(database_url) == 2
+def test_a_clock_that_steps_back_holds_no_turn(rig: Rig) -> None:
+    talk(turning(rig.memory), 2)
+    assert rows_of(rig.url, MOVED.format("interval '1 day'"))
+    drain_everything(rig.database, rig.url, rig.settings)
+    assert facts(rig.url) == 2
 
 
-def test_a_turn_that_comes_while_others_are_derived_waits_its_time(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    settings: Settings,
-    model_server: ModelServer,
-) -> None:
-    memory = turning(make_memory)
+def test_a_turn_that_comes_while_others_are_derived_waits_its_time(rig: Rig) -> None:
+    memory = turning(rig.memory)
     talk(memory, 2)
-    pass_time(database_url)
+    pass_time(rig.url)
     said: list[int] = []
 
     def say_more(point: str) -> None:
@@ -237,29 +205,27 @@ def test_a_turn_that_comes_while_others_are_derived_waits_its_time(
             said.append(talk(memory, 1, first=10))
 
     worker = Worker(
-        database,
-        prepare_stages(database, settings, STAGES),
-        settings,
+        rig.database,
+        prepare_stages(rig.database, rig.settings, STAGES),
+        rig.settings,
         ring=lambda _lanes: None,
         with_sweep=False,
         reach=say_more,
     )
     worker.start()
     try:
-        for lane in due_lanes(database_url):
+        for lane in due_lanes(rig.url):
             worker.drain(lane)
-        assert calls(model_server)["<transcript>"] == 1
-        assert rows_of(database_url, "SELECT count(*) FROM strandline.lane WHERE holder IS NOT NULL") == [
-            (0,)
-        ]
-        assert [lane.stage for lane in due_lanes(database_url)] == ["extract"], "the summary came after it"
-        pass_time(database_url)
-        for lane in due_lanes(database_url):
+        assert calls(rig.model)["<transcript>"] == 1
+        assert rows_of(rig.url, "SELECT count(*) FROM strandline.lane WHERE holder IS NOT NULL") == [(0,)]
+        assert [lane.stage for lane in due_lanes(rig.url)] == ["extract"], "the summary came after it"
+        pass_time(rig.url)
+        for lane in due_lanes(rig.url):
             worker.drain(lane)
     finally:
         worker.stop()
-    assert nothing_due(database_url) and facts(database_url) == 3
-    assert verify(database, deep=True).violations == ()
+    assert nothing_due(rig.url) and facts(rig.url) == 3
+    assert verify(rig.database, deep=True).violations == ()
 
 
 class Died(BaseException):
@@ -268,42 +234,36 @@ class Died(BaseException):
 
 @hypothesis_settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(points=st.lists(st.sampled_from(["loaded", "called", "stored", "applying", "applied"]), max_size=3))
-def test_workers_that_die_lose_and_double_nothing(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    settings: Settings,
-    points: list[str],
-) -> None:
-    memory = turning(make_memory, f"s{len(rows_of(database_url, 'SELECT 1 FROM strandline.session'))}")
-    before = facts(database_url)
+def test_workers_that_die_lose_and_double_nothing(rig: Rig, points: list[str]) -> None:
+    memory = turning(rig.memory, f"s{len(rows_of(rig.url, 'SELECT 1 FROM strandline.session'))}")
+    before = facts(rig.url)
     for number, point in enumerate([*points, ""]):
         talk(memory, 2, first=before + 2 * number)
-        pass_time(database_url)
+        pass_time(rig.url)
 
         def die(reached: str, at: str = point) -> None:
             if reached == at:
                 raise Died
 
         worker = Worker(
-            database,
-            prepare_stages(database, settings, STAGES),
-            settings,
+            rig.database,
+            prepare_stages(rig.database, rig.settings, STAGES),
+            rig.settings,
             ring=lambda _lanes: None,
             with_sweep=False,
             reach=die,
         )
         worker.start()
-        for lane in due_lanes(database_url):
+        for lane in due_lanes(rig.url):
             with suppress(Died):
                 worker.drain(lane)
         worker.stop()
-    if not nothing_due(database_url):
-        pass_time(database_url)
-    drain_everything(database, database_url, settings)
-    assert nothing_due(database_url)
-    assert facts(database_url) == before + 2 * (len(points) + 1)
-    assert verify(database, deep=True).violations == ()
+    if not nothing_due(rig.url):
+        pass_time(rig.url)
+    drain_everything(rig.database, rig.url, rig.settings)
+    assert nothing_due(rig.url)
+    assert facts(rig.url) == before + 2 * (len(points) + 1)
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def explained(database: Database, url: str) -> MessageExplanation:
@@ -314,51 +274,45 @@ def explained(database: Database, url: str) -> MessageExplanation:
 
 
 @pytest.mark.parametrize("blocks", [["facts"], ["summary"], ["facts", "summary"]], ids=str)
-def test_explain_says_what_a_turn_waits_for(
-    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings, blocks: list[str]
-) -> None:
-    memory = make_memory("s", deliver="turn", memory_blocks=blocks)
+def test_explain_says_what_a_turn_waits_for(rig: Rig, blocks: list[str]) -> None:
+    memory = rig.memory("s", deliver="turn", memory_blocks=blocks)
     talk(memory, 1)
-    ((until,),) = rows_of(database_url, "SELECT DISTINCT ready_at FROM strandline.due")
-    told = explained(database, database_url)
+    ((until,),) = rows_of(rig.url, "SELECT DISTINCT ready_at FROM strandline.due")
+    told = explained(rig.database, rig.url)
     waiting = [trace for trace in told.stages if trace.state == "due"]
     assert waiting and {trace.ready_at for trace in waiting} == {until}
     (sentence,) = [one for one in told.why if "share" in one]
     assert f"{until.astimezone(UTC):%H:%M:%S} UTC" in sentence
     assert all(way in sentence for way in ("flush", "deliver", "wait_for"))
     assert not [one for one in told.why if "no worker has taken it up" in one]
-    pass_time(database_url)
-    told = explained(database, database_url)
+    pass_time(rig.url)
+    told = explained(rig.database, rig.url)
     assert not [one for one in told.why if "share" in one] and not any(t.ready_at for t in told.stages)
     memory.put({"role": "user", "content": "One more."})
     memory.put({"role": "assistant", "content": "Yes."})
     memory.flush()
-    assert not [one for one in explained(database, database_url).why if "share" in one]
+    assert not [one for one in explained(rig.database, rig.url).why if "share" in one]
 
 
-def test_the_command_says_how_to_end_the_wait_and_that_ends_it(
-    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
-) -> None:
-    talk(turning(make_memory), 1)
-    ((name,),) = rows_of(database_url, "SELECT id FROM strandline.message WHERE seq = 1")
-    target = ["--database-url", database_url]
+def test_the_command_says_how_to_end_the_wait_and_that_ends_it(rig: Rig) -> None:
+    talk(turning(rig.memory), 1)
+    ((name,),) = rows_of(rig.url, "SELECT id FROM strandline.message WHERE seq = 1")
+    target = ["--database-url", rig.url]
     shown = CliRunner().invoke(explain_command, [name, *target])
     assert shown.exit_code == 0, shown.output
     assert "extract: due since" in shown.output and "waits for others until" in shown.output
     assert "next: `strandline flush s` ends the wait for others" in shown.output
     assert "strandline status" not in shown.output
     assert CliRunner().invoke(flush_command, ["s", *target]).exit_code == 0
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.due WHERE ready_at IS NOT NULL") == [(0,)]
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.due WHERE ready_at IS NOT NULL") == [(0,)]
 
 
-def test_a_turn_that_waits_for_others_is_not_late(
-    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
-) -> None:
-    talk(turning(make_memory), 2)
-    assert rows_of(database_url, MOVED.format("interval '-500 s'"))  # it waits 100 s more
-    assert {one.lag_seconds for one in read_status(database, settings).pipelines} == {0.0}
-    assert rows_of(database_url, MOVED.format("interval '-200 s'"))  # and did so 100 s ago
-    late = {one.name: one.lag_seconds for one in read_status(database, settings).pipelines}
+def test_a_turn_that_waits_for_others_is_not_late(rig: Rig) -> None:
+    talk(turning(rig.memory), 2)
+    assert rows_of(rig.url, MOVED.format("interval '-500 s'"))  # it waits 100 s more
+    assert {one.lag_seconds for one in read_status(rig.database, rig.settings).pipelines} == {0.0}
+    assert rows_of(rig.url, MOVED.format("interval '-200 s'"))  # and did so 100 s ago
+    late = {one.name: one.lag_seconds for one in read_status(rig.database, rig.settings).pipelines}
     assert {name: 100 <= seconds < 700 for name, seconds in late.items() if seconds} == {
         "facts": True,
         "summary": True,

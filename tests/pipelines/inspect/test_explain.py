@@ -15,7 +15,7 @@ from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.wire.explanations import FactExplanation, MessageExplanation, StageTrace
-from tests.conftest import MakeMemory
+from tests.conftest import MakeMemory, Rig
 from tests.pipelines.conftest import Drain
 from tests.support.processes import forking
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
@@ -98,19 +98,17 @@ def test_a_fact_leads_back_to_its_messages(make_memory: MakeMemory, database: Da
     assert message(database, "m1").why == ("It was remembered: 1 fact cites it, 0 of them live.",)
 
 
-def test_explain_says_why_a_message_is_not_remembered_yet(
-    make_memory: MakeMemory, database: Database, drain: Drain
-) -> None:
-    memory = make_memory("s")
+def test_explain_says_why_a_message_is_not_remembered_yet(rig: Rig, drain: Drain) -> None:
+    memory = rig.memory("s")
     memory.put({"role": "system", "content": "Be kind.", "id": "m0"})
     memory.put({"role": "user", "content": "I keep bees", "id": "m1"})
-    assert message(database, "m0").place == "pinned"
-    assert "pinned head" in message(database, "m0").why[0]
-    assert message(database, "m1").place == "window"
-    assert "has not been flushed" in message(database, "m1").why[0]
+    assert message(rig.database, "m0").place == "pinned"
+    assert "pinned head" in message(rig.database, "m0").why[0]
+    assert message(rig.database, "m1").place == "window"
+    assert "has not been flushed" in message(rig.database, "m1").why[0]
 
     memory.flush(all=True)
-    found = message(database, "m1")
+    found = message(rig.database, "m1")
     assert (found.place, stages(found)["extract"].state, stages(found)["merge"].state) == (
         "tail",
         "due",
@@ -119,59 +117,53 @@ def test_explain_says_why_a_message_is_not_remembered_yet(
     assert found.why == ("stage extract has not processed it yet: no worker has taken it up.",)
 
     drain("extract", "summary", "vectors")
-    found = message(database, "m1")
+    found = message(rig.database, "m1")
     assert (found.place, stages(found)["merge"].state) == ("tail", "due")
     assert found.why[0].startswith("Extract found something in it; stage merge has not processed it yet")
     drain()
-    assert message(database, "m1").place == "covered"
+    assert message(rig.database, "m1").place == "covered"
 
 
-def test_explain_says_why_a_message_was_not_remembered(
-    make_memory: MakeMemory, database: Database, drain: Drain
-) -> None:
-    memory = make_memory("s")
+def test_explain_says_why_a_message_was_not_remembered(rig: Rig, drain: Drain) -> None:
+    memory = rig.memory("s")
     say(memory, "m1", "Anything else?", role="assistant")
     say(memory, "m2", f"I met a {POISON}")
-    archive = make_memory("archive", memory_blocks=["summary"])
+    archive = rig.memory("archive", memory_blocks=["summary"])
     say(archive, "m3", "I keep bees")
     drain()
-    assert message(database, "m1").why == ("Extract read it and found no fact in it.",)
-    dead = message(database, "m2")
+    assert message(rig.database, "m1").why == ("Extract read it and found no fact in it.",)
+    dead = message(rig.database, "m2")
     assert (dead.place, stages(dead)["extract"].state) == ("tail", "dead")
     assert "gave up on it" in dead.why[0] and "dead-letters retry" in dead.why[0]
     assert stages(dead)["extract"].reason
-    (letter,) = list_dead_letters(database)
-    drop_dead_letter(database, letter)
-    dropped = message(database, "m2")
+    (letter,) = list_dead_letters(rig.database)
+    drop_dead_letter(rig.database, letter)
+    dropped = message(rig.database, "m2")
     assert (dropped.place, stages(dropped)["extract"].state) == ("covered", "dropped")
-    assert message(database, "m3").why == (
+    assert message(rig.database, "m3").why == (
         "Its session does not feed the pipeline 'facts', so no facts are extracted.",
     )
 
 
-def test_a_lane_that_waits_says_why(
-    make_memory: MakeMemory, database: Database, drain: Drain, model_server: ModelServer
-) -> None:
-    say(make_memory("s"), "m1", "I keep bees")
-    model_server.behave(status=503)
+def test_a_lane_that_waits_says_why(rig: Rig, drain: Drain) -> None:
+    say(rig.memory("s"), "m1", "I keep bees")
+    rig.model.behave(status=503)
     drain("extract")
-    found = message(database, "m1")
+    found = message(rig.database, "m1")
     assert stages(found)["extract"].next_attempt_at is not None
     assert "its lane waits after an error" in found.why[0]
 
 
-def test_explain_says_that_a_message_was_reset(
-    make_memory: MakeMemory, database: Database, drain: Drain
-) -> None:
-    memory = make_memory("s")
+def test_explain_says_that_a_message_was_reset(rig: Rig, drain: Drain) -> None:
+    memory = rig.memory("s")
     say(memory, "m1", "I keep bees")
     memory.reset()
     drain()
-    found = message(database, "m1")
+    found = message(rig.database, "m1")
     assert (found.place, {trace.state for trace in found.stages}) == ("reset", {"void", "waiting"})
     assert "reset" in found.why[0]
     say(memory, "m1", "I keep wasps")
-    assert message(database, "m1").message.excerpt == "I keep wasps", "what is in the log now is meant"
+    assert message(rig.database, "m1").message.excerpt == "I keep wasps", "what is in the log now is meant"
 
 
 def test_an_id_that_is_not_clear_is_an_error(make_memory: MakeMemory, database: Database) -> None:

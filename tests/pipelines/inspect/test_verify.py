@@ -25,7 +25,7 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import Settings, load_settings
 from strandline.wiring.assembly import prepare_stages
 from strandline.workers.in_process import BackgroundRunner
-from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, nothing_due, rows_of, wait_until
 from tests.support.many_sessions import fill
 from tests.support.processes import forking
 from tests.support.servers.databases import temporary_database
@@ -147,11 +147,9 @@ def test_each_kind_of_violation_has_a_test_that_breaks_it() -> None:
 
 
 @pytest.mark.parametrize("kind", BREAKS)
-def test_each_kind_of_violation_is_named_in_a_sentence(
-    database: Database, database_url: str, kind: str
-) -> None:
-    break_it(database_url, kind)
-    named = [violation for violation in verify(database, deep=True).violations if violation.kind == kind]
+def test_each_kind_of_violation_is_named_in_a_sentence(rig: Rig, kind: str) -> None:
+    break_it(rig.url, kind)
+    named = [violation for violation in verify(rig.database, deep=True).violations if violation.kind == kind]
     assert named
     for violation in named:
         assert violation.sentence.endswith(".") and "None" not in violation.sentence
@@ -185,12 +183,10 @@ def test_progress_names_every_check(database: Database) -> None:
     assert {total for _name, _number, total in seen} == {len(CHECKS)}
 
 
-def test_a_reset_with_derived_leaves_tombstones_and_no_violation(
-    database: Database, database_url: str, settings: Settings
-) -> None:
+def test_a_reset_with_derived_leaves_tombstones_and_no_violation(rig: Rig) -> None:
     # Session 1 said everything first, so its revisions are where the facts begin.
-    Memory.from_defaults("anna-1", user_id="anna", database_url=database_url).reset(derived=True)
-    report = verify(database, deep=True)
+    Memory.from_defaults("anna-1", user_id="anna", database_url=rig.url).reset(derived=True)
+    report = verify(rig.database, deep=True)
     assert report.violations == ()
     assert report.tombstones > 0
 
@@ -200,14 +196,12 @@ STEPS = st.sampled_from(["say", "say again", "put", "flush", "reset", "forget", 
 
 @given(steps=st.lists(st.tuples(STEPS, st.integers(0, 2)), min_size=5, max_size=25))
 @examples(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_operations_in_any_order_verify_clean(
-    database: Database, database_url: str, settings: Settings, steps: list[tuple[str, int]]
-) -> None:
+def test_any_operations_in_any_order_verify_clean(rig: Rig, steps: list[tuple[str, int]]) -> None:
     """Three sessions, two of one user; nothing that the library does may look like a violation."""
     run = uuid4().hex
     users = (f"u-{run}", f"u-{run}", None)
     memories = [
-        Memory.from_defaults(f"{run}-{at}", user_id=user, database_url=database_url)
+        Memory.from_defaults(f"{run}-{at}", user_id=user, database_url=rig.url)
         for at, user in enumerate(users)
     ]
     for number, (step, which) in enumerate(steps):
@@ -222,8 +216,8 @@ def test_any_operations_in_any_order_verify_clean(
             memory.reset(derived=step == "forget")
         else:
             stages = ["extract", "summary"] if step == "consume some" else None
-            drain_everything(database, database_url, settings, *([stages] if stages else []))
-        assert [violation.sentence for violation in verify(database, deep=True).violations] == []
+            drain_everything(rig.database, rig.url, rig.settings, *([stages] if stages else []))
+        assert [violation.sentence for violation in verify(rig.database, deep=True).violations] == []
 
 
 def test_a_running_system_verifies_clean(

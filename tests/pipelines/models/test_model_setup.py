@@ -13,11 +13,10 @@ from strandline.cli.doctor.servers import check_database
 from strandline.cli.servers.targets import Servers
 from strandline.pipelines.engine.failures import KEPT_SECONDS, Troubles
 from strandline.pipelines.inspect.explain_message import explain
-from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import SUMMARY_STAGE
 from strandline.schemas.wire.explanations import MessageExplanation
-from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import Rig, nothing_due, rows_of, wait_until
 from tests.producers.doorbell.test_doorbell import some_lane
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.busy_workers import check_done_once, environment
@@ -35,48 +34,40 @@ FAILURES = "SELECT sum(failures), (SELECT count(*) FROM strandline.dead_letter) 
 
 @pytest.mark.parametrize(("refusing", "says"), REFUSALS[::2])
 def test_a_refusal_of_every_model_call_is_named_and_work_waits_until_it_is_mended(
-    refusing: dict[str, Any],
-    says: str,
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database: Database,
-    database_url: str,
-    settings: Settings,
-    broker_url: str,
+    rig: Rig, refusing: dict[str, Any], says: str
 ) -> None:
     """At its first failure an event would be a dead letter here, so none was counted."""
-    model_server.behave(**refusing)
-    worker = start_worker(
-        **environment(model_server, "sk-secret-key", STRANDLINE_MAX_FAILURES="1"),
+    rig.model.behave(**refusing)
+    worker = rig.start_worker(
+        **environment(rig.model, "sk-secret-key", STRANDLINE_MAX_FAILURES="1"),
         STRANDLINE_PROVIDER_PROBE_SECONDS="0.5",
     )
     for number in range(5):
-        memory = make_memory(f"s{number}", user_id=f"u{number}", broker_url=broker_url)
+        memory = rig.memory(f"s{number}", user_id=f"u{number}", broker_url=rig.broker_url)
         memory.put({"role": "user", "content": f"harbour {number} is open", "id": f"m{number}"})
         memory.flush(all=True)
 
     def reasons() -> list[str]:
-        report = read_status(database, settings)
+        report = read_status(rig.database, rig.settings)
         return [stage.reason for pipeline in report.pipelines for stage in pipeline.stages if stage.reason]
 
     wait_until(lambda: len(reasons()) == 2, timeout=60, what="a reason for extract and one for the summary")
     assert all(says in reason for reason in reasons())
-    wait_until(lambda: len(model_server.requests) > 8, timeout=60, what="the server to be probed again")
+    wait_until(lambda: len(rig.model.requests) > 8, timeout=60, what="the server to be probed again")
     for number in range(5):
-        found = explain(database, f"m{number}")
+        found = explain(rig.database, f"m{number}")
         assert isinstance(found, MessageExplanation)
         assert any(says in why for why in found.why), found.why
-    servers = Servers(database_url, None, "configured", "configured")
-    checks = {check.name: check for check in check_database(servers, settings)}
+    servers = Servers(rig.url, None, "configured", "configured")
+    checks = {check.name: check for check in check_database(servers, rig.settings)}
     assert (checks["work of summary"].result, says in checks["work of summary"].found) == ("problem", True)
-    assert rows_of(database_url, FAILURES) == [(0, 0)]
+    assert rows_of(rig.url, FAILURES) == [(0, 0)]
     postponed = [line for line in worker.output if "lane postponed" in line]
     assert postponed
     assert all("action=lane_postponed" in line and says in line and "lane=" in line for line in postponed)
-    model_server.behave()
-    wait_until(lambda: nothing_due(database_url), timeout=60, what="the work to go on by itself")
-    check_done_once(database, database_url, 5)
+    rig.model.behave()
+    wait_until(lambda: nothing_due(rig.url), timeout=60, what="the work to go on by itself")
+    check_done_once(rig.database, rig.url, 5)
     assert reasons() == []
     assert worker.stop() == 0
     assert "sk-secret-key" not in "".join(worker.output)

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from strandline import ConfigurationError, Memory
+from strandline import ConfigurationError
 from strandline.pipelines.generations.definitions import recipe_for
 from strandline.pipelines.generations.registry import register
 from strandline.pipelines.models.contract import SummaryTask, TranscriptLine
@@ -19,7 +19,7 @@ from strandline.schemas.errors import PermanentModelError, ProviderDownError, Tr
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import PIPELINES, SUMMARY_STAGE, VECTORS_STAGE
-from tests.conftest import rows_of
+from tests.conftest import Rig, rows_of
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.own_models import Scribe
 
@@ -44,9 +44,7 @@ def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     Scribe.answer = None
 
 
-def test_workers_derive_by_them_and_reads_embed_by_them(
-    make_memory: Callable[..., Memory], database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_derive_by_them_and_reads_embed_by_them(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = {
         "text_backend": "installed",
         "summary_model": "scribe",
@@ -56,12 +54,12 @@ def test_workers_derive_by_them_and_reads_embed_by_them(
     }
     for name, value in chosen.items():
         monkeypatch.setenv(f"STRANDLINE_{name.upper()}", value)
-    settings = load_settings(database_url=database_url)
-    adopt(database, database_url, settings)
-    memory = make_memory("s", memory_blocks=["summary", "vectors"])
+    settings = load_settings(database_url=rig.url)
+    adopt(rig.database, rig.url, settings)
+    memory = rig.memory("s", memory_blocks=["summary", "vectors"])
     memory.put_messages([{"role": "user", "content": text} for text in ("My boat leaks.", "My dog barks.")])
     memory.flush(all=True)
-    drain_everything(database, database_url, settings, (SUMMARY_STAGE, VECTORS_STAGE))
+    drain_everything(rig.database, rig.url, settings, (SUMMARY_STAGE, VECTORS_STAGE))
     summary = memory.summarize()
     assert summary is not None and (summary.text, summary.model) == ("On boat, dog.", "scribe")
     assert summary.topics == ("boat", "dog")
@@ -72,7 +70,7 @@ def test_workers_derive_by_them_and_reads_embed_by_them(
         " prompts IS NOT NULL AND prompts::text <> '{}' FROM strandline.generation"
         " WHERE state = 'serving' AND pipeline IN ('summary', 'vectors') ORDER BY pipeline"
     )
-    assert rows_of(database_url, serving) == [
+    assert rows_of(rig.url, serving) == [
         ("installed", "scribe", None, True),
         ("installed", "compass", "4", False),
     ]

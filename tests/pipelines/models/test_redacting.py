@@ -45,7 +45,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import PIPELINES
 from strandline.wiring.assembly import prepare_stages
-from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import Rig, nothing_due, rows_of, wait_until
 from tests.support import sample_hooks
 from tests.support.sample_hooks import CANARY
 from tests.support.servers.model_server import ModelServer
@@ -99,18 +99,13 @@ def _let_go() -> Iterator[None]:
 
 
 def test_a_marked_address_never_reaches_the_server_and_is_stored_as_it_was_said(
-    environment: Callable[..., Settings],
-    start_worker: StartWorker,
-    make_memory: MakeMemory,
-    model_server: ModelServer,
-    database: Database,
-    database_url: str,
+    rig: Rig, environment: Callable[..., Settings]
 ) -> None:
     """Every task and every text of an embedder, from a worker process and from producers."""
     settings = environment(redact_before_models=HIDE, max_facts="3")
-    adopt(database, database_url, settings)
-    start_worker(PYTHONPATH=str(ROOT), STRANDLINE_SWEEP_INTERVAL_SECONDS="0.2")
-    memory = make_memory("s", user_id="ana")
+    adopt(rig.database, rig.url, settings)
+    rig.start_worker(PYTHONPATH=str(ROOT), STRANDLINE_SWEEP_INTERVAL_SECONDS="0.2")
+    memory = rig.memory("s", user_id="ana")
     for number in range(3):
         memory.put_messages(
             [
@@ -120,23 +115,23 @@ def test_a_marked_address_never_reaches_the_server_and_is_stored_as_it_was_said(
         )
         memory.flush(all=True)
     memory.facts.add(f"Ana also reads {CANARY}")
-    wait_until(lambda: nothing_due(database_url), timeout=60, what="the worker to derive everything")
+    wait_until(lambda: nothing_due(rig.url), timeout=60, what="the worker to derive everything")
     memory.facts.instruct(f"add {CANARY}", wait=300)
     memory.put_messages(
         [{"role": "user", "content": f"Still {CANARY}"}, {"role": "assistant", "content": "Yes."}]
     )
     memory.flush(all=True)
-    wait_until(lambda: nothing_due(database_url), timeout=60, what="the worker to derive everything")
+    wait_until(lambda: nothing_due(rig.url), timeout=60, what="the worker to derive everything")
     memory.search(f"who is {CANARY}?")
     assert not memory.get(f"where is {CANARY}?").omitted
     memory.facts.choose(f"which is {CANARY}?")
     memory.facts.optimize()
     last = memory.summarize_last(2)
     assert last is not None and "[hidden]" in last.text
-    assert kinds_of_requests(model_server) == {
+    assert kinds_of_requests(rig.model) == {
         "transcript", "candidates", "summary_so_far", "question", "instruction", "<facts>", '"input"'
     }  # fmt: skip
-    assert "canary" not in sent(model_server) and sent(model_server).count("[hidden]") > 20
+    assert "canary" not in sent(rig.model) and sent(rig.model).count("[hidden]") > 20
     # What is stored is what was said; what is derived of it is not.
     assert CANARY in memory.get_all()[0].text and CANARY in str(memory.get_all()[0].name)
     derived = [fact.text for fact in memory.facts.list() if "reads" not in fact.text]
@@ -145,58 +140,58 @@ def test_a_marked_address_never_reaches_the_server_and_is_stored_as_it_was_said(
     assert [fact.text for fact in said] == ["Note 0: I am at [hidden] now."]
     # A fact still names the messages that it comes from.
     (revision,) = rows_of(
-        database_url,
+        rig.url,
         "SELECT seqs FROM strandline.fact_revision WHERE fact_id = %s AND operation = 'add'",
         said[0].fact_id,
     )
     assert revision == ([1],)
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_the_recipe_records_the_hook_and_a_process_without_the_setting_applies_it(
-    environment: Callable[..., Settings], database: Database, database_url: str, model_server: ModelServer
+    rig: Rig, environment: Callable[..., Settings]
 ) -> None:
     with_hook = environment(redact_before_models="contacts,tests.support.sample_hooks:Marked")
-    adopt(database, database_url, with_hook)
-    for generation in serving_generations(database).values():
+    adopt(rig.database, rig.url, with_hook)
+    for generation in serving_generations(rig.database).values():
         assert generation.recipe.config["redactor"] == "contacts,tests.support.sample_hooks:Marked"
         assert generation.recipe.config["redactor_version"] == "1,7"
     without = environment(redact_before_models="")
-    stages = build(serving_generations(database)["summary"], without)
+    stages = build(serving_generations(rig.database)["summary"], without)
     assert isinstance(stages["summary"].model, RedactingTextModel)  # type: ignore[attr-defined]
-    changes = settings_differing(serving_generations(database), without)
+    changes = settings_differing(serving_generations(rig.database), without)
     assert changes["facts"] == [
         "redactor: contacts,tests.support.sample_hooks:Marked -> none",
         "redactor version: 1,7 -> none",
     ]
     assert changes.keys() == {"facts", "summary", "vectors"}
-    config = serving_generations(database)["vectors"].recipe.config
+    config = serving_generations(rig.database)["vectors"].recipe.config
     assert with_recorded_embedder(without, config).redact_before_models.startswith("contacts")
 
 
 def test_a_hook_that_is_set_later_is_applied_at_once_and_the_difference_is_told(
-    environment: Callable[..., Settings], database: Database, database_url: str
+    rig: Rig, environment: Callable[..., Settings]
 ) -> None:
-    adopt(database, database_url, environment())
+    adopt(rig.database, rig.url, environment())
     settings = environment(redact_before_models=HIDE)
-    stages = build(serving_generations(database)["facts"], settings)
+    stages = build(serving_generations(rig.database)["facts"], settings)
     assert isinstance(stages["extract"].model, RedactingTextModel)  # type: ignore[attr-defined]
-    changes = settings_differing(serving_generations(database), settings)
+    changes = settings_differing(serving_generations(rig.database), settings)
     assert all(f"redactor: none -> {HIDE}" in change for change in changes.values()) and len(changes) == 3
 
 
 def test_a_recipe_whose_hook_is_not_installed_is_left_to_other_workers(
-    environment: Callable[..., Settings], database: Database, database_url: str
+    rig: Rig, environment: Callable[..., Settings]
 ) -> None:
     settings = environment(redact_before_models=HIDE)
-    adopt(database, database_url, settings)
-    with psycopg.connect(database_url) as connection:
+    adopt(rig.database, rig.url, settings)
+    with psycopg.connect(rig.url) as connection:
         connection.execute(
             "UPDATE strandline.generation"
             " SET config = jsonb_set(config::jsonb, '{redactor}', '\"gone.away:hook\"')"
         )
     with pytest.raises(ConfigurationError, match=r"redaction hook gone.away:hook cannot be imported"):
-        build(serving_generations(database)["facts"], environment(redact_before_models=""))
+        build(serving_generations(rig.database)["facts"], environment(redact_before_models=""))
 
 
 @pytest.mark.usefixtures("_let_go")
@@ -209,78 +204,64 @@ def test_a_recipe_whose_hook_is_not_installed_is_left_to_other_workers(
     ],
 )
 def test_a_hook_that_fails_sends_nothing_and_ends_as_a_dead_letter(
-    environment: Callable[..., Settings],
-    make_memory: MakeMemory,
-    model_server: ModelServer,
-    database: Database,
-    database_url: str,
-    hook: str,
-    reason: str,
+    rig: Rig, environment: Callable[..., Settings], hook: str, reason: str
 ) -> None:
     settings = environment(
         redact_before_models=f"tests.support.sample_hooks:{hook}", redact_timeout_seconds="0.2"
     )
-    adopt(database, database_url, settings)
-    memory = make_memory("s", memory_blocks=["summary"])
+    adopt(rig.database, rig.url, settings)
+    memory = rig.memory("s", memory_blocks=["summary"])
     memory.put({"role": "user", "content": f"I am {CANARY}"})
     memory.flush(all=True)
-    worker = HandWorker(database, prepare_stages(database, settings))
-    (lane,) = due_lanes(database_url, ["summary"])
+    worker = HandWorker(rig.database, prepare_stages(rig.database, settings))
+    (lane,) = due_lanes(rig.url, ["summary"])
     outcomes: list[str] = []
 
     def is_dead() -> bool:
         outcomes.append(worker.drain(lane))
-        return bool(list_dead_letters(database))
+        return bool(list_dead_letters(rig.database))
 
     wait_until(is_dead, timeout=30, what="the event to be given up")
     assert outcomes.count("postponed") == worker.retry.max_failures, "an error that may pass is tried again"
-    (letter,) = list_dead_letters(database)
+    (letter,) = list_dead_letters(rig.database)
     assert reason in letter.reason and "canary" not in letter.reason
-    assert model_server.requests == []
+    assert rig.model.requests == []
 
 
 def test_what_a_hook_refuses_is_a_dead_letter_at_once_and_the_rest_goes_on(
-    environment: Callable[..., Settings],
-    make_memory: MakeMemory,
-    model_server: ModelServer,
-    database: Database,
-    database_url: str,
+    rig: Rig, environment: Callable[..., Settings]
 ) -> None:
     settings = environment(redact_before_models="tests.support.sample_hooks:Refusing")
-    adopt(database, database_url, settings)
-    memory = make_memory("s", memory_blocks=["vectors"])
+    adopt(rig.database, rig.url, settings)
+    memory = rig.memory("s", memory_blocks=["vectors"])
     for text in ("One", "The secret", "Two"):
         memory.put({"role": "user", "content": text})
         memory.flush(all=True)
-    drain_everything(database, database_url, settings, ("vectors",))
-    assert [letter.reason for letter in list_dead_letters(database)] == [
+    drain_everything(rig.database, rig.url, settings, ("vectors",))
+    assert [letter.reason for letter in list_dead_letters(rig.database)] == [
         "A redaction hook refused what was to be sent: it tells a secret"
     ]
-    assert "secret" not in sent(model_server) and "Two" in sent(model_server)
+    assert "secret" not in sent(rig.model) and "Two" in sent(rig.model)
 
 
 def test_a_query_that_cannot_be_redacted_is_searched_for_by_its_words(
-    environment: Callable[..., Settings],
-    make_memory: MakeMemory,
-    model_server: ModelServer,
-    database: Database,
-    database_url: str,
+    rig: Rig, environment: Callable[..., Settings]
 ) -> None:
     settings = environment(redact_before_models=HIDE)
-    adopt(database, database_url, settings)
-    memory = make_memory("s", memory_blocks=["vectors"])
+    adopt(rig.database, rig.url, settings)
+    memory = rig.memory("s", memory_blocks=["vectors"])
     memory.put({"role": "user", "content": "The anchor is on deck."})
     memory.flush(all=True)
-    drain_everything(database, database_url, settings, ("vectors",))
-    embedded = len(model_server.requests)
+    drain_everything(rig.database, rig.url, settings, ("vectors",))
+    embedded = len(rig.model.requests)
     environment(redact_before_models="tests.support.sample_hooks:failing")
-    later = make_memory("s", memory_blocks=["vectors"])
+    later = rig.memory("s", memory_blocks=["vectors"])
     (hit,) = later.search("anchor", limit=1)
     assert hit.message.text == "The anchor is on deck."
-    assert len(model_server.requests) == embedded
+    assert len(rig.model.requests) == embedded
     with pytest.raises(ModelError, match="raised ValueError"):
         later.summarize_last(1)
-    assert len(model_server.requests) == embedded
+    assert len(rig.model.requests) == embedded
 
 
 class Scripted:
@@ -405,12 +386,12 @@ def test_without_the_setting_models_are_as_they_were(environment: Callable[..., 
 
 
 def test_facts_without_a_session_are_chosen_by_a_model_that_sees_them_redacted(
-    environment: Callable[..., Settings], model_server: ModelServer, database: Database, database_url: str
+    rig: Rig, environment: Callable[..., Settings]
 ) -> None:
-    adopt(database, database_url, environment(redact_before_models="contacts"))
-    owner = Facts.for_owner(user_id="ana", database_url=database_url)
+    adopt(rig.database, rig.url, environment(redact_before_models="contacts"))
+    owner = Facts.for_owner(user_id="ana", database_url=rig.url)
     owner.add(f"Write to Ana at {CANARY}")
     chosen = owner.choose("How do I write to Ana?")
     assert [fact.text for fact in chosen] == [f"Write to Ana at {CANARY}"], "what is given is what is stored"
-    assert "[email]" in sent(model_server) and "canary" not in sent(model_server)
+    assert "[email]" in sent(rig.model) and "canary" not in sent(rig.model)
     owner.close()

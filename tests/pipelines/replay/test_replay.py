@@ -36,7 +36,7 @@ from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
 from strandline.wiring.assembly import prepare_stages
 from strandline.workers.in_process import BackgroundRunner
 from strandline.workers.replay_slots import waiting_lanes
-from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, nothing_due, rows_of, wait_until
 from tests.support.opened_rows import clear_only, stored_rows_of
 from tests.support.servers.databases import temporary_database
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest, answer_to
@@ -172,21 +172,21 @@ def rows_by_table(database_url: str) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def test_everything_is_derived_anew_and_then_serves(
-    memories: list[Memory], database: Database, database_url: str, after: Settings, model_server: ModelServer
+    rig: Rig, memories: list[Memory], after: Settings
 ) -> None:
-    first, asked, facts = serving_generations(database), model_server.received, known(memories)
-    done = [replay_new(database, after, pipeline, force=True) for pipeline in (FACTS, SUMMARY, VECTORS)]
+    first, asked, facts = serving_generations(rig.database), rig.model.received, known(memories)
+    done = [replay_new(rig.database, after, pipeline, force=True) for pipeline in (FACTS, SUMMARY, VECTORS)]
     assert {progress.phase for _, progress in done} == {"done"}
-    second = serving_generations(database)
+    second = serving_generations(rig.database)
     assert all(second[name].generation_id != first[name].generation_id for name in second)
     assert second[VECTORS].recipe.config["dimensions"] == 384
     assert second[FACTS].recipe.prompts["extract"] == PROMPT
     assert known(memories) == facts
-    bodies = [request.body for request in model_server.requests[asked:]]
+    bodies = [request.body for request in rig.model.requests[asked:]]
     assert PROMPT in [body["messages"][0]["content"] for body in bodies if "messages" in body]
     assert {body["dimensions"] for body in bodies if "dimensions" in body} == {384}
-    assert not verify(database).violations
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.scope_generation") == [(0,)]
+    assert not verify(rig.database).violations
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.scope_generation") == [(0,)]
 
 
 def test_what_people_did_to_facts_holds_in_a_new_generation(
@@ -223,78 +223,76 @@ def test_a_look_for_replay_work_goes_all_around_the_owners(
 
 
 def test_a_held_generation_waits_and_is_promoted_for_one_and_for_all(
-    memories: list[Memory], database: Database, database_url: str, after: Settings
+    rig: Rig, memories: list[Memory], after: Settings
 ) -> None:
-    replay, progress = replay_new(database, after, VECTORS, hold=True)
-    old, new = serving_generations(database)[VECTORS].generation_id, replay.generation_id
+    replay, progress = replay_new(rig.database, after, VECTORS, hold=True)
+    old, new = serving_generations(rig.database)[VECTORS].generation_id, replay.generation_id
     assert (progress.phase, old == new) == ("held", False)
-    with working(database, after):
+    with working(rig.database, after):
         # It is fed by what is flushed meanwhile, as is the one that serves.
         say(memories[0], "the harbour master is called Ida")
-        wait_until(lambda: nothing_due(database_url), timeout=30, what="both generations to be fed")
-    generation = find(database, new)
+        wait_until(lambda: nothing_due(rig.url), timeout=30, what="both generations to be fed")
+    generation = find(rig.database, new)
     assert generation is not None
-    assert switch_owner(database, generation, identify_user("default", "u0").shard_key)
+    assert switch_owner(rig.database, generation, identify_user("default", "u0").shard_key)
     row = with_fragments("SELECT generation_id FROM @serving(%s, '{vectors}') AS serving")
     for user, served_by in (("u0", new), ("u1", old)):
-        assert rows_of(database_url, row, identify_user("default", user).shard_key) == [(served_by,)]
-    assert not verify(database).violations
-    serve_everybody(database, generation)
-    assert serving_generations(database)[VECTORS].generation_id == new
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.scope_generation") == [(0,)]
-    assert not verify(database).violations
+        assert rows_of(rig.url, row, identify_user("default", user).shard_key) == [(served_by,)]
+    assert not verify(rig.database).violations
+    serve_everybody(rig.database, generation)
+    assert serving_generations(rig.database)[VECTORS].generation_id == new
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.scope_generation") == [(0,)]
+    assert not verify(rig.database).violations
 
 
 def test_going_back_reads_as_before_and_pruning_leaves_a_line(
-    memories: list[Memory], database: Database, database_url: str, after: Settings
+    rig: Rig, memories: list[Memory], after: Settings
 ) -> None:
-    shown, first = reads(memories), serving_generations(database)
+    shown, first = reads(memories), serving_generations(rig.database)
     for pipeline in (FACTS, VECTORS):
-        replay_new(database, after, pipeline)
+        replay_new(rig.database, after, pipeline)
     for pipeline in (FACTS, VECTORS):
-        roll_back(database, pipeline)
-    assert {n: g.generation_id for n, g in serving_generations(database).items()} == {
+        roll_back(rig.database, pipeline)
+    assert {n: g.generation_id for n, g in serving_generations(rig.database).items()} == {
         n: g.generation_id for n, g in first.items()
     }
     assert reads(memories) == shown
     left = [
         g
         for (g,) in rows_of(
-            database_url, "SELECT generation_id FROM strandline.generation WHERE state = 'feeding'"
+            rig.url, "SELECT generation_id FROM strandline.generation WHERE state = 'feeding'"
         )
     ]
     assert len(left) == 2
     with pytest.raises(ReplayError, match="serves; promote another"):
-        prune(database, first[FACTS].generation_id)
+        prune(rig.database, first[FACTS].generation_id)
     for generation_id in left:
-        prune(database, generation_id)
+        prune(rig.database, generation_id)
         for table in ("fact", "fact_candidate", "chunk", "receipt", "batch", "due", "lane", "block_state"):
             counted = f"SELECT count(*) FROM strandline.{table} WHERE generation_id = %s"
-            assert rows_of(database_url, counted, generation_id) == [(0,)], table
+            assert rows_of(rig.url, counted, generation_id) == [(0,)], table
     assert reads(memories) == shown
-    assert not verify(database).violations
+    assert not verify(rig.database).violations
     with pytest.raises(ReplayError, match="nothing to roll back to"):
-        roll_back(database, FACTS)
+        roll_back(rig.database, FACTS)
 
 
 def test_replaying_in_place_asks_nothing_and_changes_nothing(
-    memories: list[Memory], database: Database, database_url: str, before: Settings, model_server: ModelServer
+    rig: Rig, memories: list[Memory], before: Settings
 ) -> None:
-    rows, asked = rows_by_table(database_url), model_server.received
+    rows, asked = rows_by_table(rig.url), rig.model.received
     for pipeline in (FACTS, SUMMARY, VECTORS):
-        found = in_place(database, before, pipeline)
+        found = in_place(rig.database, before, pipeline)
         assert (found.batches, found.rewritten, found.differing) == (found.same, 0, 0)
         assert found.batches >= 6
-    assert rows_by_table(database_url) == rows
-    assert model_server.received == asked
+    assert rows_by_table(rig.url) == rows
+    assert rig.model.received == asked
 
 
 @clear_only("changes stored texts by SQL")
-def test_a_comparison_in_place_executes_no_write(
-    memories: list[Memory], database: Database, database_url: str, before: Settings
-) -> None:
+def test_a_comparison_in_place_executes_no_write(rig: Rig, memories: list[Memory], before: Settings) -> None:
     """Not even one that is rolled back: any write of what is derived raises."""
-    rows_of(database_url, "UPDATE strandline.fact_candidate SET text = text || '!' RETURNING 1")
+    rows_of(rig.url, "UPDATE strandline.fact_candidate SET text = text || '!' RETURNING 1")
     refuse = """
         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
             $$ BEGIN RAISE EXCEPTION 'a write of %', TG_TABLE_NAME; END $$;
@@ -307,77 +305,77 @@ def test_a_comparison_in_place_executes_no_write(
         CREATE TRIGGER refuse BEFORE INSERT OR UPDATE OR DELETE ON strandline.receipt
             FOR EACH ROW EXECUTE FUNCTION refuse();
     """
-    with psycopg.connect(database_url, autocommit=True) as connection:
+    with psycopg.connect(rig.url, autocommit=True) as connection:
         connection.execute(refuse)
     for pipeline in (SUMMARY, VECTORS):
-        found = in_place(database, before, pipeline)
+        found = in_place(rig.database, before, pipeline)
         assert found.batches == found.same >= 6
-    found = in_place(database, before, FACTS)
+    found = in_place(rig.database, before, FACTS)
     assert found.differing > 0
     assert found.differing + found.same == found.batches
 
 
 def test_replaying_in_place_puts_right_what_differs(
-    memories: list[Memory], database: Database, database_url: str, before: Settings, model_server: ModelServer
+    rig: Rig, memories: list[Memory], before: Settings
 ) -> None:
     def contents() -> list[Any]:
         sql = "SELECT to_jsonb(t)::text FROM strandline.{} t ORDER BY 1"
-        return [rows_of(database_url, sql.format(table)) for table in ("chunk", "block_state")]
+        return [rows_of(rig.url, sql.format(table)) for table in ("chunk", "block_state")]
 
-    whole, asked = contents(), model_server.received
+    whole, asked = contents(), rig.model.received
     rows_of(
-        database_url,
+        rig.url,
         "DELETE FROM strandline.chunk WHERE session_key = (SELECT session_key FROM"
         " strandline.session WHERE session_id = 's1') RETURNING 1",
     )
-    rows_of(database_url, 'UPDATE strandline.block_state SET state = \'{"text": "nonsense"}\' RETURNING 1')
-    assert in_place(database, before, VECTORS, namespace="default", session_id="s0").rewritten == 0
-    assert in_place(database, before, VECTORS, namespace="default", user_id="u1").rewritten > 0
-    assert in_place(database, before, SUMMARY).rewritten > 0
+    rows_of(rig.url, 'UPDATE strandline.block_state SET state = \'{"text": "nonsense"}\' RETURNING 1')
+    assert in_place(rig.database, before, VECTORS, namespace="default", session_id="s0").rewritten == 0
+    assert in_place(rig.database, before, VECTORS, namespace="default", user_id="u1").rewritten > 0
+    assert in_place(rig.database, before, SUMMARY).rewritten > 0
     assert contents() == whole
-    assert model_server.received == asked
+    assert rig.model.received == asked
 
 
 def test_answers_that_are_gone_are_asked_for_again(
-    memories: list[Memory], database: Database, database_url: str, before: Settings
+    rig: Rig, memories: list[Memory], before: Settings
 ) -> None:
     shown = reads(memories)
-    rows_of(database_url, "DELETE FROM strandline.answer RETURNING 1")
-    told = estimate(database, VECTORS, Selection(), before, new=False)
+    rows_of(rig.url, "DELETE FROM strandline.answer RETURNING 1")
+    told = estimate(rig.database, VECTORS, Selection(), before, new=False)
     assert (told.stored_batches, told.events) == (0, 12) and told.batches == told.model_calls
     for pipeline in (SUMMARY, VECTORS):
-        assert in_place(database, before, pipeline).asked_again > 0
-    assert in_place(database, before, FACTS).kept > 0
-    with working(database, before):
-        wait_until(lambda: nothing_due(database_url), timeout=30, what="what was asked again")
+        assert in_place(rig.database, before, pipeline).asked_again > 0
+    assert in_place(rig.database, before, FACTS).kept > 0
+    with working(rig.database, before):
+        wait_until(lambda: nothing_due(rig.url), timeout=30, what="what was asked again")
     assert reads(memories) == shown
-    assert not verify(database).violations
+    assert not verify(rig.database).violations
 
 
 def test_a_dead_letter_stands_in_the_way_until_it_is_replayed(
-    memories: list[Memory], database: Database, after: Settings, model_server: ModelServer
+    rig: Rig, memories: list[Memory], after: Settings
 ) -> None:
     def refuse(request: RecordedRequest) -> Raw | None:
         poisoned = "pier 4" in str(request.body) and is_new_extract(request)
         return Raw(400, b'{"error": {"message": "refused", "code": "content_filter"}}') if poisoned else None
 
-    model_server.behave(responder=refuse)
-    with working(database, after):
-        replay = begin_generation(database, FACTS, after)
+    rig.model.behave(responder=refuse)
+    with working(rig.database, after):
+        replay = begin_generation(rig.database, FACTS, after)
         with pytest.raises(ReplayError, match=r"1 event of 1 owner is a dead letter"):
-            derive_generation(database, replay)
-        assert replays(database, replay_id=replay.replay_id)[0].state == "stopped"
+            derive_generation(rig.database, replay)
+        assert replays(rig.database, replay_id=replay.replay_id)[0].state == "stopped"
         with pytest.raises(ReplayError, match=f"--resume {replay.replay_id}"):
-            begin_generation(database, FACTS, after)
-        model_server.behave()
-        for letter in list_dead_letters(database, pipeline=FACTS):
-            retry_dead_letter(database, letter)
-        assert derive_generation(database, claim_replay(database, replay.replay_id)).phase == "done"
-    assert not verify(database).violations
+            begin_generation(rig.database, FACTS, after)
+        rig.model.behave()
+        for letter in list_dead_letters(rig.database, pipeline=FACTS):
+            retry_dead_letter(rig.database, letter)
+        assert derive_generation(rig.database, claim_replay(rig.database, replay.replay_id)).phase == "done"
+    assert not verify(rig.database).violations
 
 
 def test_dead_letters_of_an_owner_who_talks_all_the_time_are_told(
-    memories: list[Memory], database: Database, database_url: str, after: Settings, model_server: ModelServer
+    rig: Rig, memories: list[Memory], after: Settings
 ) -> None:
     """Something is always due for such an owner: that is not what the replay waits for."""
 
@@ -388,21 +386,19 @@ def test_dead_letters_of_an_owner_who_talks_all_the_time_are_told(
             return Raw(400, b'{"error": {"message": "refused", "code": "content_filter"}}')
         return Raw(503, b"{}") if "pier 99" in str(request.body) else None
 
-    model_server.behave(responder=refuse)
+    rig.model.behave(responder=refuse)
     # However often what is always due was tried meanwhile, it is no dead letter.
     after = after.model_copy(update={"max_failures": 10_000})
-    with working(database, after):
-        replay = begin_generation(database, FACTS, after)
+    with working(rig.database, after):
+        replay = begin_generation(rig.database, FACTS, after)
         say(memories[4], "no, I moor it at pier 99")
-        wait_until(
-            lambda: not due_where_it_serves(database_url), timeout=30, what="what serves to be derived"
-        )
+        wait_until(lambda: not due_where_it_serves(rig.url), timeout=30, what="what serves to be derived")
         with pytest.raises(ReplayError, match=r"1 event of 1 owner is a dead letter"):
-            derive_generation(database, replay)
+            derive_generation(rig.database, replay)
 
 
 def test_reads_see_one_whole_generation_at_every_moment(
-    memories: list[Memory], database: Database, database_url: str, after: Settings
+    rig: Rig, memories: list[Memory], after: Settings
 ) -> None:
     """While it is derived and switched: never without facts, never facts of two generations."""
     wanted, stop, wrong = [], threading.Event(), []
@@ -420,8 +416,8 @@ def test_reads_see_one_whole_generation_at_every_moment(
     looking.start()
     try:
         for _again in range(2):
-            replay_new(database, after, FACTS, force=True)
-        roll_back(database, FACTS)
+            replay_new(rig.database, after, FACTS, force=True)
+        roll_back(rig.database, FACTS)
     finally:
         stop.set()
         looking.join()
@@ -478,30 +474,22 @@ def test_a_replay_that_is_stopped_before_a_pass_serves_nobody(
     assert not verify(database).violations
 
 
-def test_a_budget_of_calls_holds_for_replays_alone(
-    memories: list[Memory],
-    database: Database,
-    database_url: str,
-    after: Settings,
-    model_server: ModelServer,
-) -> None:
-    asked = model_server.received
-    replay_new(database, after, VECTORS, calls_per_second=3.0)
-    assert model_server.received - asked >= 6
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.replay_budget") == [(1,)]
+def test_a_budget_of_calls_holds_for_replays_alone(rig: Rig, memories: list[Memory], after: Settings) -> None:
+    asked = rig.model.received
+    replay_new(rig.database, after, VECTORS, calls_per_second=3.0)
+    assert rig.model.received - asked >= 6
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.replay_budget") == [(1,)]
 
 
-def test_a_budget_of_calls_fills_up_with_time_to_one_call_at_least(
-    memories: list[Memory], database: Database, database_url: str
-) -> None:
+def test_a_budget_of_calls_fills_up_with_time_to_one_call_at_least(rig: Rig, memories: list[Memory]) -> None:
     """One call an hour: the time is that of the budget's row, which the test moves."""
     owner = identify_user("default", "u0").shard_key
     call = TakeReplayCall(shard_key=owner, calls_per_second=1 / 3600)
 
     def take_after(hours: int) -> bool:
         age = "UPDATE strandline.replay_budget SET filled_at = filled_at - %s * interval '1 hour' RETURNING 1"
-        rows_of(database_url, age, hours)
-        return database.fetch(call) == [(0,)]
+        rows_of(rig.url, age, hours)
+        return rig.database.fetch(call) == [(0,)]
 
     assert [take_after(hours) for hours in (0, 0, 1, 0, 10, 0)] == [True, False, True, False, True, False]
 
@@ -517,55 +505,42 @@ def test_an_estimate_says_what_changes_and_what_it_takes(
 
 @pytest.mark.parametrize("pipeline", [FACTS, SUMMARY, VECTORS])
 def test_a_dry_run_promises_what_the_run_makes(
-    memories: list[Memory],
-    database: Database,
-    database_url: str,
-    before: Settings,
-    after: Settings,
-    model_server: ModelServer,
-    pipeline: str,
+    rig: Rig, memories: list[Memory], before: Settings, after: Settings, pipeline: str
 ) -> None:
     """In place, as a new generation of the same recipe, and with another prompt and other dimensions."""
-    told, asked = estimate(database, pipeline, Selection(), before, new=False), model_server.received
-    found = in_place(database, before, pipeline)
+    told, asked = estimate(rig.database, pipeline, Selection(), before, new=False), rig.model.received
+    found = in_place(rig.database, before, pipeline)
     assert (told.batches, told.stored_batches) == (found.batches, found.same)
-    assert told.model_calls == model_server.received - asked == 0
+    assert told.model_calls == rig.model.received - asked == 0
     for settings in (before, after):
-        told = estimate(database, pipeline, Selection(), settings, new=True)
-        replay, progress = replay_new(database, settings, pipeline, force=True)
+        told = estimate(rig.database, pipeline, Selection(), settings, new=True)
+        replay, progress = replay_new(rig.database, settings, pipeline, force=True)
         made = "SELECT count(*) FROM strandline.{} WHERE generation_id = %s"
-        ((batches,),) = rows_of(database_url, made.format("batch"), replay.generation_id)
-        ((calls,),) = rows_of(database_url, made.format("model_call"), replay.generation_id)
+        ((batches,),) = rows_of(rig.url, made.format("batch"), replay.generation_id)
+        ((calls,),) = rows_of(rig.url, made.format("model_call"), replay.generation_id)
         assert (told.events, told.batches, told.model_calls) == (progress.events, batches, calls)
 
 
 @pytest.mark.parametrize("pipeline", [SUMMARY, VECTORS])
 def test_a_dry_run_counts_what_is_asked_for_again(
-    memories: list[Memory],
-    database: Database,
-    database_url: str,
-    before: Settings,
-    model_server: ModelServer,
-    pipeline: str,
+    rig: Rig, memories: list[Memory], before: Settings, pipeline: str
 ) -> None:
     rows_of(
-        database_url,
+        rig.url,
         "DELETE FROM strandline.answer a USING strandline.batch b JOIN strandline.session s"
         " ON s.session_key = b.scope_key WHERE b.batch_id = a.batch_id AND b.stage = %s"
         " AND s.session_id IN ('s1', 's2') RETURNING 1",
         pipeline,
     )
-    told = estimate(database, pipeline, Selection(), before, new=False)
-    found = in_place(database, before, pipeline)
-    asked = model_server.received
-    drain_everything(database, database_url, before)
+    told = estimate(rig.database, pipeline, Selection(), before, new=False)
+    found = in_place(rig.database, before, pipeline)
+    asked = rig.model.received
+    drain_everything(rig.database, rig.url, before)
     assert (told.batches, told.stored_batches) == (found.batches, found.same)
-    assert told.model_calls == model_server.received - asked > 0
+    assert told.model_calls == rig.model.received - asked > 0
 
 
-def test_two_generations_are_compared(
-    memories: list[Memory], database: Database, after: Settings, model_server: ModelServer
-) -> None:
+def test_two_generations_are_compared(rig: Rig, memories: list[Memory], after: Settings) -> None:
     def reword(request: RecordedRequest) -> str | None:
         text = str(request.body.get("messages", [{}])[-1].get("content"))
         if "<transcript>" not in text or "pier 0" not in text or "<summary_so_far>" in text:
@@ -575,9 +550,9 @@ def test_two_generations_are_compared(
             fact["text"] = fact["text"].replace("I moor it at pier 0", "moors at pier 0")
         return json.dumps(answer)
 
-    model_server.behave(responder=reword)
-    replay, _ = replay_new(database, after, FACTS, hold=True)
-    found = compare_generations(database, replay.generation_id)
+    rig.model.behave(responder=reword)
+    replay, _ = replay_new(rig.database, after, FACTS, hold=True)
+    found = compare_generations(rig.database, replay.generation_id)
     assert {name: count for name, count in found.totals.items() if count} == {"same": 11, "changed": 1}
     ((owner,),) = [found.owners]
     assert (owner.user_id, owner.facts[0].before, owner.facts[0].after) == (
@@ -587,57 +562,55 @@ def test_two_generations_are_compared(
     )
 
 
-def test_no_flush_falls_between_the_phases(
-    memories: list[Memory], make_memory: MakeMemory, database: Database, database_url: str, after: Settings
-) -> None:
+def test_no_flush_falls_between_the_phases(rig: Rig, memories: list[Memory], after: Settings) -> None:
     """A transaction that flushed before the generation was there is waited for, and then derived."""
-    late = make_memory("late", user_id="u0")
+    late = rig.memory("late", user_id="u0")
     late.put({"role": "user", "content": "the first one"})
-    with psycopg.connect(database_url) as connection:
+    with psycopg.connect(rig.url) as connection:
         late.put({"role": "user", "content": "my tender is called Pip"}, connection=connection)
         late.flush(all=True, connection=connection)
-        replay = begin_generation(database, FACTS, after)
+        replay = begin_generation(rig.database, FACTS, after)
         with pytest.raises(ReplayError, match=f"--resume {replay.replay_id}"):
-            derive_generation(database, replay, wait_seconds=0.3)
+            derive_generation(rig.database, replay, wait_seconds=0.3)
         connection.commit()
-    with working(database, after):
-        assert derive_generation(database, claim_replay(database, replay.replay_id)).phase == "done"
-        wait_until(lambda: nothing_due(database_url), timeout=30, what="the rest")
+    with working(rig.database, after):
+        assert derive_generation(rig.database, claim_replay(rig.database, replay.replay_id)).phase == "done"
+        wait_until(lambda: nothing_due(rig.url), timeout=30, what="the rest")
     assert "my tender is called Pip" in known(memories)
-    assert not verify(database).violations
+    assert not verify(rig.database).violations
 
 
 def test_what_was_known_before_a_reset_is_known_again(
-    memories: list[Memory], database: Database, database_url: str, after: Settings
+    rig: Rig, memories: list[Memory], after: Settings
 ) -> None:
     """A reset keeps what was derived, and so does a new generation; what it made void stays void."""
     say(memories[0], "nobody has read this")
     memories[0].reset()
     say(memories[0], "a new life begins")
-    with working(database, after):
-        wait_until(lambda: nothing_due(database_url), timeout=30, what="the new life")
+    with working(rig.database, after):
+        wait_until(lambda: nothing_due(rig.url), timeout=30, what="the new life")
     before = known(memories)
     assert "my boat number 0 is blue" in before and "nobody has read this" not in before
-    replay_new(database, after, FACTS)
+    replay_new(rig.database, after, FACTS)
     assert known(memories) == before
     tail = [message.text for message in memories[0].get()]
     assert not any("boat number 0 is blue" in text and text.startswith("my boat") for text in tail)
-    assert not verify(database).violations
+    assert not verify(rig.database).violations
 
 
 def test_a_log_of_which_messages_are_gone_is_refused(
-    memories: list[Memory], database: Database, database_url: str, after: Settings
+    rig: Rig, memories: list[Memory], after: Settings
 ) -> None:
     """What serves knows what they said; neither a new generation nor a replay in place may forget it."""
-    served, facts = serving_generations(database)[FACTS].generation_id, known(memories)
+    served, facts = serving_generations(rig.database)[FACTS].generation_id, known(memories)
     rows_of(
-        database_url,
+        rig.url,
         "DELETE FROM strandline.message m USING strandline.session s"
         " WHERE m.session_key = s.session_key AND s.session_id = 's1' AND m.seq = 2 RETURNING 1",
     )
     said = r"log of session 's1' was truncated: of its messages 2 to 2, 0 of 1 are left"
     for replay_it in (replay_new, in_place):
         with pytest.raises(ReplayError, match=said):
-            replay_it(database, after, FACTS)
-    assert serving_generations(database)[FACTS].generation_id == served
+            replay_it(rig.database, after, FACTS)
+    assert serving_generations(rig.database)[FACTS].generation_id == served
     assert known(memories) == facts

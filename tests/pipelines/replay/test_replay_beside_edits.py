@@ -35,10 +35,9 @@ from strandline.schemas.queries.derived.generations import (
     TransactionsBegun,
     TransactionsUnderWay,
 )
-from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
-from tests.conftest import MakeMemory, lock_is_awaited, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, lock_is_awaited, nothing_due, rows_of, wait_until
 from tests.support.stored import stored_chunks
 from tests.support.workers.draining import due_lanes
 from tests.support.workers.hand_worker import HandWorker, say
@@ -82,51 +81,49 @@ def fill(fetcher: Any, generation_id: int) -> int:
 @pytest.mark.parametrize("pipeline", [FACTS, SUMMARY, VECTORS])
 @pytest.mark.parametrize("known", [True, False], ids=["of this life", "of a former life"])
 def test_a_reset_that_forgets_takes_along_what_a_replay_is_just_making_due(
-    memory: Memory, worker: HandWorker, database: Database, database_url: str, pipeline: str, known: bool
+    rig: Rig, memory: Memory, worker: HandWorker, pipeline: str, known: bool
 ) -> None:
     say(memory, "my boat is blue", "my cat is old")
     if not known:
         memory.reset()
     else:
-        drain(worker, database_url)
-    generation_id = begin_another(database, pipeline)
+        drain(worker, rig.url)
+    generation_id = begin_another(rig.database, pipeline)
     with ThreadPoolExecutor(1) as pool:
-        with database.transaction() as tx:
+        with rig.database.transaction() as tx:
             assert fill(tx, generation_id) == 2
             forgetting = pool.submit(memory.reset, derived=True)
-            wait_until(
-                lambda: forgetting.done() or lock_is_awaited(database_url), timeout=60, what="the reset"
-            )
+            wait_until(lambda: forgetting.done() or lock_is_awaited(rig.url), timeout=60, what="the reset")
         forgetting.result(300)
-    database.fetch(EndBackfill(generation_id=generation_id))
-    drain(worker, database_url)
-    assert verify(database, deep=True).violations == ()
+    rig.database.fetch(EndBackfill(generation_id=generation_id))
+    drain(worker, rig.url)
+    assert verify(rig.database, deep=True).violations == ()
 
 
 @pytest.mark.parametrize("pipeline", [FACTS, VECTORS])
 def test_a_replay_makes_nothing_due_of_what_a_reset_is_just_forgetting(
-    memory: Memory, worker: HandWorker, database: Database, database_url: str, pipeline: str
+    rig: Rig, memory: Memory, worker: HandWorker, pipeline: str
 ) -> None:
     say(memory, "my boat is blue", "my cat is old")
-    drain(worker, database_url)
-    generation_id = begin_another(database, pipeline)
-    with ThreadPoolExecutor(1) as pool, psycopg.connect(database_url) as connection:
+    drain(worker, rig.url)
+    generation_id = begin_another(rig.database, pipeline)
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(rig.url) as connection:
         memory.reset(derived=True, connection=connection)
-        filling = pool.submit(fill, database, generation_id)
-        wait_until(lambda: filling.done() or lock_is_awaited(database_url), timeout=60, what="the replay")
+        filling = pool.submit(fill, rig.database, generation_id)
+        wait_until(lambda: filling.done() or lock_is_awaited(rig.url), timeout=60, what="the replay")
         connection.commit()
         assert filling.result(300) == 0
-    database.fetch(EndBackfill(generation_id=generation_id))
-    drain(worker, database_url)
-    assert verify(database, deep=True).violations == ()
+    rig.database.fetch(EndBackfill(generation_id=generation_id))
+    drain(worker, rig.url)
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_a_reset_that_forgets_takes_along_what_a_lane_opened_meanwhile_passes_on(
-    memory: Memory, worker: HandWorker, database: Database, database_url: str
+    rig: Rig, memory: Memory, worker: HandWorker
 ) -> None:
     """No worker has been at the session before, so the reset finds no lane of it to hold."""
     say(memory, "my boat is blue")
-    (extracting,) = (lane for lane in due_lanes(database_url) if lane.stage == "extract")
+    (extracting,) = (lane for lane in due_lanes(rig.url) if lane.stage == "extract")
     with ThreadPoolExecutor(1) as pool:
         forgotten: list[Any] = []
 
@@ -134,28 +131,26 @@ def test_a_reset_that_forgets_takes_along_what_a_lane_opened_meanwhile_passes_on
             if point == "applying" and not forgotten:
                 forgotten.append(pool.submit(memory.reset, derived=True))
                 wait_until(
-                    lambda: forgotten[0].done() or lock_is_awaited(database_url),
+                    lambda: forgotten[0].done() or lock_is_awaited(rig.url),
                     timeout=60,
                     what="the reset",
                 )
 
-        HandWorker(database, ScriptedStages(), reach=forget_meanwhile).drain(extracting)
+        HandWorker(rig.database, ScriptedStages(), reach=forget_meanwhile).drain(extracting)
         forgotten[0].result(300)
-    drain(worker, database_url)
-    assert verify(database, deep=True).violations == ()
+    drain(worker, rig.url)
+    assert verify(rig.database, deep=True).violations == ()
 
 
-def test_a_generation_waits_for_every_transaction_that_has_written(
-    database: Database, database_url: str
-) -> None:
+def test_a_generation_waits_for_every_transaction_that_has_written(rig: Rig) -> None:
     """Also for one whose number is higher than those of all that have ended."""
-    with psycopg.connect(database_url) as connection:
+    with psycopg.connect(rig.url) as connection:
         connection.execute("SELECT pg_current_xact_id()")
-        (target,) = database.fetch(TransactionsBegun())
-        assert database.fetch(TransactionsUnderWay())[0].number < target.number
+        (target,) = rig.database.fetch(TransactionsBegun())
+        assert rig.database.fetch(TransactionsUnderWay())[0].number < target.number
         connection.commit()
     wait_until(
-        lambda: database.fetch(TransactionsUnderWay())[0].number >= target.number,
+        lambda: rig.database.fetch(TransactionsUnderWay())[0].number >= target.number,
         timeout=60,
         what="all that began before to end",
     )
@@ -163,26 +158,24 @@ def test_a_generation_waits_for_every_transaction_that_has_written(
 
 @pytest.mark.parametrize("switched_first", [True, False])
 def test_a_generation_that_an_owner_is_just_switched_to_is_not_pruned(
-    memory: Memory, worker: HandWorker, database: Database, database_url: str, switched_first: bool
+    rig: Rig, memory: Memory, worker: HandWorker, switched_first: bool
 ) -> None:
     """Who comes second waits, and sees the other; else a generation without rows would serve the owner."""
-    number = begin_another(database, VECTORS)
-    database.fetch(EndBackfill(generation_id=number))
-    generation = find(database, number)
+    number = begin_another(rig.database, VECTORS)
+    rig.database.fetch(EndBackfill(generation_id=number))
+    generation = find(rig.database, number)
     assert generation is not None
     switch = SwitchOwner(shard_key=OWNER, generation_id=number, last_stage=VECTORS)
     with ThreadPoolExecutor(1) as pool:
-        with database.transaction() as tx:
+        with rig.database.transaction() as tx:
             if switched_first:
                 assert tx.fetch(switch)
-                second: Future[Any] = pool.submit(prune, database, number)
+                second: Future[Any] = pool.submit(prune, rig.database, number)
             else:
                 tx.fetch(LockPipeline(pipeline=VECTORS))
                 assert tx.fetch(RetireGeneration(generation_id=number))
-                second = pool.submit(switch_owner, database, generation, OWNER)
-            wait_until(
-                lambda: second.done() or lock_is_awaited(database_url), timeout=60, what="the second one"
-            )
+                second = pool.submit(switch_owner, rig.database, generation, OWNER)
+            wait_until(lambda: second.done() or lock_is_awaited(rig.url), timeout=60, what="the second one")
         if switched_first:
             with pytest.raises(ReplayError, match="serves; promote another one first"):
                 second.result(300)
@@ -191,53 +184,48 @@ def test_a_generation_that_an_owner_is_just_switched_to_is_not_pruned(
 
 
 def test_an_owner_that_is_just_paused_is_not_kept_in_a_generation_that_stops_serving(
-    memory: Memory, worker: HandWorker, database: Database, database_url: str
+    rig: Rig, memory: Memory, worker: HandWorker
 ) -> None:
-    number = begin_another(database, VECTORS)
-    database.fetch(EndBackfill(generation_id=number))
+    number = begin_another(rig.database, VECTORS)
+    rig.database.fetch(EndBackfill(generation_id=number))
     with ThreadPoolExecutor(1) as pool:
-        with database.transaction() as tx:
+        with rig.database.transaction() as tx:
             tx.fetch(LockPipeline(pipeline=VECTORS))
             tx.fetch(EndServing(pipeline=VECTORS, generation_id=number))
             assert tx.fetch(BeginServing(generation_id=number))
             tx.fetch(ForgetOwnersGenerations(pipeline=VECTORS))
-            pausing = pool.submit(pause_owner, database, VECTORS, OWNER)
-            wait_until(lambda: pausing.done() or lock_is_awaited(database_url), timeout=60, what="the pause")
+            pausing = pool.submit(pause_owner, rig.database, VECTORS, OWNER)
+            wait_until(lambda: pausing.done() or lock_is_awaited(rig.url), timeout=60, what="the pause")
         pausing.result(300)
     row = with_fragments("SELECT generation_id FROM @serving(%s, '{vectors}') AS serving")
-    assert rows_of(database_url, row, OWNER) == [(number,)]
+    assert rows_of(rig.url, row, OWNER) == [(number,)]
 
 
 def test_pruning_takes_along_what_a_worker_is_just_writing(
-    memory: Memory, worker: HandWorker, database: Database, database_url: str
+    rig: Rig, memory: Memory, worker: HandWorker
 ) -> None:
     say(memory, "my boat is blue")
-    (lane,) = (lane for lane in due_lanes(database_url) if lane.stage == "vectors")
+    (lane,) = (lane for lane in due_lanes(rig.url) if lane.stage == "vectors")
     with ThreadPoolExecutor(1) as pool:
         pruning: list[Any] = []
 
         def prune_meanwhile(point: str) -> None:
             if point == "applying":
-                pruning.append(pool.submit(prune_owner, database, OWNER, lane.generation_id))
-                wait_until(lambda: lock_is_awaited(database_url), timeout=60, what="the pruning to wait")
+                pruning.append(pool.submit(prune_owner, rig.database, OWNER, lane.generation_id))
+                wait_until(lambda: lock_is_awaited(rig.url), timeout=60, what="the pruning to wait")
 
-        HandWorker(database, ScriptedStages(), reach=prune_meanwhile).drain(lane)
+        HandWorker(rig.database, ScriptedStages(), reach=prune_meanwhile).drain(lane)
         assert pruning[0].result(300) == 1, "it has seen the receipt"
     for table in ("chunk", "receipt", "batch", "lane", "due"):
         counted = f"SELECT count(*) FROM strandline.{table} WHERE generation_id = %s"
-        assert rows_of(database_url, counted, lane.generation_id) == [(0,)], table
+        assert rows_of(rig.url, counted, lane.generation_id) == [(0,)], table
 
 
 def test_a_replay_in_place_writes_nothing_of_what_was_forgotten_since_it_was_read(
-    memory: Memory,
-    worker: HandWorker,
-    database: Database,
-    database_url: str,
-    settings: Settings,
-    monkeypatch: pytest.MonkeyPatch,
+    rig: Rig, memory: Memory, worker: HandWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(memory, "my boat is blue")
-    drain(worker, database_url)
+    drain(worker, rig.url)
     fetch = Database.fetch
     forgotten: list[Any] = []
 
@@ -249,39 +237,37 @@ def test_a_replay_in_place_writes_nothing_of_what_was_forgotten_since_it_was_rea
         return rows
 
     monkeypatch.setattr(Database, "fetch", forget_after_reading)
-    local = settings.model_copy(update={"embedding_backend": "local"})
-    found = replay_in_place(database, begin_in_place(database, VECTORS, Selection()), local)
+    local = rig.settings.model_copy(update={"embedding_backend": "local"})
+    found = replay_in_place(rig.database, begin_in_place(rig.database, VECTORS, Selection()), local)
     assert forgotten and found.rewritten == 0
-    assert stored_chunks(database_url) == 0
-    assert verify(database, deep=True).violations == ()
+    assert stored_chunks(rig.url) == 0
+    assert verify(rig.database, deep=True).violations == ()
 
 
-def test_a_replay_ends_though_others_say_something_all_the_time(
-    memory: Memory, make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
-) -> None:
+def test_a_replay_ends_though_others_say_something_all_the_time(rig: Rig, memory: Memory) -> None:
     """Work that a reset voided meanwhile is derived again, whatever is due for owners who are switched."""
-    worker = HandWorker(database, ScriptedStages())
-    busy = make_memory("busy", user_id="nils")
+    worker = HandWorker(rig.database, ScriptedStages())
+    busy = rig.memory("busy", user_id="nils")
     say(memory, "my boat is blue")
-    drain(worker, database_url)
-    local = settings.model_copy(update={"text_backend": "local", "embedding_backend": "local"})
-    replay = begin_generation(database, SUMMARY, local, force=True)
+    drain(worker, rig.url)
+    local = rig.settings.model_copy(update={"text_backend": "local", "embedding_backend": "local"})
+    replay = begin_generation(rig.database, SUMMARY, local, force=True)
     say(busy, "my cat is old")
     stop = threading.Event()
     with ThreadPoolExecutor(1) as pool, ExitStack() as ending:
         ending.callback(stop.set)
-        deriving = pool.submit(derive_generation, database, replay, stop=stop)
+        deriving = pool.submit(derive_generation, rig.database, replay, stop=stop)
         filled = "SELECT 1 FROM strandline.generation WHERE generation_id = %s AND fed_since = '-infinity'"
-        wait_until(lambda: rows_of(database_url, filled, replay.generation_id), timeout=60, what="the log")
+        wait_until(lambda: rows_of(rig.url, filled, replay.generation_id), timeout=60, what="the log")
         memory.reset()
 
         def derive_and_look() -> bool:
-            for lane in due_lanes(database_url):
+            for lane in due_lanes(rig.url):
                 if lane.shard_key == OWNER:
                     worker.drain(lane)
             return deriving.done()
 
         wait_until(derive_and_look, timeout=120, what="the replay to end")
         assert deriving.result().phase == "done"
-    assert not nothing_due(database_url), "nobody has worked for the other one"
-    assert verify(database, deep=True).violations == ()
+    assert not nothing_due(rig.url), "nobody has worked for the other one"
+    assert verify(rig.database, deep=True).violations == ()

@@ -15,7 +15,7 @@ from strandline.pipelines.replay.records import claim_replay
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, Rig, rows_of
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import say
 
@@ -47,10 +47,8 @@ def memories(make_memory: MakeMemory, derive: Callable[[], None]) -> list[Memory
 @pytest.mark.parametrize("is_filled_first", [True, False])
 @pytest.mark.parametrize("hold", [True, False])
 def test_a_replay_ends_beside_an_erasure_whose_process_ended(
+    rig: Rig,
     memories: list[Memory],
-    database: Database,
-    database_url: str,
-    settings: Settings,
     derive: Callable[[], None],
     pipeline: str,
     *,
@@ -58,7 +56,7 @@ def test_a_replay_ends_beside_an_erasure_whose_process_ended(
     hold: bool,
 ) -> None:
     """No worker takes the work that is due for such an owner."""
-    replay = begin_generation(database, pipeline, settings, force=True, hold=hold)
+    replay = begin_generation(rig.database, pipeline, rig.settings, force=True, hold=hold)
     if is_filled_first:
         stop = threading.Event()
 
@@ -66,9 +64,9 @@ def test_a_replay_ends_beside_an_erasure_whose_process_ended(
             if progress.phase in ("switching", "deriving"):
                 stop.set()
 
-        derive_generation(database, replay, on_progress=stop_when_filled, stop=stop)
-        replay = claim_replay(database, replay.replay_id)
-    erasures = Erasures.of_namespace(database_url=database_url)
+        derive_generation(rig.database, replay, on_progress=stop_when_filled, stop=stop)
+        replay = claim_replay(rig.database, replay.replay_id)
+    erasures = Erasures.of_namespace(database_url=rig.url)
     with pytest.raises(Died):
         erasures.erase_user("ana", on_progress=die_behind_the_fence)
     passes = 0
@@ -79,9 +77,9 @@ def test_a_replay_ends_beside_an_erasure_whose_process_ended(
         passes += 1
         assert passes < 50, progress
 
-    progress = derive_generation(database, replay, on_progress=derive_on_look)
+    progress = derive_generation(rig.database, replay, on_progress=derive_on_look)
     assert progress.phase == ("held" if hold else "done")
     erasures.erase_user("ana")
     derive()
-    assert not verify(database).violations
-    assert not rows_of(database_url, "SELECT FROM strandline.due")
+    assert not verify(rig.database).violations
+    assert not rows_of(rig.url, "SELECT FROM strandline.due")

@@ -15,7 +15,7 @@ from strandline.pipelines.replay.records import Selection
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import SUMMARY, VECTORS
-from tests.conftest import MakeMemory, nothing_due, rows_of
+from tests.conftest import MakeMemory, Rig, nothing_due, rows_of
 from tests.support.fresh_session import derived_of
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
@@ -60,45 +60,31 @@ def in_place(database: Database, settings: Settings, pipeline: str) -> InPlace:
 @pytest.mark.parametrize("pipeline", [VECTORS, SUMMARY])
 @pytest.mark.parametrize("is_reset_first", [True, False])
 def test_what_is_asked_again_stays_after_a_reset(
-    memory: Memory,
-    database: Database,
-    database_url: str,
-    settings: Settings,
-    work: Work,
-    pipeline: str,
-    *,
-    is_reset_first: bool,
+    rig: Rig, memory: Memory, work: Work, pipeline: str, *, is_reset_first: bool
 ) -> None:
-    before = derived_of(database_url, memory)
-    rows_of(database_url, "DELETE FROM strandline.answer RETURNING 1")
+    before = derived_of(rig.url, memory)
+    rows_of(rig.url, "DELETE FROM strandline.answer RETURNING 1")
     if is_reset_first:
         memory.reset()
-    assert in_place(database, settings, pipeline).asked_again == 1
+    assert in_place(rig.database, rig.settings, pipeline).asked_again == 1
     if not is_reset_first:
         memory.reset()
     work()
-    assert derived_of(database_url, memory) == before
+    assert derived_of(rig.url, memory) == before
 
 
-def test_what_a_fork_took_over_is_asked_again_after_its_reset(
-    make_memory: MakeMemory,
-    memory: Memory,
-    database: Database,
-    database_url: str,
-    settings: Settings,
-    work: Work,
-) -> None:
+def test_what_a_fork_took_over_is_asked_again_after_its_reset(rig: Rig, memory: Memory, work: Work) -> None:
     """No answers are stored for it."""
-    branch = make_memory(memory.fork("branch").session_id, user_id="ana")
+    branch = rig.memory(memory.fork("branch").session_id, user_id="ana")
     say(branch, "event 4")
     work()
-    before = derived_of(database_url, branch)
+    before = derived_of(rig.url, branch)
     assert len(before.chunks) == 4
     branch.reset()
     # Each event that the fork took over has a batch of its own.
-    assert in_place(database, settings, VECTORS).asked_again == 3
+    assert in_place(rig.database, rig.settings, VECTORS).asked_again == 3
     work()
-    assert derived_of(database_url, branch) == before
+    assert derived_of(rig.url, branch) == before
 
 
 @pytest.mark.parametrize("kind", ["rewind", "replace", "pop"])
@@ -135,27 +121,20 @@ def test_what_its_source_gave_up_stays_in_a_fork_that_is_reset(
 @pytest.mark.parametrize("pipeline", [VECTORS, SUMMARY])
 @pytest.mark.parametrize("is_reset_first", [True, False])
 def test_a_new_generation_has_what_the_one_before_derives_again(
-    memory: Memory,
-    database: Database,
-    database_url: str,
-    settings: Settings,
-    work: Work,
-    pipeline: str,
-    *,
-    is_reset_first: bool,
+    rig: Rig, memory: Memory, work: Work, pipeline: str, *, is_reset_first: bool
 ) -> None:
     """Also what is from before a reset, or becomes that meanwhile, and is applied nowhere at the moment."""
-    before = derived_of(database_url, memory)
-    rows_of(database_url, "DELETE FROM strandline.answer RETURNING 1")
+    before = derived_of(rig.url, memory)
+    rows_of(rig.url, "DELETE FROM strandline.answer RETURNING 1")
     if is_reset_first:
         memory.reset()
-    assert in_place(database, settings, pipeline).asked_again == 1
-    replay = begin_generation(database, pipeline, settings, force=True)
-    assert derive_generation(database, replay).phase == "done"
+    assert in_place(rig.database, rig.settings, pipeline).asked_again == 1
+    replay = begin_generation(rig.database, pipeline, rig.settings, force=True)
+    assert derive_generation(rig.database, replay).phase == "done"
     if not is_reset_first:
         memory.reset()
     work()
-    assert derived_of(database_url, memory) == before
+    assert derived_of(rig.url, memory) == before
 
 
 def test_what_nothing_was_derived_from_is_void(memory: Memory, database_url: str, work: Work) -> None:

@@ -18,7 +18,7 @@ from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
 from strandline.wiring.assembly import prepare_stages
 from strandline.workers.in_process import BackgroundRunner
-from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, nothing_due, rows_of, wait_until
 from tests.support.fresh_session import derived_of, fresh_copy
 from tests.support.messages import user
 from tests.support.servers.model_server import ModelServer
@@ -84,51 +84,45 @@ def correct(memory: Memory) -> None:
     memory.put(user("number 5 is lychee"))
 
 
-def test_a_held_generation_follows_a_correction(
-    make_memory: MakeMemory, memory: Memory, database: Database, database_url: str, settings: Settings
-) -> None:
-    held = derive_anew(database, settings, hold=True)
+def test_a_held_generation_follows_a_correction(rig: Rig, memory: Memory) -> None:
+    held = derive_anew(rig.database, rig.settings, hold=True)
     correct(memory)
     for table in ("fact", "fact_revision", "fact_candidate", "chunk", "block_state"):
-        rows = str(rows_of(database_url, f"SELECT t::text FROM strandline.{table} t"))
+        rows = str(rows_of(rig.url, f"SELECT t::text FROM strandline.{table} t"))
         assert "kumquat2" not in rows and "kumquat5" not in rows, table
-    assert not verify(database).violations
+    assert not verify(rig.database).violations
     memory.flush(all=True)
-    (copy,) = fresh_copy(make_memory, [memory])
-    settle(database, database_url, settings)
-    before = derived_of(database_url, memory)
-    assert before == derived_of(database_url, copy)
+    (copy,) = fresh_copy(rig.memory, [memory])
+    settle(rig.database, rig.url, rig.settings)
+    before = derived_of(rig.url, memory)
+    assert before == derived_of(rig.url, copy)
     for generation_id in held:
-        generation = find(database, generation_id)
+        generation = find(rig.database, generation_id)
         assert generation is not None
-        serve_everybody(database, generation)
-    assert {g.generation_id for g in serving_generations(database).values()} >= set(held)
-    assert derived_of(database_url, memory) == before
-    assert not verify(database).violations
+        serve_everybody(rig.database, generation)
+    assert {g.generation_id for g in serving_generations(rig.database).values()} >= set(held)
+    assert derived_of(rig.url, memory) == before
+    assert not verify(rig.database).violations
 
 
-def test_a_later_generation_derives_the_log_as_it_stands(
-    memory: Memory, database: Database, database_url: str, settings: Settings
-) -> None:
+def test_a_later_generation_derives_the_log_as_it_stands(rig: Rig, memory: Memory) -> None:
     correct(memory)
     memory.flush(all=True)
-    settle(database, database_url, settings)
-    before = derived_of(database_url, memory)
-    derive_anew(database, settings)
-    assert derived_of(database_url, memory) == before
-    assert not verify(database).violations
+    settle(rig.database, rig.url, rig.settings)
+    before = derived_of(rig.url, memory)
+    derive_anew(rig.database, rig.settings)
+    assert derived_of(rig.url, memory) == before
+    assert not verify(rig.database).violations
 
 
-def test_a_replay_in_place_finds_nothing_to_put_right(
-    memory: Memory, database: Database, database_url: str, settings: Settings
-) -> None:
+def test_a_replay_in_place_finds_nothing_to_put_right(rig: Rig, memory: Memory) -> None:
     correct(memory)
     memory.rewind(5)
-    settle(database, database_url, settings)
+    settle(rig.database, rig.url, rig.settings)
     for pipeline in PIPELINES:
-        replay = begin_in_place(database, pipeline, Selection())
-        counts = replay_in_place(database, replay, settings)
+        replay = begin_in_place(rig.database, pipeline, Selection())
+        counts = replay_in_place(rig.database, replay, rig.settings)
         assert counts.batches == counts.same > 0, pipeline
         assert counts.made_due == 0
-    assert nothing_due(database_url)
-    assert not verify(database).violations
+    assert nothing_due(rig.url)
+    assert not verify(rig.database).violations

@@ -23,7 +23,7 @@ from strandline.schemas.queries.derived.generations import BeginGeneration, EndB
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_user
 from strandline.wiring.assembly import prepare_stages
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, Rig, rows_of
 from tests.support import sample_blocks
 from tests.support.sample_blocks import POISON
 from tests.support.workers.draining import drain_everything
@@ -117,18 +117,12 @@ def before_each_statement(monkeypatch: pytest.MonkeyPatch, act: Callable[[str], 
 
 @pytest.mark.parametrize("spoilt", [1, 2], ids=["a state before", "the newest state"])
 def test_what_a_worker_folds_onto_a_state_that_is_rewritten_is_folded_again(
-    spoilt: int,
-    make_owned: Callable[..., Memory],
-    database: Database,
-    database_url: str,
-    settings: Settings,
-    drain: Drain,
-    monkeypatch: pytest.MonkeyPatch,
+    rig: Rig, spoilt: int, make_owned: Callable[..., Memory], drain: Drain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = make_owned("s", "log")
     say(memory, "one", "two")
     drain()
-    spoil(database_url, spoilt, ["nonsense"])
+    spoil(rig.url, spoilt, ["nonsense"])
     acted: list[str] = []
 
     def work_before_the_lock(name: str) -> None:
@@ -138,21 +132,16 @@ def test_what_a_worker_folds_onto_a_state_that_is_rewritten_is_folded_again(
             drain()
 
     with before_each_statement(monkeypatch, work_before_the_lock):
-        found = in_place(database, settings, "log")
+        found = in_place(rig.database, rig.settings, "log")
     assert acted and (found.rewritten, found.asked_again) == (1, spoilt - 1)
     drain()
-    assert states(database_url, session_key(database_url, "s")) == [[[1]], [[1], [2]], [[1], [2], [3]]]
-    assert in_place(database, settings, "log").rewritten == 0
-    assert verify(database, deep=True).violations == ()
+    assert states(rig.url, session_key(rig.url, "s")) == [[[1]], [[1], [2]], [[1], [2], [3]]]
+    assert in_place(rig.database, rig.settings, "log").rewritten == 0
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_a_replay_that_is_killed_between_any_two_statements_folds_in_order_when_it_goes_on(
-    make_owned: Callable[..., Memory],
-    database: Database,
-    database_url: str,
-    settings: Settings,
-    drain: Drain,
-    monkeypatch: pytest.MonkeyPatch,
+    rig: Rig, make_owned: Callable[..., Memory], drain: Drain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class KilledError(Exception):
         pass
@@ -165,7 +154,7 @@ def test_a_replay_that_is_killed_between_any_two_statements_folds_in_order_when_
         memory.set_policy(memory_blocks=["log"])
         say(memory, "three", "four")
         drain()
-        replay = begin_in_place(database, "log", Selection(namespace="default", session_id=name))
+        replay = begin_in_place(rig.database, "log", Selection(namespace="default", session_id=name))
         ran: list[str] = []
 
         def kill(statement_name: str) -> None:
@@ -175,34 +164,28 @@ def test_a_replay_that_is_killed_between_any_two_statements_folds_in_order_when_
 
         try:
             with before_each_statement(monkeypatch, kill):
-                replay_in_place(database, replay, settings)
+                replay_in_place(rig.database, replay, rig.settings)
         except KilledError:
             rows_of(
-                database_url,
+                rig.url,
                 "UPDATE strandline.replay SET updated_at = updated_at - interval '1 hour' RETURNING 1",
             )
             drain()
-            replay_in_place(database, claim_replay(database, replay.replay_id), settings)
+            replay_in_place(rig.database, claim_replay(rig.database, replay.replay_id), rig.settings)
         drain()
-        assert states(database_url, session_key(database_url, name))[-1] == [[1], [2], [3], [4]], ran
+        assert states(rig.url, session_key(rig.url, name))[-1] == [[1], [2], [3], [4]], ran
         return len(ran) >= statement
 
     statement = 1
     while replay_killed_before(statement):
         statement += 1
     assert statement > 8
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 @pytest.mark.parametrize("pipeline", ["log", "facts", "vectors"])
 def test_a_selection_narrows_what_is_made_due(
-    pipeline: str,
-    make_owned: Callable[..., Memory],
-    database: Database,
-    database_url: str,
-    settings: Settings,
-    drain: Drain,
-    monkeypatch: pytest.MonkeyPatch,
+    rig: Rig, pipeline: str, make_owned: Callable[..., Memory], drain: Drain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever fits, also more of it than a page; and of another session nothing."""
     monkeypatch.setattr(filling, "EVENTS_PER_PAGE", 2)
@@ -212,28 +195,28 @@ def test_a_selection_narrows_what_is_made_due(
         memory.set_policy(memory_blocks=[pipeline])
         say(memory, "I live at number 6 in Bergen.")
     drain()
-    found = in_place(database, settings, pipeline, namespace="default", session_id="chat-1")
+    found = in_place(rig.database, rig.settings, pipeline, namespace="default", session_id="chat-1")
     assert found.made_due == 5
     whose = "SELECT DISTINCT session_id FROM strandline.due JOIN strandline.session USING (session_key)"
-    assert rows_of(database_url, whose) == [("chat-1",)]
-    assert due(database_url) == {f"{pipeline} serving": LEFT_TO_REPLAYS}
+    assert rows_of(rig.url, whose) == [("chat-1",)]
+    assert due(rig.url) == {f"{pipeline} serving": LEFT_TO_REPLAYS}
     if pipeline == "facts":
-        drain_everything(database, database_url, settings, ["extract"])
-        assert due(database_url) == {"facts serving": LEFT_TO_REPLAYS}, "so are their merges"
+        drain_everything(rig.database, rig.url, rig.settings, ["extract"])
+        assert due(rig.url) == {"facts serving": LEFT_TO_REPLAYS}, "so are their merges"
     drain()
-    found = in_place(database, settings, pipeline, namespace="default", session_id="chat-2")
+    found = in_place(rig.database, rig.settings, pipeline, namespace="default", session_id="chat-2")
     assert found.made_due == 5
     drain()
     if pipeline == "log":
         whole = [[number] for number in range(1, 7)]
-        assert states(database_url, session_key(database_url, "chat-1"))[-1] == whole
-        assert states(database_url, session_key(database_url, "chat-2"))[-1] == whole
-    assert in_place(database, settings, pipeline).made_due == 0
-    assert verify(database, deep=True).violations == ()
+        assert states(rig.url, session_key(rig.url, "chat-1"))[-1] == whole
+        assert states(rig.url, session_key(rig.url, "chat-2"))[-1] == whole
+    assert in_place(rig.database, rig.settings, pipeline).made_due == 0
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_only_lanes_that_were_filled_are_folded_anew(
-    make_owned: Callable[..., Memory], database: Database, database_url: str, settings: Settings, drain: Drain
+    rig: Rig, make_owned: Callable[..., Memory], drain: Drain
 ) -> None:
     late, whole = make_owned("late"), make_owned("whole", "log")
     say(late, "one")
@@ -241,15 +224,15 @@ def test_only_lanes_that_were_filled_are_folded_anew(
     say(late, "two")
     say(whole, "one", "two")
     drain()
-    found = in_place(database, settings, "log")
+    found = in_place(rig.database, rig.settings, "log")
     assert (found.made_due, found.asked_again, found.same) == (1, 1, 2)
     drain()
     for name in ("late", "whole"):
-        assert states(database_url, session_key(database_url, name))[-1] == [[1], [2]]
+        assert states(rig.url, session_key(rig.url, name))[-1] == [[1], [2]]
 
 
 def test_what_a_lane_has_in_hand_is_not_folded_before_earlier_events(
-    make_owned: Callable[..., Memory], database: Database, database_url: str, settings: Settings, drain: Drain
+    rig: Rig, make_owned: Callable[..., Memory], drain: Drain
 ) -> None:
     """Its worker has died: the batch that it left open is of later events."""
     memory = make_owned("s")
@@ -257,10 +240,10 @@ def test_what_a_lane_has_in_hand_is_not_folded_before_earlier_events(
     memory.set_policy(memory_blocks=["log"])
     say(memory, "two")
     ((generation_id, scope_key, event_id),) = rows_of(
-        database_url, "SELECT generation_id, scope_key, event_id FROM strandline.due"
+        rig.url, "SELECT generation_id, scope_key, event_id FROM strandline.due"
     )
     rows_of(
-        database_url,
+        rig.url,
         "INSERT INTO strandline.batch (shard_key, batch_id, scope_key, generation_id, stage, lease_epoch,"
         " event_ids) VALUES (%s, gen_random_uuid(), %s, %s, 'log', 1, ARRAY[%s]) RETURNING 1",
         OWNER,
@@ -268,10 +251,10 @@ def test_what_a_lane_has_in_hand_is_not_folded_before_earlier_events(
         generation_id,
         event_id,
     )
-    assert in_place(database, settings, "log").made_due == 1
+    assert in_place(rig.database, rig.settings, "log").made_due == 1
     drain()
-    assert states(database_url, scope_key)[-1] == [[1], [2]]
-    assert verify(database, deep=True).violations == ()
+    assert states(rig.url, scope_key)[-1] == [[1], [2]]
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def begin_another(database: Database, pipeline: str, drain: Drain) -> int:
@@ -288,55 +271,55 @@ def begin_another(database: Database, pipeline: str, drain: Drain) -> int:
 
 
 def test_what_a_reset_folds_again_is_live_work_only_where_it_serves(
-    make_owned: Callable[..., Memory], database: Database, database_url: str, drain: Drain
+    rig: Rig, make_owned: Callable[..., Memory], drain: Drain
 ) -> None:
     kept, gone = make_owned("kept", "diary"), make_owned("gone", "diary")
     say(gone, "forgotten")
     say(kept, "one", "two")
     drain()
-    begin_another(database, "diary", drain)
+    begin_another(rig.database, "diary", drain)
     gone.reset(derived=True)
-    assert due(database_url) == {"diary serving": LIVE, "diary feeding": LEFT_TO_REPLAYS}
+    assert due(rig.url) == {"diary serving": LIVE, "diary feeding": LEFT_TO_REPLAYS}
     drain()
-    assert sorted(states(database_url, OWNER)) == [["one"], ["one"], ["one", "two"], ["one", "two"]]
-    assert verify(database, deep=True).violations == ()
+    assert sorted(states(rig.url, OWNER)) == [["one"], ["one"], ["one", "two"], ["one", "two"]]
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_what_was_imported_is_folded_again_as_imported_work(
-    make_owned: Callable[..., Memory], database: Database, database_url: str, drain: Drain
+    rig: Rig, make_owned: Callable[..., Memory], drain: Drain
 ) -> None:
     kept, gone = make_owned("kept", "diary"), make_owned("gone", "diary")
     say(gone, "forgotten")
     say(kept, "one")
     drain()
     rows_of(
-        database_url,
+        rig.url,
         "UPDATE strandline.flush_event SET cause = 'import' WHERE session_key = %s RETURNING 1",
-        session_key(database_url, "kept"),
+        session_key(rig.url, "kept"),
     )
     gone.reset(derived=True)
-    assert due(database_url) == {"diary serving": IMPORTED}
+    assert due(rig.url) == {"diary serving": IMPORTED}
 
 
 def test_a_summary_whose_answer_is_gone_is_left_to_the_threads_for_replays(
-    make_owned: Callable[..., Memory], database: Database, database_url: str, settings: Settings, drain: Drain
+    rig: Rig, make_owned: Callable[..., Memory], drain: Drain
 ) -> None:
     say(make_owned("s", "summary"), "my boat is blue", "my cat is old")
     drain()
-    rows_of(database_url, "DELETE FROM strandline.answer RETURNING 1")
-    assert in_place(database, settings, "summary").asked_again == 1
-    assert due(database_url) == {"summary serving": LEFT_TO_REPLAYS}
+    rows_of(rig.url, "DELETE FROM strandline.answer RETURNING 1")
+    assert in_place(rig.database, rig.settings, "summary").asked_again == 1
+    assert due(rig.url) == {"summary serving": LEFT_TO_REPLAYS}
 
 
 def test_a_dead_letter_that_is_tried_again_is_live_work_only_where_it_serves(
-    make_owned: Callable[..., Memory], database: Database, database_url: str, drain: Drain
+    rig: Rig, make_owned: Callable[..., Memory], drain: Drain
 ) -> None:
     say(make_owned("s", "diary"), "one", f"the {POISON}", "three")
     drain()
-    begin_another(database, "diary", drain)
-    letters = list_dead_letters(database)
+    begin_another(rig.database, "diary", drain)
+    letters = list_dead_letters(rig.database)
     assert len(letters) == 2
     sample_blocks.forgiving.set()
     for letter in letters:
-        retry_dead_letter(database, letter)
-    assert due(database_url) == {"diary serving": LIVE, "diary feeding": LEFT_TO_REPLAYS}
+        retry_dead_letter(rig.database, letter)
+    assert due(rig.url) == {"diary serving": LIVE, "diary feeding": LEFT_TO_REPLAYS}

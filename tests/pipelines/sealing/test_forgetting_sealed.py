@@ -14,9 +14,8 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import load_settings
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import Rig, rows_of
 from tests.support.opened_rows import clear_only
-from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 
 pytestmark = clear_only("encrypts by itself, with a keyring of its own")
@@ -32,30 +31,26 @@ def say(memory: Memory, text: str, by: str) -> None:
 
 @pytest.mark.parametrize("sealed", ["before", "after"])
 def test_a_fact_keeps_the_speaker_and_topics_of_those_who_still_say_it(
-    sealed: str,
-    make_memory: MakeMemory,
-    database_url: str,
-    model_server: ModelServer,
-    monkeypatch: pytest.MonkeyPatch,
+    rig: Rig, sealed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_KEYRING_KEYS", KEYS)
-    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
+    monkeypatch.setenv("OPENAI_BASE_URL", rig.model.base_url)
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
-    settings = load_settings(database_url=database_url, embedding_backend="local")
+    settings = load_settings(database_url=rig.url, embedding_backend="local")
     content = sealed_content(settings)
-    database = Database.connect(ConnectionOptions.from_settings(database_url, settings), content)
+    database = Database.connect(ConnectionOptions.from_settings(rig.url, settings), content)
     try:
         if sealed == "before":
             assert enable(database, content, "default", "first", "clear")
-        one, two = (make_memory(name, user_id="maren", memory_blocks=["facts"]) for name in ("one", "two"))
+        one, two = (rig.memory(name, user_id="maren", memory_blocks=["facts"]) for name in ("one", "two"))
         for memory, by in ((one, "Inga"), (two, "Lars")):
             say(memory, "Otto is my cat", by)
-            drain_everything(database, database_url, settings)
+            drain_everything(database, rig.url, settings)
         if sealed == "after":
             assert enable(database, content, "default", "first", "clear")
             for _made in prepare_owners(database, content, "default"):
                 pass
-            rows_of(database_url, AGED)
+            rows_of(rig.url, AGED)
             passes = reseal_namespace(database, content, "default", cache_seconds=300, pace=Pace())
             assert max(progress.rows for progress in passes) > 0
         (fact,) = two.facts.list()

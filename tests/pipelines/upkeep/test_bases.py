@@ -27,7 +27,7 @@ from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
 from strandline.wiring.assembly import prepare_stages
 from strandline.workers.in_process import BackgroundRunner
-from tests.conftest import MakeMemory, lock_is_awaited, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, lock_is_awaited, rows_of, wait_until
 from tests.support.aging import DAY, age_messages, age_session
 from tests.support.servers.databases import temporary_database
 from tests.support.stored import due_work
@@ -139,118 +139,108 @@ def summary_states(url: str, generation: int) -> list[tuple[Any, ...]]:
     return rows(url, "block_state", generation)
 
 
-def test_the_summary_at_the_cut_is_where_the_fold_begins(
-    memory: Memory, database: Database, database_url: str, settings: Settings, truncated: int
-) -> None:
+def test_the_summary_at_the_cut_is_where_the_fold_begins(rig: Rig, memory: Memory, truncated: int) -> None:
     throughs = [
         row[0]
         for row in rows_of(
-            database_url,
+            rig.url,
             "SELECT through_seq FROM strandline.block_state f JOIN strandline.session s"
             " ON s.session_key = f.scope_key WHERE s.session_id = 's' ORDER BY ordinal",
         )
     ]
     assert 0 < throughs[0] <= truncated < throughs[1], "of the states before it none is left"
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 @pytest.mark.parametrize("pipeline", [FACTS, SUMMARY, VECTORS])
 def test_a_replay_in_place_of_what_remains_gives_the_same_rows(
-    database: Database, database_url: str, settings: Settings, truncated: int, pipeline: str
+    rig: Rig, truncated: int, pipeline: str
 ) -> None:
     assert truncated
-    before = everything(database_url)
-    counts = in_place(database, settings, pipeline)
-    assert everything(database_url) == before
+    before = everything(rig.url)
+    counts = in_place(rig.database, rig.settings, pipeline)
+    assert everything(rig.url) == before
     assert counts.batches == counts.same > 0 and counts.archived > 0
     assert (counts.asked_again, counts.made_due, counts.rewritten) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("pipeline", [FACTS, SUMMARY, VECTORS])
 def test_a_new_generation_begins_with_the_carried_base(
-    memory: Memory, database: Database, database_url: str, settings: Settings, truncated: int, pipeline: str
+    rig: Rig, memory: Memory, truncated: int, pipeline: str
 ) -> None:
-    before = facts_of_removed(database_url)
+    before = facts_of_removed(rig.url)
     summary = memory.get().summary
-    generation, progress = replay_new(database, settings, pipeline)
+    generation, progress = replay_new(rig.database, rig.settings, pipeline)
     assert progress.phase == "done" and progress.carried > 0
     marked = rows_of(
-        database_url,
+        rig.url,
         "SELECT count(*) FROM strandline.batch WHERE generation_id = %s AND carried_from IS NOT NULL",
         generation,
     )
     assert marked[0][0] > 0
-    assert verify(database, deep=True).violations == ()
-    assert before and facts_of_removed(database_url) == before
+    assert verify(rig.database, deep=True).violations == ()
+    assert before and facts_of_removed(rig.url) == before
     assert memory.get().summary == summary or pipeline == SUMMARY
-    assert truncated and in_place(database, settings, pipeline).rewritten == 0
+    assert truncated and in_place(rig.database, rig.settings, pipeline).rewritten == 0
     if pipeline != VECTORS:
         # It goes back, and is carried a second time.
-        roll_back(database, pipeline)
-        prune(database, generation)
-        assert replay_new(database, settings, pipeline)[1].carried == progress.carried
-        assert verify(database, deep=True).violations == ()
+        roll_back(rig.database, pipeline)
+        prune(rig.database, generation)
+        assert replay_new(rig.database, rig.settings, pipeline)[1].carried == progress.carried
+        assert verify(rig.database, deep=True).violations == ()
 
 
 @pytest.mark.parametrize("pipeline", [FACTS, SUMMARY, VECTORS])
 def test_what_is_removed_while_a_new_generation_is_filled_is_in_it(
-    memory: Memory,
-    database: Database,
-    database_url: str,
-    settings: Settings,
-    tmp_path: Path,
-    pipeline: str,
-    monkeypatch: pytest.MonkeyPatch,
+    rig: Rig, memory: Memory, tmp_path: Path, pipeline: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between taking over what is removed and making due what is not, nothing is removed."""
     memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=f"file://{tmp_path}/archive"))
-    removal = threading.Thread(target=retention.run, args=(database,), kwargs={"at_once": True})
+    removal = threading.Thread(target=retention.run, args=(rig.database,), kwargs={"at_once": True})
 
     def make_due_after_a_removal(*given: Any) -> Any:
         if removal.ident is None:
             removal.start()
             wait_until(
-                lambda: not removal.is_alive() or lock_is_awaited(database_url),
+                lambda: not removal.is_alive() or lock_is_awaited(rig.url),
                 timeout=30,
                 what="the removal to end or to wait",
             )
         return make_due(*given)
 
     monkeypatch.setattr(new_generation, "make_due", make_due_after_a_removal)
-    generation, progress = replay_new(database, settings, pipeline)
+    generation, progress = replay_new(rig.database, rig.settings, pipeline)
     removal.join()
     assert progress.phase == "done"
-    retention.run(database, at_once=True)
-    assert outcomes_of_removed(database_url, generation) == {"applied"}
-    assert verify(database, deep=True).violations == ()
+    retention.run(rig.database, at_once=True)
+    assert outcomes_of_removed(rig.url, generation) == {"applied"}
+    assert verify(rig.database, deep=True).violations == ()
 
 
 @pytest.mark.parametrize("pipeline", [FACTS, SUMMARY, VECTORS])
 def test_what_a_reset_made_void_before_it_was_removed_is_void_in_a_new_generation(
-    memory: Memory, database: Database, database_url: str, settings: Settings, pipeline: str
+    rig: Rig, memory: Memory, pipeline: str
 ) -> None:
     """Nothing can be derived of it any more, and nothing was."""
     memory.put(Message(role="user", content="My s boat was never derived."))
     memory.flush(all=True)
     memory.reset()
-    drain_everything(database, database_url, settings)
-    age_messages(database_url, "s", 40 * DAY)
+    drain_everything(rig.database, rig.url, rig.settings)
+    age_messages(rig.url, "s", 40 * DAY)
     memory.set_retention(Retention(max_age_seconds=30 * DAY))
-    while retention.run(database, at_once=True).removed:
+    while retention.run(rig.database, at_once=True).removed:
         pass
-    assert {"void"} < outcomes_of_removed(database_url)
-    generation, progress = replay_new(database, settings, pipeline)
+    assert {"void"} < outcomes_of_removed(rig.url)
+    generation, progress = replay_new(rig.database, rig.settings, pipeline)
     assert progress.phase == "done" and progress.carried > 0
-    assert verify(database, deep=True).violations == ()
-    assert outcomes_of_removed(database_url, generation) == {"applied", "void"}
+    assert verify(rig.database, deep=True).violations == ()
+    assert outcomes_of_removed(rig.url, generation) == {"applied", "void"}
 
 
-def test_a_carried_fact_says_so(
-    memory: Memory, database: Database, settings: Settings, truncated: int
-) -> None:
-    replay_new(database, settings, FACTS)
+def test_a_carried_fact_says_so(rig: Rig, memory: Memory, truncated: int) -> None:
+    replay_new(rig.database, rig.settings, FACTS)
     explained = [
-        explain_fact_alone(database, str(fact.fact_id), user_id="ana")
+        explain_fact_alone(rig.database, str(fact.fact_id), user_id="ana")
         for fact in memory.facts.list(limit=1_000)
     ]
     carried = [
@@ -264,16 +254,16 @@ def test_a_carried_fact_says_so(
 
 @pytest.mark.parametrize("pipeline", [FACTS, SUMMARY])
 def test_it_can_be_derived_from_the_archive_instead(
-    memory: Memory, database: Database, database_url: str, settings: Settings, truncated: int, pipeline: str
+    rig: Rig, memory: Memory, truncated: int, pipeline: str
 ) -> None:
-    generation, progress = replay_new(database, settings, pipeline, from_archive=True)
+    generation, progress = replay_new(rig.database, rig.settings, pipeline, from_archive=True)
     assert (progress.phase, progress.carried) == ("done", 0)
     table = "fact" if pipeline == FACTS else "block_state"
-    assert rows(database_url, table, generation)
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.archived_input") == [(0,)], "gone again"
-    assert facts_of_removed(database_url)
+    assert rows(rig.url, table, generation)
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.archived_input") == [(0,)], "gone again"
+    assert facts_of_removed(rig.url)
     assert not any((message.seq or 0) <= truncated for message in memory.get_all())
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_without_the_archive_that_is_refused(memory: Memory, database: Database, settings: Settings) -> None:
@@ -286,56 +276,50 @@ def test_without_the_archive_that_is_refused(memory: Memory, database: Database,
 
 
 def test_a_correction_behind_the_cut_leaves_what_is_in_front_of_it(
-    memory: Memory, database: Database, database_url: str, settings: Settings, truncated: int
+    rig: Rig, memory: Memory, truncated: int
 ) -> None:
-    facts = facts_of_removed(database_url)
+    facts = facts_of_removed(rig.url)
     assert facts
     memory.replace(truncated + 1, "My other boat is called Borealis.")
     memory.rewind(50)
-    drain_everything(database, database_url, settings)
-    assert facts_of_removed(database_url) == facts
-    assert verify(database, deep=True).violations == ()
+    drain_everything(rig.database, rig.url, rig.settings)
+    assert facts_of_removed(rig.url) == facts
+    assert verify(rig.database, deep=True).violations == ()
 
 
-def test_a_fork_has_what_is_left_and_says_what_is_not(
-    memory: Memory, database: Database, database_url: str, settings: Settings, truncated: int
-) -> None:
+def test_a_fork_has_what_is_left_and_says_what_is_not(rig: Rig, memory: Memory, truncated: int) -> None:
     memory.fork("copy")
-    drain_everything(database, database_url, settings)
-    copy = Memory.from_defaults("copy", user_id="ana", database_url=database_url, **LIMITS)
+    drain_everything(rig.database, rig.url, rig.settings)
+    copy = Memory.from_defaults("copy", user_id="ana", database_url=rig.url, **LIMITS)
     assert [m.seq for m in copy.get_all()] == [m.seq for m in memory.get_all()]
     assert copy.get_retention() == memory.get_retention()
-    assert {one.through_seq for one in retention.archived_ranges(database, "copy")} == {truncated}
-    assert verify(database, deep=True).violations == ()
+    assert {one.through_seq for one in retention.archived_ranges(rig.database, "copy")} == {truncated}
+    assert verify(rig.database, deep=True).violations == ()
 
 
 @pytest.mark.parametrize("derived", [False, True])
-def test_a_reset_forgets_what_is_asked_of_it(
-    memory: Memory, database: Database, database_url: str, settings: Settings, truncated: int, derived: bool
-) -> None:
+def test_a_reset_forgets_what_is_asked_of_it(rig: Rig, memory: Memory, truncated: int, derived: bool) -> None:
     memory.reset(derived=derived)
     texts = str([fact.text for fact in memory.facts.list(limit=1_000)])
     assert ("My s boat" not in texts) is derived and "My t boat" in texts
-    drain_everything(database, database_url, settings)
-    assert verify(database, deep=True).violations == ()
+    drain_everything(rig.database, rig.url, rig.settings)
+    assert verify(rig.database, deep=True).violations == ()
     memory.put(Message(role="user", content="hello"))
     assert [m.text for m in memory.get_all()] == ["hello"] and truncated
 
 
-def test_archived_messages_come_back_as_they_were(
-    memory: Memory, database: Database, database_url: str, truncated: int, make_memory: MakeMemory
-) -> None:
-    restored = retention.restore(database, "s", "back")
-    back = make_memory("back", user_id="ana", **LIMITS)
+def test_archived_messages_come_back_as_they_were(rig: Rig, memory: Memory, truncated: int) -> None:
+    restored = retention.restore(rig.database, "s", "back")
+    back = rig.memory("back", user_id="ana", **LIMITS)
     messages = back.get_all()
     assert restored.messages == len(messages) == truncated
     assert [m.seq for m in messages] == list(range(1, truncated + 1))
-    assert messages == list(retention.read_archived(database, "s"))
-    assert retention.restore(database, "s", "back").messages == truncated, "again, it is the same"
+    assert messages == list(retention.read_archived(rig.database, "s"))
+    assert retention.restore(rig.database, "s", "back").messages == truncated, "again, it is the same"
     assert len(back.get_all()) == truncated
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
     with pytest.raises(ConflictError):
-        retention.restore(database, "s", "t")
-    age_session(database_url, "back", 8 * DAY)
+        retention.restore(rig.database, "s", "t")
+    age_session(rig.url, "back", 8 * DAY)
     assert back.get_all() == [], "it is kept for a week"
-    assert due_work(database_url) == 0, "nothing is derived again"
+    assert due_work(rig.url) == 0, "nothing is derived again"

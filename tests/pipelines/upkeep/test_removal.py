@@ -26,10 +26,10 @@ from strandline.pipelines.upkeep.removal import Removal, Remover, StepPoint
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.derived.facts_merge import PendingCandidates
-from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import identify_session
 from strandline.wiring.archives import open_archive
-from tests.conftest import MakeMemory, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, rows_of, wait_until
 from tests.support.aging import DAY, age_messages, age_session
 from tests.support.opened_rows import clear_only, stored_rows_of
 from tests.support.servers.databases import temporary_database
@@ -133,22 +133,24 @@ def removed_seqs(url: str) -> set[int]:
 
 
 def test_what_is_old_leaves_in_whole_events_and_is_in_the_archive_byte_for_byte(
-    memory: Memory, database: Database, database_url: str, folder: str
+    rig: Rig, memory: Memory, folder: str
 ) -> None:
-    before = stored(database_url)
+    before = stored(rig.url)
     memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=folder))
-    done = remove(database)
-    gone = removed_seqs(database_url)
+    done = remove(rig.database)
+    gone = removed_seqs(rig.url)
     last = max(gone)
-    ends = [row[0] for row in rows_of(database_url, "SELECT through_seq FROM strandline.flush_event")]
+    ends = [row[0] for row in rows_of(rig.url, "SELECT through_seq FROM strandline.flush_event")]
     assert gone == set(range(2, last + 1)) - {4} and last in ends and OLD - 10 < last <= OLD
     assert done.removed == len(gone) and done.kept == 1 and done.archived == len(gone) + 1
-    assert archived(database) == {seq: before[seq] for seq in range(2, last + 1)}, "the important one as well"
+    assert archived(rig.database) == {seq: before[seq] for seq in range(2, last + 1)}, (
+        "the important one as well"
+    )
     assert [message.seq for message in memory.get_all()] == [1, 4, *range(OLD + 1, 62)]
-    assert verify(database, deep=True).violations == ()
-    (one,) = retention.archived_ranges(database, "s")
+    assert verify(rig.database, deep=True).violations == ()
+    (one,) = retention.archived_ranges(rig.database, "s")
     assert (one.kept_seqs, one.state, one.cause) == ((4,), "removed", "age")
-    assert remove(database) == Removal(), "nothing is left to do"
+    assert remove(rig.database) == Removal(), "nothing is left to do"
 
 
 def test_facts_outlive_their_messages_and_say_where_these_are(
@@ -179,9 +181,9 @@ def test_facts_go_with_their_messages_if_that_is_asked_for(memory: Memory, datab
 
 @pytest.mark.parametrize("point", get_args(StepPoint))
 def test_a_kill_at_each_step_loses_nothing_and_doubles_nothing(
-    memory: Memory, database: Database, database_url: str, folder: str, tmp_path: Path, point: StepPoint
+    rig: Rig, memory: Memory, folder: str, tmp_path: Path, point: StepPoint
 ) -> None:
-    before = stored(database_url)
+    before = stored(rig.url)
     memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=folder))
 
     def kill(reached: StepPoint) -> None:
@@ -189,64 +191,64 @@ def test_a_kill_at_each_step_loses_nothing_and_doubles_nothing(
             raise Killed
 
     with pytest.raises(Killed):
-        remove(database, reach=kill)
+        remove(rig.database, reach=kill)
     if point != "removal_done":
-        assert stored(database_url) == before, "nothing leaves before it was read back"
-    remove(database)
-    gone = removed_seqs(database_url)
-    assert gone and archived(database) == {seq: before[seq] for seq in range(2, max(gone) + 1)}
+        assert stored(rig.url) == before, "nothing leaves before it was read back"
+    remove(rig.database)
+    gone = removed_seqs(rig.url)
+    assert gone and archived(rig.database) == {seq: before[seq] for seq in range(2, max(gone) + 1)}
     objects = list(tmp_path.rglob("*.jsonl"))
-    assert len(objects) == len(retention.archived_ranges(database, "s")) == 1
-    assert verify(database, deep=True).violations == ()
+    assert len(objects) == len(retention.archived_ranges(rig.database, "s")) == 1
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_several_processes_at_once_remove_it_once(
-    memory: Memory, database: Database, database_url: str, folder: str, tmp_path: Path
+    rig: Rig, memory: Memory, folder: str, tmp_path: Path
 ) -> None:
-    before = stored(database_url)
+    before = stored(rig.url)
     memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=folder))
     inner: list[Removal] = []
 
     def meanwhile(point: StepPoint) -> None:
         if point == "removal_stored" and not inner:
             inner.append(Removal())
-            inner[0] = remove(database)
+            inner[0] = remove(rig.database)
 
-    outer = remove(database, reach=meanwhile)
-    gone = removed_seqs(database_url)
+    outer = remove(rig.database, reach=meanwhile)
+    gone = removed_seqs(rig.url)
     assert outer.removed + inner[0].removed == len(gone) > 0
-    assert archived(database) == {seq: before[seq] for seq in range(2, max(gone) + 1)}
+    assert archived(rig.database) == {seq: before[seq] for seq in range(2, max(gone) + 1)}
     assert len(list(tmp_path.rglob("*.jsonl"))) == 1
 
 
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
 def test_a_store_that_fails_keeps_everything_and_says_so(
-    scheme: str, memory: Memory, database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, scheme: str, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = stored(database_url)
+    before = stored(rig.url)
     with ObjectServer() as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
         memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=f"{scheme}://{BUCKET}/kept"))
         server.refused = {"PUT"}
-        assert remove(database).failed == 1 and stored(database_url) == before
+        assert remove(rig.database).failed == 1 and stored(rig.url) == before
         server.refused = set()
         server.corrupted = b"something else"
-        assert remove(database).failed == 1 and stored(database_url) == before, "it is read back first"
-        (step,) = retention.status(database).steps
+        assert remove(rig.database).failed == 1 and stored(rig.url) == before, "it is read back first"
+        (step,) = retention.status(rig.database).steps
         assert "digest differs" in (step.last_error or "") and step.attempts == 2
         assert "secret" not in (step.last_error or "")
         server.corrupted = None
-        done = remove(database)
-        gone = removed_seqs(database_url)
+        done = remove(rig.database)
+        gone = removed_seqs(rig.url)
         assert done.removed == len(gone) > 0
-        assert archived(database) == {seq: before[seq] for seq in range(2, max(gone) + 1)}
+        assert archived(rig.database) == {seq: before[seq] for seq in range(2, max(gone) + 1)}
         names = sorted(server.objects)
         assert len(names) == 2 and all(name.startswith("kept/") for name in names)
         manifest = json.loads(server.objects[names[1]])
         assert manifest["messages"] == len(gone) + 1 and names[0].endswith(manifest["object"])
         assert all(server.signed) or scheme == "gs", "its key says that it signs nothing"
-        assert [message.text for message in retention.read_archived(database, "s")][2] == said(4).text
+        assert [message.text for message in retention.read_archived(rig.database, "s")][2] == said(4).text
 
 
 class Refusing:
@@ -293,23 +295,21 @@ def take(leaving: LeavingMessages) -> None:
 
 
 def test_a_handler_of_an_installed_package_is_called_in_time_or_again(
-    memory: Memory, database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = stored(database_url)
+    before = stored(rig.url)
     places = {("strandline.archives", "mine"): f"{__name__}:take"}
     monkeypatch.setattr(handler_archive, "find_installed", lambda *names: places.get(names))
     memory.set_retention(Retention(max_age_seconds=30 * DAY, archive="handler:mine"))
     TAKEN.clear()
     OPEN.clear()
-    assert remove(database, lambda _name: HandlerArchive("mine", seconds=0.05)).failed == 1
-    assert stored(database_url) == before
-    assert "did not return within 0.05 s" in str(retention.status(database).steps[0].last_error)
+    assert remove(rig.database, lambda _name: HandlerArchive("mine", seconds=0.05)).failed == 1
+    assert stored(rig.url) == before
+    assert "did not return within 0.05 s" in str(retention.status(rig.database).steps[0].last_error)
     OPEN.set()
-    assert remove(database).removed == len(removed_seqs(database_url)) > 0
+    assert remove(rig.database).removed == len(removed_seqs(rig.url)) > 0
     assert {one.step_id for one in TAKEN} == {TAKEN[0].step_id}, "it is called again with the same id"
-    assert [message.seq for message in TAKEN[-1].messages] == list(
-        range(2, max(removed_seqs(database_url)) + 1)
-    )
+    assert [message.seq for message in TAKEN[-1].messages] == list(range(2, max(removed_seqs(rig.url)) + 1))
 
 
 @pytest.mark.parametrize("name", ["other", "os:remove"])
@@ -334,15 +334,9 @@ NOWHERE = "file:///proc/nowhere/archive"  # no folder can be made there
     "point", ["removal_planned", "removal_stored", "removal_archived", "removal_read_back"]
 )
 def test_a_step_does_not_outlive_the_act_that_it_was_planned_by(
-    change: Change,
-    point: StepPoint,
-    memory: Memory,
-    database: Database,
-    database_url: str,
-    folder: str,
-    tmp_path: Path,
+    rig: Rig, change: Change, point: StepPoint, memory: Memory, folder: str, tmp_path: Path
 ) -> None:
-    before = stored(database_url)
+    before = stored(rig.url)
     memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=folder))
 
     def end(reached: StepPoint) -> None:
@@ -350,47 +344,45 @@ def test_a_step_does_not_outlive_the_act_that_it_was_planned_by(
             raise Killed
 
     with pytest.raises(Killed):
-        remove(database, reach=end)
+        remove(rig.database, reach=end)
     change(memory)
-    done = remove(database)
-    assert (done.removed, done.given_up) == (0, 1) and stored(database_url) == before
+    done = remove(rig.database)
+    assert (done.removed, done.given_up) == (0, 1) and stored(rig.url) == before
     assert not list(tmp_path.rglob("*.jsonl")), "what it had archived is deleted"
-    assert retention.status(database).steps == ()
-    ((state,),) = rows_of(database_url, "SELECT reason FROM strandline.given_up_step")
+    assert retention.status(rig.database).steps == ()
+    ((state,),) = rows_of(rig.url, "SELECT reason FROM strandline.given_up_step")
     assert state == "the retention was changed"
 
 
-def test_a_corrected_archive_is_used_at_once(
-    memory: Memory, database: Database, database_url: str, folder: str
-) -> None:
+def test_a_corrected_archive_is_used_at_once(rig: Rig, memory: Memory, folder: str) -> None:
     """Although a step whose attempt failed is left alone for a minute."""
     memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=NOWHERE))
-    remover = Remover(database, open_archive, rest=0.0)
-    assert run_once(database, remover, ALL).failed == 1
+    remover = Remover(rig.database, open_archive, rest=0.0)
+    assert run_once(rig.database, remover, ALL).failed == 1
     memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=folder))
-    before = stored(database_url)
-    done = run_once(database, remover, ALL)
-    gone = removed_seqs(database_url)
+    before = stored(rig.url)
+    done = run_once(rig.database, remover, ALL)
+    gone = removed_seqs(rig.url)
     assert done.given_up == 1 and done.removed == len(gone) > 0
-    assert archived(database) == {seq: before[seq] for seq in range(2, max(gone) + 1)}
+    assert archived(rig.database) == {seq: before[seq] for seq in range(2, max(gone) + 1)}
 
 
 def test_an_act_that_comes_while_a_step_is_archived_stops_it(
-    memory: Memory, database: Database, database_url: str, folder: str, tmp_path: Path
+    rig: Rig, memory: Memory, folder: str, tmp_path: Path
 ) -> None:
-    before = stored(database_url)
+    before = stored(rig.url)
     memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=folder))
 
     def keep(point: StepPoint) -> None:
         if point == "removal_read_back":
             memory.set_retention(Retention())
 
-    assert remove(database, reach=keep).removed == 0 and stored(database_url) == before
+    assert remove(rig.database, reach=keep).removed == 0 and stored(rig.url) == before
     assert not list(tmp_path.rglob("*.jsonl"))
 
 
 def test_an_object_that_a_step_left_is_named_until_it_is_deleted(
-    memory: Memory, database: Database, database_url: str, folder: str, tmp_path: Path
+    rig: Rig, memory: Memory, folder: str, tmp_path: Path
 ) -> None:
     memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=folder))
 
@@ -399,25 +391,25 @@ def test_an_object_that_a_step_left_is_named_until_it_is_deleted(
             raise Killed
 
     with pytest.raises(Killed):
-        remove(database, reach=end)
+        remove(rig.database, reach=end)
     memory.set_retention(Retention())
 
     def refuse(_name: str) -> Any:
         raise ArchiveError("It is not there today.")
 
-    assert remove(database, refuse).given_up == 1
+    assert remove(rig.database, refuse).given_up == 1
     assert len(list(tmp_path.rglob("*.jsonl"))) == 1
     left = "SELECT archive = %s, object_name IS NOT NULL, deleted_at IS NULL FROM strandline.given_up_step"
-    assert rows_of(database_url, left.replace("%s", f"'{folder}'")) == [(True, True, True)]
-    with psycopg.connect(database_url, autocommit=True) as connection:
+    assert rows_of(rig.url, left.replace("%s", f"'{folder}'")) == [(True, True, True)]
+    with psycopg.connect(rig.url, autocommit=True) as connection:
         connection.execute("UPDATE strandline.given_up_step SET tried_at = tried_at - interval '2 hours'")
-    remove(database)
+    remove(rig.database)
     assert not list(tmp_path.rglob("*.jsonl"))
 
 
 @clear_only("reads the text of an archived object")
 def test_words_that_a_correction_takes_back_meanwhile_are_in_no_archive(
-    memory: Memory, database: Database, database_url: str, settings: Settings, folder: str, tmp_path: Path
+    rig: Rig, memory: Memory, folder: str, tmp_path: Path
 ) -> None:
     memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=folder))
     done: list[bool] = []
@@ -429,17 +421,17 @@ def test_words_that_a_correction_takes_back_meanwhile_are_in_no_archive(
             memory.replace(10, "Something harmless.")
             memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=folder))
 
-    outcome = remove(database, reach=correct)
+    outcome = remove(rig.database, reach=correct)
     assert (outcome.removed, outcome.waiting) == (0, 1), "its event is derived again first"
-    drain_everything(database, database_url, settings)
-    assert remove(database).removed > 0
+    drain_everything(rig.database, rig.url, rig.settings)
+    assert remove(rig.database).removed > 0
     texts = [path.read_text() for path in tmp_path.rglob("*.jsonl")]
     assert len(texts) == 1 and "Something harmless." in texts[0] and "Aurora 10." not in texts[0]
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_a_step_whose_messages_changed_begins_anew_at_once(
-    memory: Memory, database: Database, database_url: str, folder: str, tmp_path: Path
+    rig: Rig, memory: Memory, folder: str, tmp_path: Path
 ) -> None:
     """Although a step that has been begun is left alone for a minute."""
     memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=folder))
@@ -449,90 +441,82 @@ def test_a_step_whose_messages_changed_begins_anew_at_once(
         if point == "removal_read_back" and not done:
             done.append(True)
             changed = """'{"content": "changed"}' WHERE seq = 5 RETURNING 1"""
-            rows_of(database_url, f"UPDATE strandline.message SET envelope = {changed}")
+            rows_of(rig.url, f"UPDATE strandline.message SET envelope = {changed}")
 
-    outcome = run_once(database, Remover(database, open_archive, reach=change, rest=0.0), ALL)
+    outcome = run_once(rig.database, Remover(rig.database, open_archive, reach=change, rest=0.0), ALL)
     assert outcome.busy == 0
     assert outcome.removed > 0
     assert len(list(tmp_path.rglob("*.jsonl"))) == 1
 
 
-def test_what_workers_still_derive_waits(
-    memory: Memory, database: Database, database_url: str, settings: Settings
-) -> None:
+def test_what_workers_still_derive_waits(rig: Rig, memory: Memory) -> None:
     memory.replace(10, "My boat is called Borealis.")
     memory.set_retention(Retention(max_age_seconds=30 * DAY))
-    early = remove(database)
-    assert early.waiting == 1 and 10 in stored(database_url)
-    drain_everything(database, database_url, settings)
-    assert remove(database).removed and 10 not in stored(database_url)
-    assert_derived(database_url)
+    early = remove(rig.database)
+    assert early.waiting == 1 and 10 in stored(rig.url)
+    drain_everything(rig.database, rig.url, rig.settings)
+    assert remove(rig.database).removed and 10 not in stored(rig.url)
+    assert_derived(rig.url)
 
 
-def test_the_newest_messages_stay_by_number_and_the_window_moves(
-    memory: Memory, database: Database, database_url: str, settings: Settings
-) -> None:
+def test_the_newest_messages_stay_by_number_and_the_window_moves(rig: Rig, memory: Memory) -> None:
     memory.set_retention(Retention(max_messages=6))
     for _ in range(2):
-        remove(database)
-        drain_everything(database, database_url, settings)
-    left = sorted(set(stored(database_url)) - {1, 4})
+        remove(rig.database)
+        drain_everything(rig.database, rig.url, rig.settings)
+    left = sorted(set(stored(rig.url)) - {1, 4})
     assert left == list(range(left[0], 62)) and 6 <= len(left) <= 12
     assert [m.seq for m in memory.get().window] == [seq for seq in left if seq >= memory.get().window_from]
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
     memory.put(said(62))
     assert memory.get().window[-1].text == said(62).text
 
 
-def test_a_session_that_expired_goes_whole_once_it_is_derived(
-    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings, folder: str
-) -> None:
-    memory = make_memory("s", user_id="ana", **LIMITS)
+def test_a_session_that_expired_goes_whole_once_it_is_derived(rig: Rig, folder: str) -> None:
+    memory = rig.memory("s", user_id="ana", **LIMITS)
     memory.set_retention(Retention(ttl_seconds=3_600, archive=folder))
     memory.put(Message(role="user", content="My yacht is called Calypso."))
-    before = stored(database_url)
-    age_session(database_url, "s", 4_000)
-    assert remove(database).waiting == 1, "what was not delivered is derived first"
-    drain_everything(database, database_url, settings)
-    done = remove(database)
-    assert done.removed == 61 and set(stored(database_url)) == {4}
-    assert archived(database) == before
-    assert_derived(database_url)
+    before = stored(rig.url)
+    age_session(rig.url, "s", 4_000)
+    assert remove(rig.database).waiting == 1, "what was not delivered is derived first"
+    drain_everything(rig.database, rig.url, rig.settings)
+    done = remove(rig.database)
+    assert done.removed == 61 and set(stored(rig.url)) == {4}
+    assert archived(rig.database) == before
+    assert_derived(rig.url)
     assert [message.seq for message in memory.get_all()] == [4]
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
     memory.put(Message(role="user", content="hello again"))
     assert [message.text for message in memory.get_all()][1:] == ["hello again"]
-    assert verify(database, deep=True).violations == ()
-    (state,) = rows_of(database_url, "SELECT count(*) FROM strandline.chunk WHERE from_seq <> 4")
+    assert verify(rig.database, deep=True).violations == ()
+    (state,) = rows_of(rig.url, "SELECT count(*) FROM strandline.chunk WHERE from_seq <> 4")
     assert state == (0,)
 
 
-def test_what_a_reset_left_is_past_its_age_as_well(
-    memory: Memory, database: Database, database_url: str
-) -> None:
+def test_what_a_reset_left_is_past_its_age_as_well(rig: Rig, memory: Memory) -> None:
     memory.reset()
     memory.put(Message(role="user", content="new"))
-    age_messages(database_url, "s", 40 * DAY, 61)
+    age_messages(rig.url, "s", 40 * DAY, 61)
     memory.set_retention(Retention(max_age_seconds=30 * DAY))
-    assert remove(database).removed == 60
-    assert set(stored(database_url)) == {4, 62}
+    assert remove(rig.database).removed == 60
+    assert set(stored(rig.url)) == {4, 62}
     assert [message.text for message in memory.get_all()] == ["new"]
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_a_turn_of_a_worker_goes_through_all_sessions_and_goes_on_with_steps(
-    memory: Memory, database: Database, database_url: str, folder: str
+    rig: Rig, memory: Memory, folder: str
 ) -> None:
-    remover = Remover(database, open_archive, busy_seconds=0.0, rest=0.0)
+    remover = Remover(rig.database, open_archive, busy_seconds=0.0, rest=0.0)
 
     def turn() -> Removal:
-        return tick(database, remover, interval_seconds=3_600, is_ending=lambda: False)
+        return tick(rig.database, remover, interval_seconds=3_600, is_ending=lambda: False)
 
-    assert turn() == Removal() and rows_of(database_url, "SELECT FROM strandline.retention_run") == []
+    assert turn() == Removal() and rows_of(rig.url, "SELECT FROM strandline.retention_run") == []
     memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=folder))
     done = turn()
-    assert done.removed == len(removed_seqs(database_url)) > 0
-    ((state, counts),) = rows_of(database_url, "SELECT state, counts FROM strandline.retention_run")
+    assert done.removed == len(removed_seqs(rig.url)) > 0
+    ((state, counts),) = rows_of(rig.url, "SELECT state, counts FROM strandline.retention_run")
     assert state == "done" and counts["removed"] == done.removed and counts["sessions"] == 1
     assert turn() == Removal(), "the next pass comes after its interval"
 
@@ -549,37 +533,35 @@ def test_the_plan_says_what_would_leave_and_changes_nothing(memory: Memory, data
     assert (rest.free, rest.waiting) == (0, past.waiting)
 
 
-def test_it_cannot_be_taken_back_to_what_is_gone(
-    memory: Memory, database: Database, database_url: str, settings: Settings
-) -> None:
+def test_it_cannot_be_taken_back_to_what_is_gone(rig: Rig, memory: Memory) -> None:
     memory.set_retention(Retention(max_age_seconds=30 * DAY))
-    remove(database)
-    last = max(removed_seqs(database_url))
+    remove(rig.database)
+    last = max(removed_seqs(rig.url))
     with pytest.raises(NotFoundError, match="left its log by its retention"):
         memory.rewind(last)
     with pytest.raises(NotFoundError, match="retention"):
         memory.replace(last, "other words")
     memory.replace(4, "An important thing, said otherwise.")
     memory.rewind(last + 4)
-    drain_everything(database, database_url, settings)
-    assert verify(database, deep=True).violations == ()
-    assert 4 in stored(database_url)
+    drain_everything(rig.database, rig.url, rig.settings)
+    assert verify(rig.database, deep=True).violations == ()
+    assert 4 in stored(rig.url)
 
 
 def test_a_folder_that_is_missing_is_not_made_anew(
-    memory: Memory, database: Database, database_url: str, folder: str, tmp_path: Path
+    rig: Rig, memory: Memory, folder: str, tmp_path: Path
 ) -> None:
     """Such as that of a disk which is not mounted: neither is anything put there, nor taken for deleted."""
     memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=folder))
-    assert remove(database).removed > 0
-    age_messages(database_url, "s", 40 * DAY)
+    assert remove(rig.database).removed > 0
+    age_messages(rig.url, "s", 40 * DAY)
     (tmp_path / "archive").rename(tmp_path / "away")
-    before = stored(database_url)
-    assert remove(database).failed == 1 and stored(database_url) == before
-    assert "not mounted" in str(retention.status(database).steps[0].last_error)
+    before = stored(rig.url)
+    assert remove(rig.database).failed == 1 and stored(rig.url) == before
+    assert "not mounted" in str(retention.status(rig.database).steps[0].last_error)
     assert not (tmp_path / "archive").exists()
     (tmp_path / "away").rename(tmp_path / "archive")
-    assert remove(database).removed > 0
+    assert remove(rig.database).removed > 0
 
 
 def test_the_folder_is_made_and_an_object_is_never_written_again(tmp_path: Path) -> None:
@@ -614,43 +596,39 @@ def test_the_folder_is_made_and_an_object_is_never_written_again(tmp_path: Path)
 
 
 @clear_only("changes facts by SQL")
-def test_a_fact_that_is_revived_meanwhile_is_not_taken_for_an_ended_one(
-    database_url: str, database: Database
-) -> None:
+def test_a_fact_that_is_revived_meanwhile_is_not_taken_for_an_ended_one(rig: Rig) -> None:
     """What is past its age is looked for under the locks of edits, so what these bring back stays."""
-    retention.set_retention(database, Retention(ended_facts_seconds=DAY), namespace="default")
+    retention.set_retention(rig.database, Retention(ended_facts_seconds=DAY), namespace="default")
     ((shard_key, ended, by_fact),) = rows_of(
-        database_url,
+        rig.url,
         "UPDATE strandline.fact f SET live = false, invalidated_at = now() - interval '9 days',"
         " invalidated_by = o.fact_id FROM (SELECT * FROM strandline.fact ORDER BY fact_id LIMIT 1) AS o"
         " WHERE f.fact_id = (SELECT max(fact_id::text)::uuid FROM strandline.fact)"
         " RETURNING f.shard_key, f.fact_id, o.fact_id",
     )
-    with psycopg.connect(database_url) as edit:
+    with psycopg.connect(rig.url) as edit:
         edit.execute(
             "SELECT FROM strandline.lane WHERE scope_key = %s AND stage = 'merge' FOR UPDATE", [shard_key]
         )
         edit.execute("DELETE FROM strandline.fact WHERE fact_id = %s", [by_fact])
         (revived,) = edit.execute("SELECT strandline.revive_facts_v1(%s)", [shard_key]).fetchone() or ()
         assert revived == [ended]
-        passing = threading.Thread(target=forget_aged, args=[database])
+        passing = threading.Thread(target=forget_aged, args=[rig.database])
         passing.start()
         waits = "SELECT 1 FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()"
-        wait_until(lambda: rows_of(database_url, waits), timeout=30, what="the pass to wait")
+        wait_until(lambda: rows_of(rig.url, waits), timeout=30, what="the pass to wait")
         edit.commit()
     passing.join()
     kept = "SELECT f.live, count(r.*) > 0 FROM strandline.fact f LEFT JOIN strandline.fact_revision r"
     kept += " USING (shard_key, generation_id, fact_id) WHERE f.fact_id = %s GROUP BY f.live"
-    assert rows_of(database_url, kept, ended) == [(True, True)]
+    assert rows_of(rig.url, kept, ended) == [(True, True)]
 
 
 @clear_only("moves a message by SQL")
-def test_what_an_assistant_said_stays_an_assistants_when_it_comes_from_an_archive(
-    database_url: str, database: Database
-) -> None:
+def test_what_an_assistant_said_stays_an_assistants_when_it_comes_from_an_archive(rig: Rig) -> None:
     """A derivation from the archive ends and rewords what people wrote no more than any other."""
     ((shard_key, generation_id, event_id, session_key),) = rows_of(
-        database_url,
+        rig.url,
         "UPDATE strandline.fact_candidate c SET seqs = '{3}' FROM (SELECT event_id, min(ordinal) AS ordinal"
         " FROM strandline.fact_candidate GROUP BY event_id ORDER BY event_id LIMIT 1) AS one"
         " WHERE c.event_id = one.event_id AND c.ordinal = one.ordinal"
@@ -659,12 +637,12 @@ def test_what_an_assistant_said_stays_an_assistants_when_it_comes_from_an_archiv
 
     def said_by_assistants() -> set[bool]:
         keys = {"shard_key": shard_key, "generation_id": generation_id}
-        rows = database.fetch(PendingCandidates(**keys, event_ids=[event_id]))
+        rows = rig.database.fetch(PendingCandidates(**keys, event_ids=[event_id]))
         return {row.is_by_assistants for row in rows if row.seqs == [3]}
 
     assert said_by_assistants() == {True}
     rows_of(
-        database_url,
+        rig.url,
         "WITH gone AS (DELETE FROM strandline.message WHERE session_key = %s AND seq = 3 RETURNING *)"
         " INSERT INTO strandline.archived_input (shard_key, session_key, seq, generation_id, id, role,"
         " tokens, envelope, metadata, created_at)"
@@ -674,5 +652,5 @@ def test_what_an_assistant_said_stays_an_assistants_when_it_comes_from_an_archiv
         generation_id,
     )
     assert said_by_assistants() == {True}
-    rows_of(database_url, "DELETE FROM strandline.archived_input RETURNING 1")
+    rows_of(rig.url, "DELETE FROM strandline.archived_input RETURNING 1")
     assert said_by_assistants() == {False}, "what is known of nobody may be a user's"

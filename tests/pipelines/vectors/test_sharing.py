@@ -19,7 +19,7 @@ from strandline.schemas.queries.conversation.messages import Correct
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import identify_session, shared_scope_key
 from strandline.schemas.values.lanes import VECTORS_STAGE
-from tests.conftest import MakeMemory, StartWorker, lock_is_awaited, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, lock_is_awaited, nothing_due, rows_of, wait_until
 from tests.support.opened_rows import clear_only
 from tests.support.workers.draining import drain_everything
 
@@ -94,18 +94,16 @@ def test_a_block_shows_what_is_shared_and_not_what_its_window_shows(
     assert shown.omitted == () or {one.kind for one in shown.omitted} == {"search_text_only"}
 
 
-def test_a_session_that_did_not_opt_in_contributes_nothing(
-    share: Share, make_memory: MakeMemory, database_url: str
-) -> None:
+def test_a_session_that_did_not_opt_in_contributes_nothing(rig: Rig, share: Share) -> None:
     share("silent", [KEY], shared_scope=None)
     maren = share("of-maren", list(CHATTER))
     assert all(session == "of-maren" for session, _ in found(maren, f"{QUERY} morning weather"))
     # The first put decides: a memory made later neither shares nor stops sharing.
-    late = make_memory("silent", user_id="silent", shared_scope="team", memory_blocks=["vectors"])
+    late = rig.memory("silent", user_id="silent", shared_scope="team", memory_blocks=["vectors"])
     late.put({"role": "user", "content": KEY})
-    assert shared_rows(database_url) == (2, 2)
+    assert shared_rows(rig.url) == (2, 2)
     block = VectorMemoryBlock(scope="shared")
-    asking = make_memory("silent", user_id="silent", shared_scope="team", memory_blocks=[block])
+    asking = rig.memory("silent", user_id="silent", shared_scope="team", memory_blocks=[block])
     assert "not_shared" in {one.kind for one in asking.get(QUERY).omitted}
 
 
@@ -136,23 +134,19 @@ def flushed(make_memory: MakeMemory, broker_url: str, texts: Sequence[str]) -> M
     return memory
 
 
-def test_a_worker_that_dies_after_it_shared_leaves_what_the_next_one_shares(
-    make_memory: MakeMemory, start_worker: StartWorker, database: Database, database_url: str, broker_url: str
-) -> None:
-    doomed = start_worker(**LOCAL, STRANDLINE_STOP_AT="applying:SIGKILL")
-    flushed(make_memory, broker_url, [*CHATTER, KEY])
+def test_a_worker_that_dies_after_it_shared_leaves_what_the_next_one_shares(rig: Rig) -> None:
+    doomed = rig.start_worker(**LOCAL, STRANDLINE_STOP_AT="applying:SIGKILL")
+    flushed(rig.memory, rig.broker_url, [*CHATTER, KEY])
     wait_until(lambda: doomed.process.poll() is not None, timeout=20, what="the kill")
-    assert shared_rows(database_url) == (3, 3)
-    assert not nothing_due(database_url)
-    start_worker(**LOCAL)
-    wait_until(lambda: nothing_due(database_url), timeout=20, what="the other worker to finish")
-    assert shared_rows(database_url) == (3, 3)
-    assert verify(database).violations == ()
+    assert shared_rows(rig.url) == (3, 3)
+    assert not nothing_due(rig.url)
+    rig.start_worker(**LOCAL)
+    wait_until(lambda: nothing_due(rig.url), timeout=20, what="the other worker to finish")
+    assert shared_rows(rig.url) == (3, 3)
+    assert verify(rig.database).violations == ()
 
 
-def test_a_forgetting_reset_takes_what_was_shared_away(
-    share: Share, derive: Any, database: Database, database_url: str
-) -> None:
+def test_a_forgetting_reset_takes_what_was_shared_away(rig: Rig, share: Share, derive: Any) -> None:
     lars = share("of-lars", [KEY])
     maren = share("of-maren", list(CHATTER))
     lars.reset()
@@ -163,38 +157,34 @@ def test_a_forgetting_reset_takes_what_was_shared_away(
     assert len([one for one in found(maren, "key mat boathouse") if one[0] == "of-lars"]) == 2
     lars.reset(derived=True)
     assert {session for session, _ in found(maren, "key mat boathouse morning")} <= {"of-maren"}
-    assert shared_rows(database_url) == (2, 2)
+    assert shared_rows(rig.url) == (2, 2)
     names = "SELECT session_id FROM strandline.shared_session WHERE gone_at IS NOT NULL"
-    assert set(rows_of(database_url, names)) == {(None,)}
+    assert set(rows_of(rig.url, names)) == {(None,)}
     # It goes on sharing in its new life.
     lars.put({"role": "user", "content": KEY})
     lars.flush(all=True)
     derive()
     assert found(maren)[0] == ("of-lars", KEY)
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
 
 
-def test_a_reset_wins_against_a_worker_that_pauses_before_it_shares(
-    make_memory: MakeMemory, start_worker: StartWorker, database: Database, database_url: str, broker_url: str
-) -> None:
-    paused = start_worker(**LOCAL, STRANDLINE_STOP_AT="stored:SIGSTOP")
-    memory = flushed(make_memory, broker_url, [*CHATTER, KEY])
+def test_a_reset_wins_against_a_worker_that_pauses_before_it_shares(rig: Rig) -> None:
+    paused = rig.start_worker(**LOCAL, STRANDLINE_STOP_AT="stored:SIGSTOP")
+    memory = flushed(rig.memory, rig.broker_url, [*CHATTER, KEY])
     answered = "SELECT count(*) FROM strandline.answer"
-    wait_until(lambda: rows_of(database_url, answered) == [(1,)], timeout=20, what="the answer")
+    wait_until(lambda: rows_of(rig.url, answered) == [(1,)], timeout=20, what="the answer")
     memory.reset(derived=True)
     paused.process.send_signal(signal.SIGCONT)
     assert paused.stop() == 0  # it ends what it has in hand
-    assert shared_rows(database_url) == (0, 0)
-    assert verify(database).violations == ()
+    assert shared_rows(rig.url) == (0, 0)
+    assert verify(rig.database).violations == ()
 
 
-def test_a_reset_wins_against_a_worker_that_pauses_while_it_shares(
-    share: Share, database: Database, database_url: str
-) -> None:
+def test_a_reset_wins_against_a_worker_that_pauses_while_it_shares(rig: Rig, share: Share) -> None:
     lars = share("of-lars", [KEY])
     owner = identify_session("default", "of-lars", "of-lars")
     shared = shared_scope_key("default", "team")
-    ((incarnation,),) = rows_of(database_url, "SELECT incarnation FROM strandline.session")
+    ((incarnation,),) = rows_of(rig.url, "SELECT incarnation FROM strandline.session")
     named: dict[str, Any] = {
         "shard_key": shared,
         "session_key": owner.session_key,
@@ -210,20 +200,20 @@ def test_a_reset_wins_against_a_worker_that_pauses_while_it_shares(
         "metadata": [None],
     }
     resetting = threading.Thread(target=lars.reset, kwargs={"derived": True})
-    with psycopg.connect(database_url) as worker:
+    with psycopg.connect(rig.url) as worker:
         for name in ("lock_shared_session", "share_messages"):
             worker.execute(statements("strandline")[name].encode(), named)
         resetting.start()
-        wait_until(lambda: lock_is_awaited(database_url), timeout=10, what="the reset to wait for the worker")
+        wait_until(lambda: lock_is_awaited(rig.url), timeout=10, what="the reset to wait for the worker")
         worker.commit()
     resetting.join(100)
     assert not resetting.is_alive()
-    assert shared_rows(database_url) == (0, 0)
-    assert verify(database).violations == ()
+    assert shared_rows(rig.url) == (0, 0)
+    assert verify(rig.database).violations == ()
 
 
 def test_a_correction_takes_the_copies_away_at_once(
-    share: Share, derive: Callable[[], None], database: Database, database_url: str
+    rig: Rig, share: Share, derive: Callable[[], None]
 ) -> None:
     lars = share("of-lars", [*CHATTER, KEY, "It hangs beside the door."])
     maren = share("of-maren", ["My hobby is keeping bees."])
@@ -231,26 +221,26 @@ def test_a_correction_takes_the_copies_away_at_once(
     assert KEY not in [text for _, text in found(maren)]
     lars.rewind(4)
     assert not [text for _, text in found(maren, "Does it hang beside the door?") if "door" in text]
-    assert shared_rows(database_url) == (3, 3)
-    assert verify(database).violations == ()
+    assert shared_rows(rig.url) == (3, 3)
+    assert verify(rig.database).violations == ()
     derive()
     assert found(maren, "Nobody keeps it")[0][1].startswith("Nobody keeps it.")
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
     lars.replace(3, "Short.")
     derive()
     assert not [text for _, text in found(maren, "Nobody keeps it") if "Nobody" in text]
-    assert shared_rows(database_url) == (4, 4), "no piece of the longer text is left"
-    assert verify(database).violations == ()
+    assert shared_rows(rig.url) == (4, 4), "no piece of the longer text is left"
+    assert verify(rig.database).violations == ()
 
 
 @pytest.mark.parametrize("is_repeated", [False, True])
 def test_copies_that_a_correction_could_not_remove_go_later(
-    share: Share, derive: Callable[[], None], database: Database, database_url: str, *, is_repeated: bool
+    rig: Rig, share: Share, derive: Callable[[], None], *, is_repeated: bool
 ) -> None:
     """The process that corrects dies between its two transactions."""
     lars = share("of-lars", [*CHATTER, KEY])
     identity = identify_session("default", "of-lars", "of-lars")
-    database.fetch(
+    rig.database.fetch(
         Correct(
             **identity.keys,
             correction_id=uuid5(identity.session_key, "again"),
@@ -268,43 +258,36 @@ def test_copies_that_a_correction_could_not_remove_go_later(
             act=None,
         )
     )
-    assert shared_rows(database_url) == (3, 3)
+    assert shared_rows(rig.url) == (3, 3)
     if is_repeated:
         assert lars.rewind(2, idempotency_key="again").number == 1
-        assert shared_rows(database_url) == (1, 1)
-    assert verify(database).violations == (), "the events are due"
+        assert shared_rows(rig.url) == (1, 1)
+    assert verify(rig.database).violations == (), "the events are due"
     derive()
-    assert shared_rows(database_url) == (1, 1)
-    assert verify(database).violations == ()
+    assert shared_rows(rig.url) == (1, 1)
+    assert verify(rig.database).violations == ()
 
 
 @pytest.mark.parametrize("kind", ["rewind", "replace"])
-def test_a_correction_wins_against_a_worker_that_pauses_before_it_shares(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    database: Database,
-    database_url: str,
-    broker_url: str,
-    kind: str,
-) -> None:
-    paused = start_worker(**LOCAL, STRANDLINE_STOP_AT="stored:SIGSTOP")
-    memory = flushed(make_memory, broker_url, [*CHATTER, KEY])
+def test_a_correction_wins_against_a_worker_that_pauses_before_it_shares(rig: Rig, kind: str) -> None:
+    paused = rig.start_worker(**LOCAL, STRANDLINE_STOP_AT="stored:SIGSTOP")
+    memory = flushed(rig.memory, rig.broker_url, [*CHATTER, KEY])
     answered = "SELECT count(*) FROM strandline.answer"
-    wait_until(lambda: rows_of(database_url, answered) == [(1,)], timeout=20, what="the answer")
+    wait_until(lambda: rows_of(rig.url, answered) == [(1,)], timeout=20, what="the answer")
     if kind == "rewind":
         memory.rewind(3)
     else:
         memory.replace(3, "Nobody keeps it.")
     paused.process.send_signal(signal.SIGCONT)
     assert paused.stop() == 0  # it ends what it has in hand
-    copies = str(rows_of(database_url, "SELECT envelope FROM strandline.shared_message"))
+    copies = str(rows_of(rig.url, "SELECT envelope FROM strandline.shared_message"))
     assert KEY not in copies
-    assert verify(database).violations == ()
-    start_worker(**LOCAL)
-    wait_until(lambda: nothing_due(database_url), timeout=20, what="the other worker to finish")
-    assert shared_rows(database_url) == ((2, 2) if kind == "rewind" else (3, 3))
-    assert KEY not in str(rows_of(database_url, "SELECT envelope FROM strandline.shared_message"))
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
+    rig.start_worker(**LOCAL)
+    wait_until(lambda: nothing_due(rig.url), timeout=20, what="the other worker to finish")
+    assert shared_rows(rig.url) == ((2, 2) if kind == "rewind" else (3, 3))
+    assert KEY not in str(rows_of(rig.url, "SELECT envelope FROM strandline.shared_message"))
+    assert verify(rig.database).violations == ()
 
 
 BREAKS: list[tuple[str, str]] = [
@@ -329,14 +312,12 @@ BREAKS: list[tuple[str, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "sql"), BREAKS)
-def test_verify_names_what_is_wrong_with_shared_rows(
-    share: Share, database: Database, database_url: str, kind: str, sql: str
-) -> None:
+def test_verify_names_what_is_wrong_with_shared_rows(rig: Rig, share: Share, kind: str, sql: str) -> None:
     share("of-lars", [KEY])
-    assert verify(database).violations == ()
-    with psycopg.connect(database_url, autocommit=True) as connection:
+    assert verify(rig.database).violations == ()
+    with psycopg.connect(rig.url, autocommit=True) as connection:
         connection.execute(sql.encode(), {"shared": shared_scope_key("default", "team")})
-    assert kind in {one.kind for one in verify(database).violations}
+    assert kind in {one.kind for one in verify(rig.database).violations}
 
 
 def test_a_value_that_cannot_name_a_shared_scope_is_refused(make_memory: MakeMemory) -> None:

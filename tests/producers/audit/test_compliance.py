@@ -11,7 +11,7 @@ import pytest
 
 from strandline import ActRefusedError, AttemptedAct, Capture, ConfigurationError, Facts, Memory, acting
 from strandline.schemas.values.acts.retention import Retention
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, Rig, rows_of
 from tests.support.messages import user
 from tests.support.stored import stored_messages
 
@@ -78,10 +78,8 @@ def test_it_is_shown_who_does_what_to_whom(make_memory: MakeMemory) -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_an_act_with_flags_is_recorded_at_the_usual_level(
-    make_memory: MakeMemory, database_url: str, is_async: bool
-) -> None:
-    memory = make_memory("chat", user_id="ann", memory_blocks=[])
+def test_an_act_with_flags_is_recorded_at_the_usual_level(rig: Rig, is_async: bool) -> None:
+    memory = rig.memory("chat", user_id="ann", memory_blocks=[])
 
     async def put_all() -> None:
         for text in ("hello", "flag this", "again", "flag that", "flag alone"):
@@ -95,8 +93,8 @@ def test_an_act_with_flags_is_recorded_at_the_usual_level(
         for text in ("hello", "flag this", "again", "flag that", "flag alone"):
             memory.put(user(text))
         memory.put_messages([user("flag both"), user("flag of both")])
-    assert rows_of(database_url, ACTS) == [("put", ["pii", "health"])] * 4
-    assert stored(database_url) == 7
+    assert rows_of(rig.url, ACTS) == [("put", ["pii", "health"])] * 4
+    assert stored(rig.url) == 7
 
 
 REFUSED: dict[str, Callable[[Memory], object]] = {
@@ -128,33 +126,29 @@ def test_a_refused_act_stores_nothing(make_memory: MakeMemory, database_url: str
 
 @pytest.mark.parametrize("failing", ["raise", "text", "many", "numbers", "long"])
 def test_a_hook_that_fails_refuses_by_default_and_its_words_are_not_told(
-    make_memory: MakeMemory, database_url: str, failing: str, caplog: pytest.LogCaptureFixture
+    rig: Rig, failing: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    memory = make_memory("chat", memory_blocks=[])
+    memory = rig.memory("chat", memory_blocks=[])
     with pytest.raises(
         ActRefusedError, match=r"put was refused, since the compliance hook .* raised"
     ) as told:
         memory.put(user(f"{failing} it"))
     assert "secret words" not in str(told.value) + caplog.text
-    assert stored(database_url) == 0
+    assert stored(rig.url) == 0
 
 
-def test_a_hook_that_fails_may_be_gone_without(
-    make_memory: MakeMemory, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hook_that_fails_may_be_gone_without(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRANDLINE_COMPLIANCE_FAILURE", "allow")
-    make_memory("chat", memory_blocks=[]).put(user("raise it"))
-    assert rows_of(database_url, ACTS) == [("put", ["unchecked"])]
+    rig.memory("chat", memory_blocks=[]).put(user("raise it"))
+    assert rows_of(rig.url, ACTS) == [("put", ["unchecked"])]
 
 
-def test_a_hook_that_hangs_is_given_up(
-    make_memory: MakeMemory, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hook_that_hangs_is_given_up(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRANDLINE_COMPLIANCE_TIMEOUT_SECONDS", "0.2")
-    memory = make_memory("chat", memory_blocks=[])
+    memory = rig.memory("chat", memory_blocks=[])
     with pytest.raises(ActRefusedError, match=r"did not answer within 0\.2 seconds"):
         memory.put(user("hang here"))
-    assert stored(database_url) == 0
+    assert stored(rig.url) == 0
 
 
 @pytest.mark.parametrize(
@@ -190,10 +184,10 @@ def refuse_all(act: AttemptedAct) -> None:
 
 
 def test_it_is_asked_about_every_kind_of_change_of_a_session(
-    make_memory: MakeMemory, database_url: str, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_COMPLIANCE", f"{__name__}:{refuse_all.__name__}")
-    memory = make_memory("chat", user_id="ann", memory_blocks=[])
+    memory = rig.memory("chat", user_id="ann", memory_blocks=[])
     changes: dict[str, Callable[[], object]] = {
         "put": lambda: memory.put(user("one")),
         "policy": lambda: memory.set_policy(idle_seconds=60),

@@ -9,10 +9,9 @@ from strandline import (
     SummaryMemoryBlock,
     VectorMemoryBlock,
 )
-from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.lanes import STAGES
-from tests.conftest import MakeMemory, nothing_due
+from tests.conftest import Rig, nothing_due
 from tests.support.sample_blocks import MentionCounter
 from tests.support.workers.draining import drain_everything
 
@@ -31,20 +30,18 @@ SAID = {
 MENTIONS = {"one": 1, "two": 0, "three": 1}
 
 
-def test_blocks_carry_nothing_from_one_session_to_another(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
+def test_blocks_carry_nothing_from_one_session_to_another(rig: Rig) -> None:
     settings = load_settings(
-        database_url=database_url,
+        database_url=rig.url,
         text_backend="local",
         embedding_backend="local",
         blocks="tests.support.sample_blocks:MentionCounter",
     )
     stages = (*STAGES, "mentions")
-    drain_everything(database, database_url, settings, stages)  # registers the custom block
+    drain_everything(rig.database, rig.url, settings, stages)  # registers the custom block
 
     def memory_of(session_id: str, user_id: str | None) -> Memory:
-        return make_memory(session_id, user_id=user_id, memory_blocks=BLOCKS)
+        return rig.memory(session_id, user_id=user_id, memory_blocks=BLOCKS)
 
     for (session_id, user_id), text in SAID.items():
         memory = memory_of(session_id, user_id)
@@ -53,8 +50,8 @@ def test_blocks_carry_nothing_from_one_session_to_another(
             [{"role": "user", "content": text}, {"role": "assistant", "content": "All right."}]
         )
         memory.flush(all=True)
-    drain_everything(database, database_url, settings, stages)
-    assert nothing_due(database_url)
+    drain_everything(rig.database, rig.url, settings, stages)
+    assert nothing_due(rig.url)
     everything = {word for text in SAID.values() for word in text.replace(",", "").split() if word.istitle()}
     for (session_id, user_id), text in SAID.items():
         shown = str(memory_of(session_id, user_id).get("Where do I live, and with whom?")[0])

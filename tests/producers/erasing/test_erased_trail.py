@@ -20,7 +20,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.upkeep.erasures import EraseSession, FenceOwner
 from strandline.schemas.values.identity import audit_chain_key, identify_session, identify_user
-from tests.conftest import lock_is_awaited, rows_of, wait_until
+from tests.conftest import Rig, lock_is_awaited, rows_of, wait_until
 from tests.support.sealed_trail import seal_all
 
 STORED = (
@@ -36,17 +36,15 @@ def act(url: str, user_id: str) -> None:
     memory.close()
 
 
-def test_an_erased_user_leaves_a_sound_chain(
-    erasures: Erasures, database: Database, database_url: str
-) -> None:
+def test_an_erased_user_leaves_a_sound_chain(rig: Rig, erasures: Erasures) -> None:
     for user_id in ("eve", "ben"):
-        act(database_url, user_id)
-    database.run(seal_all(NO_KEYS))
-    act(database_url, "eve")  # not sealed yet
+        act(rig.url, user_id)
+    rig.database.run(seal_all(NO_KEYS))
+    act(rig.url, "eve")  # not sealed yet
     erasures.erase_user("eve", actor="operator")
-    database.run(seal_all(NO_KEYS))
-    assert database.run(verify_trail("default", NO_KEYS)).is_sound
-    stored = str(rows_of(database_url, STORED))
+    rig.database.run(seal_all(NO_KEYS))
+    assert rig.database.run(verify_trail("default", NO_KEYS)).is_sound
+    stored = str(rows_of(rig.url, STORED))
     assert "address of ben" in stored
     assert "eve" not in stored
 
@@ -60,10 +58,10 @@ WHERE e.act = 'reveal' ORDER BY e.created_at DESC LIMIT 1"""
     ("ending", "is_named"), [("other session", True), ("session", False), ("user", False)]
 )
 def test_an_act_during_an_erasure_loses_the_name_only_if_it_concerns_what_is_erased(
-    ending: str, is_named: bool, database: Database, database_url: str
+    rig: Rig, ending: str, is_named: bool
 ) -> None:
     """An erasure has set the fence, and has not committed yet."""
-    act(database_url, "eve")
+    act(rig.url, "eve")
     eve = identify_session("default", "chat of eve", "eve")
     other = identify_session("default", "another", "eve")
     fence: Query[Any]
@@ -75,15 +73,15 @@ def test_an_act_during_an_erasure_loses_the_name_only_if_it_concerns_what_is_era
         which = eve if ending == "session" else other
         keys: Any = {"session_key": which.session_key, "directory_key": which.directory_key}
         fence = EraseSession(act=Act.here("erasure").as_json(), **keys, **common)
-    with database.transaction() as erasing:
+    with rig.database.transaction() as erasing:
         erasing.fetch(fence)
-        with psycopg.connect(database_url) as reader:
+        with psycopg.connect(rig.url) as reader:
             names = "'default', 'eve', %s, %s::jsonb, false"
             reader.execute(
                 f"SELECT strandline.append_act_v1(%s, true, {names})",
                 (eve.shard_key, eve.session_key, Act.here("reveal", actor="eve").as_json()),
             )
-    ((has_subject, actor),) = rows_of(database_url, SUBJECTS)
+    ((has_subject, actor),) = rows_of(rig.url, SUBJECTS)
     assert has_subject is is_named
     assert actor != "eve"
 
@@ -116,21 +114,19 @@ def test_a_seal_covers_what_an_erasure_made_of_an_act(database: Database, databa
     assert rows_of(database_url, actors, audit_chain_key("shop")) == [("ben",), ("erased-x",)]
 
 
-def test_an_erasure_waits_for_the_seal_that_is_being_made(
-    database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_erasure_waits_for_the_seal_that_is_being_made(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     bob = identify_session("shop", "one", "bob")
-    database.run(append_act(bob, Act.here("pop", actor="eve")))
+    rig.database.run(append_act(bob, Act.here("pop", actor="eve")))
     eve = identify_user("shop", "eve")
     make_seals = sealing._make_seals  # between reading the acts and moving them
-    erasing = threading.Thread(target=rows_of, args=(database_url, RENAME, eve.shard_key))
+    erasing = threading.Thread(target=rows_of, args=(rig.url, RENAME, eve.shard_key))
 
     def wait_and_make(*given: Any) -> Any:
         erasing.start()
-        wait_until(lambda: lock_is_awaited(database_url), timeout=30, what="the erasure to wait")
+        wait_until(lambda: lock_is_awaited(rig.url), timeout=30, what="the erasure to wait")
         return make_seals(*given)
 
     monkeypatch.setattr(sealing, "_make_seals", wait_and_make)
-    database.run(seal_once(NO_KEYS))
+    rig.database.run(seal_once(NO_KEYS))
     erasing.join()
-    assert database.run(verify_trail("shop", NO_KEYS)).findings == []
+    assert rig.database.run(verify_trail("shop", NO_KEYS)).findings == []

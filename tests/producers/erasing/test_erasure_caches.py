@@ -9,7 +9,7 @@ from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.search.index.index_cache import Beginning, IndexCache
 from strandline.producers.search.index.scope_index import ScopeKey
 from strandline.schemas.values.identity import identify_session
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, Rig, rows_of
 from tests.producers.erasing.conftest import LIMITS
 from tests.support.processes.forking import run
 
@@ -22,11 +22,9 @@ def erase(url: str, *arguments: str) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
-def test_a_process_drops_what_it_has_of_an_erased_user_at_its_next_read(
-    make_memory: MakeMemory, database_url: str
-) -> None:
-    anns = make_memory("zanzibarq-one", user_id="ann", **LIMITS)
-    bobs = make_memory("bobsword-one", user_id="bob", **LIMITS)
+def test_a_process_drops_what_it_has_of_an_erased_user_at_its_next_read(rig: Rig) -> None:
+    anns = rig.memory("zanzibarq-one", user_id="ann", **LIMITS)
+    bobs = rig.memory("bobsword-one", user_id="bob", **LIMITS)
     assert anns.get() and bobs.get()
     windows: WindowCache = anns._resources.windows
     names = {"ann": "zanzibarq-one", "bob": "bobsword-one"}
@@ -36,7 +34,7 @@ def test_a_process_drops_what_it_has_of_an_erased_user_at_its_next_read(
         return windows.find((session.shard_key, session.session_key)).window.seqs
 
     assert cached("ann") and cached("bob")
-    erase(database_url, "--user", "ann")
+    erase(rig.url, "--user", "ann")
     assert list(anns.get()) == []
     assert not cached("ann")
     bobs.get()
@@ -59,10 +57,8 @@ def test_a_read_of_somebody_else_suffices(make_memory: MakeMemory, database_url:
     assert not windows.find((session.shard_key, session.session_key)).window.seqs
 
 
-def test_a_read_that_was_overtaken_by_an_erasure_keeps_nothing(
-    make_memory: MakeMemory, database_url: str
-) -> None:
-    anns = make_memory("zanzibarq-one", user_id="ann", **LIMITS)
+def test_a_read_that_was_overtaken_by_an_erasure_keeps_nothing(rig: Rig) -> None:
+    anns = rig.memory("zanzibarq-one", user_id="ann", **LIMITS)
     assert anns.get()
     windows: WindowCache = anns._resources.windows
     session = identify_session("default", "zanzibarq-one", "ann")

@@ -15,10 +15,8 @@ from strandline.erasure import ErasureReceipt, Erasures
 from strandline.pipelines.engine.engine import StopPoint
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Selection
-from strandline.schemas.postgres.database import Database
-from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import identify_session, shared_scope_key
-from tests.conftest import MakeMemory, lock_is_awaited, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, lock_is_awaited, rows_of, wait_until
 from tests.producers.erasing.conftest import LIMITS
 from tests.support.servers.databases import temporary_database
 from tests.support.stored import flush_events, stored_messages
@@ -72,32 +70,28 @@ BEGUN: dict[str, Callable[[Memory, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", BEGUN)
-def test_an_erasure_waits_for_a_transaction_that_writes(
-    name: str, make_memory: MakeMemory, erasures: Erasures, database_url: str
-) -> None:
+def test_an_erasure_waits_for_a_transaction_that_writes(rig: Rig, name: str, erasures: Erasures) -> None:
     """And takes with it what that has committed."""
-    memory = make_memory("s1", user_id="ann", **LIMITS)
+    memory = rig.memory("s1", user_id="ann", **LIMITS)
     for _ in range(3):
         memory.put({"role": "user", "content": f"my boat {WORD} is blue"})
     memory.flush(all=True)
-    with psycopg.connect(database_url) as connection:
+    with psycopg.connect(rig.url) as connection:
         BEGUN[name](memory, connection)
         erasing = Erasing(erasures)
-        wait_until(lambda: lock_is_awaited(database_url), timeout=10, what="the erasure to wait")
+        wait_until(lambda: lock_is_awaited(rig.url), timeout=10, what="the erasure to wait")
         assert erasing.receipt is None
         connection.commit()
     erasing.end()
     assert erasures.plan_user("ann").total == 0
-    assert stored_messages(database_url) == 0
+    assert stored_messages(rig.url) == 0
     with pytest.raises(ErasedError):
         memory.put({"role": "user", "content": "back"})
 
 
-def test_an_erasure_waits_for_copies_to_a_shared_scope(
-    make_memory: MakeMemory, erasures: Erasures, database_url: str
-) -> None:
+def test_an_erasure_waits_for_copies_to_a_shared_scope(rig: Rig, erasures: Erasures) -> None:
     """A worker has seen that it holds its lease, and is just copying, under another key than the owner's."""
-    memory = make_memory("s1", user_id="ann", **LIMITS)
+    memory = rig.memory("s1", user_id="ann", **LIMITS)
     memory.put({"role": "user", "content": f"my boat {WORD} is blue"})
     keys, scope = identify_session("default", "s1", "ann"), shared_scope_key("default", "harbour")
     lock = "SELECT strandline.lock_shared_session_v1(%s, %s, gen_random_uuid(), %s, 's1')"
@@ -106,25 +100,25 @@ def test_an_erasure_waits_for_copies_to_a_shared_scope(
         " (shard_key, session_key, seq, incarnation, id, role, tokens, envelope, created_at)"
         " VALUES (%s, %s, 1, gen_random_uuid(), 'x', 'user', 1, '{}', now())"
     )
-    with psycopg.connect(database_url) as connection:
+    with psycopg.connect(rig.url) as connection:
         connection.execute(lock, (scope, keys.session_key, keys.shard_key))
         connection.execute(copy, (scope, keys.session_key))
         erasing = Erasing(erasures)
-        wait_until(lambda: lock_is_awaited(database_url), timeout=10, what="the erasure to wait")
+        wait_until(lambda: lock_is_awaited(rig.url), timeout=10, what="the erasure to wait")
         connection.commit()
     assert erasing.end().counts["shared_message"] == 1
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.shared_message") == [(0,)]
-    with psycopg.connect(database_url, autocommit=True) as connection:
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.shared_message") == [(0,)]
+    with psycopg.connect(rig.url, autocommit=True) as connection:
         assert connection.execute(lock, (scope, keys.session_key, keys.shard_key)).fetchone() == (True,)
     assert erasures.plan_user("ann").total == 0
 
 
 @pytest.mark.parametrize("point", get_args(StopPoint))
 def test_a_worker_that_wakes_up_after_the_erasure_writes_nothing(
-    point: StopPoint, make_memory: MakeMemory, erasures: Erasures, database: Database, database_url: str
+    rig: Rig, point: StopPoint, erasures: Erasures
 ) -> None:
     """Wherever it was in a batch; in the middle of its transaction it is waited for."""
-    memory = make_memory("s1", user_id="ann", **LIMITS)
+    memory = rig.memory("s1", user_id="ann", **LIMITS)
     for number in range(4):
         memory.put({"role": "user", "content": f"my boat is blue {WORD}{number}"})
     memory.flush(all=True)
@@ -135,55 +129,51 @@ def test_a_worker_that_wakes_up_after_the_erasure_writes_nothing(
             reached.set()
             go_on.wait()
 
-    worker = HandWorker(database, ScriptedStages(), reach=reach)
-    working = threading.Thread(target=worker.drain_all, args=(database_url,))
+    worker = HandWorker(rig.database, ScriptedStages(), reach=reach)
+    working = threading.Thread(target=worker.drain_all, args=(rig.url,))
     working.start()
     reached.wait()
     erasing = Erasing(erasures)
     if point == "applying":
-        wait_until(lambda: lock_is_awaited(database_url), timeout=10, what="the erasure to wait")
+        wait_until(lambda: lock_is_awaited(rig.url), timeout=10, what="the erasure to wait")
         go_on.set()
     erasing.end()
     go_on.set()
     working.join()
-    HandWorker(database, ScriptedStages()).drain_all(database_url)
-    assert due_lanes(database_url) == []
+    HandWorker(rig.database, ScriptedStages()).drain_all(rig.url)
+    assert due_lanes(rig.url) == []
     assert erasures.plan_user("ann").total == 0
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.shared_message") == [(0,)]
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.shared_message") == [(0,)]
 
 
-def test_a_replay_passes_over_who_is_erased_meanwhile(
-    make_memory: MakeMemory, erasures: Erasures, database: Database, database_url: str, settings: Settings
-) -> None:
-    memory = make_memory("s1", user_id="ann", **LIMITS)
+def test_a_replay_passes_over_who_is_erased_meanwhile(rig: Rig, erasures: Erasures) -> None:
+    memory = rig.memory("s1", user_id="ann", **LIMITS)
     memory.put({"role": "user", "content": f"my boat is blue {WORD}"})
     memory.flush(all=True)
     replays = [
-        begin_in_place(database, pipeline, Selection("default", user_id="ann"))
+        begin_in_place(rig.database, pipeline, Selection("default", user_id="ann"))
         for pipeline in ("facts", "vectors")
     ]
     erasures.erase_user("ann")
     for replay in replays:
-        replay_in_place(database, replay, settings)
+        replay_in_place(rig.database, replay, rig.settings)
     assert erasures.plan_user("ann").total == 0
     with pytest.raises(ErasedError):
-        begin_in_place(database, "summary", Selection("default", user_id="ann"))
+        begin_in_place(rig.database, "summary", Selection("default", user_id="ann"))
 
 
-def test_a_claim_and_a_put_apart_do_not_bring_a_user_back(
-    make_memory: MakeMemory, erasures: Erasures, database_url: str
-) -> None:
+def test_a_claim_and_a_put_apart_do_not_bring_a_user_back(rig: Rig, erasures: Erasures) -> None:
     """A session whose directory entry was claimed before the fence, and which is put to after it."""
-    memory = make_memory("s1", user_id="ann", **LIMITS)
+    memory = rig.memory("s1", user_id="ann", **LIMITS)
     keys = identify_session("default", "s1", "ann")
-    with psycopg.connect(database_url, autocommit=True) as connection:
+    with psycopg.connect(rig.url, autocommit=True) as connection:
         connection.execute(
             "INSERT INTO strandline.session_owner (shard_key, namespace, session_id, user_id, owner_key)"
             " VALUES (%s, 'default', 's1', 'ann', %s)",
             (keys.directory_key, keys.shard_key),
         )
     assert erasures.erase_user("ann").counts == {"audit_subject": 1, "session_owner": 1}
-    with psycopg.connect(database_url, autocommit=True) as connection:
+    with psycopg.connect(rig.url, autocommit=True) as connection:
         (status,) = connection.execute(
             "SELECT status FROM strandline.put_v1(%s, %s, true, '{\"pipelines\": []}', '{x}', '{user}',"
             " '{1}', '{1}', '{x}', '{\"{}\"}', '{NULL}', '{NULL}', '{NULL}', '{NULL}', '{NULL}', NULL)",
@@ -225,50 +215,46 @@ def flush_each(memory: Memory, times: int) -> None:
         memory.flush(all=True)
 
 
-def test_an_erasure_deletes_events_in_the_order_in_which_a_replay_locks_them(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
+def test_an_erasure_deletes_events_in_the_order_in_which_a_replay_locks_them(rig: Rig) -> None:
     """Both stop between two locks: in another order each would have what the other one waits for."""
-    memory = make_memory("s1", user_id="ann", **LIMITS)
+    memory = rig.memory("s1", user_id="ann", **LIMITS)
     flush_each(memory, 2)
     owner = identify_session("default", "s1", "ann").shard_key
     lock = "SELECT FROM strandline.flush_event WHERE shard_key = %s AND from_seq = %s FOR KEY SHARE"
     erase = "SELECT strandline.erase_rows_v1(0, 'flush_event', %s, NULL, NULL, 2000)"
-    with psycopg.connect(database_url, autocommit=True) as connection:
+    with psycopg.connect(rig.url, autocommit=True) as connection:
         # Where the rows lie: the later event first.
         connection.execute("UPDATE strandline.flush_event SET cause = cause WHERE from_seq = 1")
         connection.execute("VACUUM ANALYZE strandline.flush_event")
-    with psycopg.connect(database_url) as replay, psycopg.connect(database_url) as erasing:
+    with psycopg.connect(rig.url) as replay, psycopg.connect(rig.url) as erasing:
         erasing.execute("SET enable_indexscan = off")
         erasing.execute("SET enable_bitmapscan = off")
         replay.execute(lock, (owner, 1))
         thread = threading.Thread(target=erasing.execute, args=(erase, (owner,)))
         thread.start()
-        wait_until(lambda: lock_is_awaited(database_url), timeout=10, what="the erasure to wait")
+        wait_until(lambda: lock_is_awaited(rig.url), timeout=10, what="the erasure to wait")
         replay.execute(lock, (owner, 2))
         replay.commit()
         thread.join()
         erasing.commit()
-    assert flush_events(database_url) == 0
+    assert flush_events(rig.url) == 0
 
 
-def test_a_replay_makes_nothing_due_behind_the_fence(
-    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
-) -> None:
+def test_a_replay_makes_nothing_due_behind_the_fence(rig: Rig) -> None:
     """It has found the owner, and comes to its events when the fence is just being set: it waits for that."""
-    memory = make_memory("s1", user_id="ann", **LIMITS)
+    memory = rig.memory("s1", user_id="ann", **LIMITS)
     flush_each(memory, 2)
-    with psycopg.connect(database_url, autocommit=True) as connection:
+    with psycopg.connect(rig.url, autocommit=True) as connection:
         connection.execute("DELETE FROM strandline.due")
     owner = identify_session("default", "s1", "ann").shard_key
-    replay = begin_in_place(database, "vectors", Selection())
-    with psycopg.connect(database_url) as connection:
+    replay = begin_in_place(rig.database, "vectors", Selection())
+    with psycopg.connect(rig.url) as connection:
         connection.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended('erasure ' || %s::uuid::text, 0))", (owner,)
         )
-        replaying = threading.Thread(target=replay_in_place, args=(database, replay, settings))
+        replaying = threading.Thread(target=replay_in_place, args=(rig.database, replay, rig.settings))
         replaying.start()
-        wait_until(lambda: lock_is_awaited(database_url), timeout=10, what="the replay to wait")
+        wait_until(lambda: lock_is_awaited(rig.url), timeout=10, what="the replay to wait")
         connection.execute(
             "INSERT INTO strandline.erasure_fence (shard_key, scope_key, number, fenced_at)"
             " VALUES (%s, %s, 1, now())",
@@ -276,4 +262,4 @@ def test_a_replay_makes_nothing_due_behind_the_fence(
         )
         connection.commit()
     replaying.join()
-    assert due_events(database_url) == []
+    assert due_events(rig.url) == []

@@ -16,7 +16,7 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import adapter_items_key, identify_user
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import Rig, rows_of
 from tests.producers.erasing.conftest import LIMITS
 from tests.support.opened_rows import clear_only
 
@@ -26,27 +26,27 @@ KEYS = f"first {b64encode(b'1' * 32).decode()}"
 
 
 def test_what_is_sealed_is_exported_in_clear_and_erased_with_its_keys(
-    make_memory: MakeMemory, database_url: str, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_KEYRING_KEYS", KEYS)
     settings = load_settings()
     content = sealed_content(settings)
-    database = Database.connect(ConnectionOptions.from_settings(database_url, settings), content)
+    database = Database.connect(ConnectionOptions.from_settings(rig.url, settings), content)
     try:
         assert enable(database, content, "default", "first", "clear")
-        memory = make_memory("sealed", user_id="eve", **LIMITS)
+        memory = rig.memory("sealed", user_id="eve", **LIMITS)
         memory.put({"role": "user", "content": "the canary is xylophone"})
         memory.facts.add("Ann has a marzipan boat.", topics=["boats"])
-        erasures = Erasures.of_namespace(database_url=database_url)
+        erasures = Erasures.of_namespace(database_url=rig.url)
         lines = [json.loads(line) for line in erasures.export_user("eve")]
         said = json.dumps(lines)
         assert "xylophone" in said
         assert "Ann has a marzipan boat." in said
         edit = next(line for line in lines if line["kind"] == "fact_edit")
         assert "marzipan" in json.dumps(edit)
-        assert rows_of(database_url, "SELECT count(*) FROM strandline.data_key") == [(1,)]
+        assert rows_of(rig.url, "SELECT count(*) FROM strandline.data_key") == [(1,)]
         erasures.erase_user("eve")
-        assert rows_of(database_url, "SELECT count(*) FROM strandline.data_key") == [(0,)]
+        assert rows_of(rig.url, "SELECT count(*) FROM strandline.data_key") == [(0,)]
         erasures.close()
     finally:
         database.close()
@@ -86,16 +86,14 @@ def test_what_an_adapter_keeps_of_a_user_goes_where_nobody_sees_whose_it_is(
 
 
 @pytest.mark.parametrize("lost", ["a character", "the keyring", "the data key"])
-def test_content_that_does_not_open_is_erased(
-    make_memory: MakeMemory, database_url: str, monkeypatch: pytest.MonkeyPatch, lost: str
-) -> None:
+def test_content_that_does_not_open_is_erased(rig: Rig, monkeypatch: pytest.MonkeyPatch, lost: str) -> None:
     monkeypatch.setenv("STRANDLINE_KEYRING_KEYS", KEYS)
     settings = load_settings()
     content = sealed_content(settings)
-    database = Database.connect(ConnectionOptions.from_settings(database_url, settings), content)
+    database = Database.connect(ConnectionOptions.from_settings(rig.url, settings), content)
     assert enable(database, content, "default", "first", "clear")
     database.close()
-    memory = make_memory("sealed", user_id="eve", **LIMITS)
+    memory = rig.memory("sealed", user_id="eve", **LIMITS)
     memory.put({"role": "user", "content": "the canary is xylophone"})
     memory.facts.add("Eve has a boat.", topics=["boats"])
     memory.close()
@@ -103,12 +101,12 @@ def test_content_that_does_not_open_is_erased(
     if lost == "a character":
         changed = "to_json(overlay(envelope #>> '{}' placing '////////' from 20))"
         damaged = f"UPDATE strandline.message SET envelope = {changed} WHERE shard_key = '{eve}' RETURNING 1"
-        rows_of(database_url, damaged)
+        rows_of(rig.url, damaged)
     elif lost == "the data key":
-        rows_of(database_url, "DELETE FROM strandline.data_key RETURNING 1")
+        rows_of(rig.url, "DELETE FROM strandline.data_key RETURNING 1")
     else:
         monkeypatch.delenv("STRANDLINE_KEYRING_KEYS")
-    erasures = Erasures.of_namespace(database_url=database_url)
+    erasures = Erasures.of_namespace(database_url=rig.url)
     receipt = erasures.erase_user("eve")
     again = erasures.erase_user("eve")
     erasures.close()
@@ -116,4 +114,4 @@ def test_content_that_does_not_open_is_erased(
     assert any(one.startswith("Search and explain: content of 1 session") for one in receipt.not_covered)
     assert {check.remaining for check in receipt.checks} == {0}
     left = f"SELECT count(*) FROM strandline.message WHERE shard_key = '{eve}'"
-    assert rows_of(database_url, left) == [(0,)]
+    assert rows_of(rig.url, left) == [(0,)]

@@ -14,7 +14,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import load_settings
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, Rig, rows_of
 from tests.support.processes.forking import run
 
 KEYS = f"first {b64encode(b'1' * 32).decode()}"
@@ -55,32 +55,28 @@ def texts(memory: Memory) -> list[str]:
     return [message.text for message in memory.history()]
 
 
-def test_a_process_with_the_keys_from_before_seals_with_those_of_the_new_life(
-    make_memory: MakeMemory, database_url: str
-) -> None:
-    make_memory("old", user_id="eve").put({"role": "user", "content": "before"})
-    begin_again(database_url)
-    assert rows_of(database_url, NUMBERS) == []
-    known = make_memory("new", user_id="eve")
+def test_a_process_with_the_keys_from_before_seals_with_those_of_the_new_life(rig: Rig) -> None:
+    rig.memory("old", user_id="eve").put({"role": "user", "content": "before"})
+    begin_again(rig.url)
+    assert rows_of(rig.url, NUMBERS) == []
+    known = rig.memory("new", user_id="eve")
     known.put({"role": "user", "content": "said to one"})
-    assert rows_of(database_url, NUMBERS) == [(2,)]
+    assert rows_of(rig.url, NUMBERS) == [(2,)]
     assert texts(known) == ["said to one"]
-    assert elsewhere("-c", PUTTING, database_url, "new", "said to another") == "said to one|said to another"
+    assert elsewhere("-c", PUTTING, rig.url, "new", "said to another") == "said to one|said to another"
     assert texts(known) == ["said to one", "said to another"]
 
 
-def test_it_does_so_in_a_session_that_another_process_began(
-    make_memory: MakeMemory, database_url: str
-) -> None:
-    memory = make_memory("same", user_id="eve")
+def test_it_does_so_in_a_session_that_another_process_began(rig: Rig) -> None:
+    memory = rig.memory("same", user_id="eve")
     memory.put({"role": "user", "content": "before"})
-    begin_again(database_url)
-    assert elsewhere("-c", PUTTING, database_url, "same", "theirs") == "theirs"
+    begin_again(rig.url)
+    assert elsewhere("-c", PUTTING, rig.url, "same", "theirs") == "theirs"
     memory.put({"role": "user", "content": "ours"})
     memory.put_messages([{"role": "user", "content": "more"}, {"role": "user", "content": "and more"}])
     said = "theirs|ours|more|and more"
     assert "|".join(texts(memory)) == said
-    assert elsewhere("-c", PUTTING, database_url, "same", "last") == f"{said}|last"
+    assert elsewhere("-c", PUTTING, rig.url, "same", "last") == f"{said}|last"
 
 
 def test_it_does_so_with_facts(make_memory: MakeMemory, database_url: str) -> None:
@@ -97,18 +93,16 @@ def test_it_does_so_with_facts(make_memory: MakeMemory, database_url: str) -> No
     assert [fact.topics for fact in facts.list()] == [("drinks",)]
 
 
-def test_what_it_knew_of_topics_does_not_keep_it_from_reading_those_of_the_new_life(
-    make_memory: MakeMemory, database_url: str
-) -> None:
+def test_what_it_knew_of_topics_does_not_keep_it_from_reading_those_of_the_new_life(rig: Rig) -> None:
     """The token of a topic names no key, so another one shows only in that it does not open."""
-    facts = make_memory("old", user_id="eve").facts
+    facts = rig.memory("old", user_id="eve").facts
     facts.add("Eve likes tea.", topics=["drinks"])
-    begin_again(database_url)
+    begin_again(rig.url)
     adding = (
         "import sys\nfrom strandline import Memory\nmemory = Memory.from_defaults('x', user_id='eve',"
         " database_url=sys.argv[1])\nmemory.facts.add('Eve has a boat.', topics=['boats'])"
     )
-    elsewhere("-c", adding, database_url)
+    elsewhere("-c", adding, rig.url)
     assert [(fact.text, fact.topics) for fact in facts.list()] == [("Eve has a boat.", ("boats",))]
 
 

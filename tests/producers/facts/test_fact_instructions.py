@@ -20,11 +20,10 @@ from strandline.pipelines.models.prompts.render import render
 from strandline.pipelines.replay.new_generation import begin_generation
 from strandline.pipelines.replay.records import Replay
 from strandline.schemas.errors import PermanentModelError
-from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import FACTS
 from strandline.schemas.wire.explanations import RemovedFactExplanation
-from tests.conftest import nothing_due, rows_of
+from tests.conftest import Rig, nothing_due, rows_of
 from tests.pipelines.replay.test_replay import replay_new
 from tests.producers.facts.conftest import Derive
 from tests.support.servers.model_server import ModelServer, RecordedRequest
@@ -57,9 +56,9 @@ def asked(server: ModelServer) -> int:
 
 
 def test_an_instruction_forgets_what_it_names_of_this_user_alone(
-    facts: Facts, derive: Derive, database: Database, database_url: str, model_server: ModelServer
+    rig: Rig, facts: Facts, derive: Derive
 ) -> None:
-    ben = Facts.for_owner(user_id="ben", database_url=database_url)
+    ben = Facts.for_owner(user_id="ben", database_url=rig.url)
     for one in (facts, ben):
         say(one, HOME, BEES)
     derive()
@@ -69,14 +68,12 @@ def test_an_instruction_forgets_what_it_names_of_this_user_alone(
     changes = facts.instruct("forget address", key="k")
     assert changes.is_complete and changes.deleted == (address.fact_id,)
     assert (texts(facts), texts(ben)) == ({BEES}, {BEES, HOME})
-    assert asked(model_server) == 1
-    explained = explain(database, str(address.fact_id), user_id="ana")
+    assert asked(rig.model) == 1
+    explained = explain(rig.database, str(address.fact_id), user_id="ana")
     assert isinstance(explained, RemovedFactExplanation)
     assert [(event.kind, event.actor) for event in explained.events] == [("delete", "instruction")]
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.fact_event WHERE payload IS NOT NULL") == [
-        (0,)
-    ]
-    assert verify(database, deep=True).violations == ()
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.fact_event WHERE payload IS NOT NULL") == [(0,)]
+    assert verify(rig.database, deep=True).violations == ()
     ben.close()
 
 
@@ -101,12 +98,7 @@ def test_the_local_stand_in_says_that_it_carries_out_none() -> None:
 
 
 def test_what_was_forgotten_stays_so_in_the_next_derivation_and_nothing_is_asked_again(
-    facts: Facts,
-    derive: Derive,
-    database: Database,
-    database_url: str,
-    model_settings: Settings,
-    model_server: ModelServer,
+    rig: Rig, facts: Facts, derive: Derive, model_settings: Settings
 ) -> None:
     say(facts, HOME, BEES)
     derive()
@@ -114,37 +106,35 @@ def test_what_was_forgotten_stays_so_in_the_next_derivation_and_nothing_is_asked
     facts.instruct("I moved to Graz.")
     derive()
     assert texts(facts) == {BEES, "I moved to Graz."}
-    before = asked(model_server)
-    replay_new(database, model_settings, FACTS, force=True)
+    before = asked(rig.model)
+    replay_new(rig.database, model_settings, FACTS, force=True)
     assert texts(facts) == {BEES, "I moved to Graz."}
-    assert asked(model_server) == before == 2
-    assert nothing_due(database_url)
-    assert verify(database, deep=True).violations == ()
+    assert asked(rig.model) == before == 2
+    assert nothing_due(rig.url)
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_another_derivation_waits_for_the_one_that_serves(
-    facts: Facts, derive: Derive, database: Database, database_url: str, model_settings: Settings
+    rig: Rig, facts: Facts, derive: Derive, model_settings: Settings
 ) -> None:
     say(facts, HOME)
     derive()
-    replay: Replay = begin_generation(database, FACTS, model_settings, force=True)
+    replay: Replay = begin_generation(rig.database, FACTS, model_settings, force=True)
     facts.instruct("forget address")
     for _round in range(3):
-        rows_of(database_url, "UPDATE strandline.lane SET next_attempt_at = now() RETURNING 1")
+        rows_of(rig.url, "UPDATE strandline.lane SET next_attempt_at = now() RETURNING 1")
         derive()
     assert texts(facts) == set()
-    carried_out = rows_of(
-        database_url, "SELECT count(*) FROM strandline.fact_event WHERE instruction IS NOT NULL"
-    )
+    carried_out = rows_of(rig.url, "SELECT count(*) FROM strandline.fact_event WHERE instruction IS NOT NULL")
     assert carried_out == [(1,)] and replay.generation_id
 
 
 def test_changes_are_updates_and_additions_too_and_bogus_numbers_are_ignored(
-    facts: Facts, derive: Derive, database: Database, model_server: ModelServer
+    rig: Rig, facts: Facts, derive: Derive
 ) -> None:
     say(facts, HOME, BEES)
     derive()
-    model_server.behave(
+    rig.model.behave(
         responder=answer_with(
             {"op": "update", "fact": 1, "text": "My address is secret."},
             {"op": "delete", "fact": 99, "text": None},
@@ -158,7 +148,7 @@ def test_changes_are_updates_and_additions_too_and_bogus_numbers_are_ignored(
     assert [fact.text for fact in changes.added] == ["I like tea."]
     assert [fact.text for fact in changes.updated] == ["My address is secret."]
     assert changes.updated[0].revisions[-1].actor == "instruction"
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_operations_that_are_switched_off_are_left_out(facts: Facts, derive: Derive) -> None:
@@ -188,9 +178,7 @@ def test_a_fact_that_a_person_changed_meanwhile_is_left_as_it_is(
     assert texts(facts) == {"My address is known to my friends."}
 
 
-def test_the_instruction_can_be_forgotten_as_well(
-    facts: Facts, derive: Derive, database: Database, database_url: str
-) -> None:
+def test_the_instruction_can_be_forgotten_as_well(rig: Rig, facts: Facts, derive: Derive) -> None:
     say(facts, HOME)
     derive()
     source = facts.instruct("forget address")
@@ -198,8 +186,8 @@ def test_the_instruction_can_be_forgotten_as_well(
     facts.forget_source(source.source_id)
     derive()
     assert texts(facts) == set()
-    assert stored_messages(database_url) == 1
-    assert verify(database, deep=True).violations == ()
+    assert stored_messages(rig.url) == 1
+    assert verify(rig.database, deep=True).violations == ()
 
 
 _ITEM = st.fixed_dictionaries(

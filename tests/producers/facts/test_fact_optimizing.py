@@ -13,7 +13,7 @@ from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.errors import PermanentModelError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
-from tests.conftest import rows_of
+from tests.conftest import Rig, rows_of
 from tests.producers.facts.conftest import Derive
 from tests.support.servers.model_server import ModelServer, RecordedRequest
 
@@ -54,9 +54,9 @@ def merging(server: ModelServer, sentence: str = BOTH) -> None:
 
 
 def test_a_preview_changes_nothing_and_its_application_does_what_it_said(
-    facts: Facts, database: Database, database_url: str, model_server: ModelServer, derive: Derive
+    rig: Rig, facts: Facts, derive: Derive
 ) -> None:
-    merging(model_server)
+    merging(rig.model)
     preview = facts.optimize()
     assert texts(facts) == {TEA, COFFEE, BEES}
     (one,) = preview.merged
@@ -68,30 +68,28 @@ def test_a_preview_changes_nothing_and_its_application_does_what_it_said(
     assert facts.optimize().tokens_before == preview.tokens_after
     (merged,) = [fact for fact in facts.list() if fact.text == BOTH]
     assert set(merged.message_ids) == {"1", "2"}, "it has the sources of its parts"
-    assert verify(database, deep=True).violations == ()
-    outcomes = rows_of(database_url, "SELECT outcome, facts_before, facts_after FROM strandline.condensation")
+    assert verify(rig.database, deep=True).violations == ()
+    outcomes = rows_of(rig.url, "SELECT outcome, facts_before, facts_after FROM strandline.condensation")
     assert outcomes == [("applied", 3, 2)]
     with pytest.raises(ConflictError):
         facts.apply_optimization(preview)
     assert texts(facts) == {BOTH, BEES}
 
 
-def test_a_clearing_takes_the_sentence_and_its_parts_away(
-    facts: Facts, database: Database, model_server: ModelServer, derive: Derive
-) -> None:
-    merging(model_server)
+def test_a_clearing_takes_the_sentence_and_its_parts_away(rig: Rig, facts: Facts, derive: Derive) -> None:
+    merging(rig.model)
     facts.apply_optimization(facts.optimize())
     facts.clear()
     derive()
     assert texts(facts) == set()
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 @pytest.mark.parametrize("change", ["replace", "delete", "add", "feedback", "merge"])
 def test_whatever_changed_since_the_preview_keeps_it_from_being_applied(
-    facts: Facts, model_server: ModelServer, derive: Derive, database: Database, change: str
+    rig: Rig, facts: Facts, derive: Derive, change: str
 ) -> None:
-    merging(model_server)
+    merging(rig.model)
     preview = facts.optimize()
     tea = next(fact for fact in facts.list() if fact.text == TEA)
     if change == "replace":
@@ -109,7 +107,7 @@ def test_whatever_changed_since_the_preview_keeps_it_from_being_applied(
     with pytest.raises(ConflictError, match="changed since"):
         facts.apply_optimization(preview)
     assert texts(facts) == before
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_a_sentence_that_loses_something_is_not_proposed(facts: Facts, model_server: ModelServer) -> None:
@@ -123,15 +121,15 @@ def test_a_sentence_that_loses_something_is_not_proposed(facts: Facts, model_ser
 
 
 def test_facts_of_people_stay_and_nothing_is_asked_where_nothing_can_be_merged(
-    facts: Facts, model_server: ModelServer, database_url: str
+    rig: Rig, facts: Facts
 ) -> None:
-    other = Facts.for_owner(user_id="ben", database_url=database_url)
+    other = Facts.for_owner(user_id="ben", database_url=rig.url)
     other.add(TEA)
     other.add(COFFEE)
-    asked = len(model_server.requests)
+    asked = len(rig.model.requests)
     preview = other.optimize()
     assert (preview.merged, preview.facts_before, preview.model) == ((), 2, "")
-    assert len(model_server.requests) == asked
+    assert len(rig.model.requests) == asked
     with pytest.raises(InvalidMessageError):
         facts.apply_optimization(preview)
     with pytest.raises(InvalidMessageError):

@@ -14,7 +14,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import FACTS
 from strandline.schemas.wire.explanations import FactExplanation
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, Rig, rows_of
 from tests.pipelines.replay.test_replay import replay_new
 from tests.producers.facts.conftest import Derive
 from tests.support.stored import stored_chunks, stored_messages
@@ -28,9 +28,9 @@ def texts(facts: Any) -> set[str]:
 
 
 def test_facts_are_made_of_messages_with_their_provenance_and_no_chat_is_seen(
-    facts: Facts, derive: Derive, database: Database, database_url: str, make_memory: MakeMemory
+    rig: Rig, facts: Facts, derive: Derive
 ) -> None:
-    make_memory("chat", user_id="ana", memory_blocks=["facts"]).put(NAME)
+    rig.memory("chat", user_id="ana", memory_blocks=["facts"]).put(NAME)
     before = facts.create_from([NAME, {"role": "assistant", "content": "Hello!"}, HOME], key="form-1")
     assert not before.is_complete and before.added == ()
     derive()
@@ -39,13 +39,15 @@ def test_facts_are_made_of_messages_with_their_provenance_and_no_chat_is_seen(
     assert {fact.text for fact in changes.added} == {"My name is Ana.", "I live in Graz."} == texts(facts)
     (fact,) = [fact for fact in changes.added if fact.text == "I live in Graz."]
     assert fact.message_ids == ("3",)
-    explained = explain(database, str(fact.fact_id), user_id="ana")
+    explained = explain(rig.database, str(fact.fact_id), user_id="ana")
     assert isinstance(explained, FactExplanation) and explained.revisions[0].cause == "source"
-    assert [state.session_id for state in list_sessions(database, user_id="ana").sessions] == ["chat"]
-    assert [state.session_id for state in list_sessions(database, namespace="default").sessions] == ["chat"]
-    assert [state.session_id for state in list_sessions(database).sessions] == ["chat"]
-    assert verify(database, deep=True).violations == ()
-    assert stored_chunks(database_url) == 0
+    assert [state.session_id for state in list_sessions(rig.database, user_id="ana").sessions] == ["chat"]
+    assert [state.session_id for state in list_sessions(rig.database, namespace="default").sessions] == [
+        "chat"
+    ]
+    assert [state.session_id for state in list_sessions(rig.database).sessions] == ["chat"]
+    assert verify(rig.database, deep=True).violations == ()
+    assert stored_chunks(rig.url) == 0
 
 
 def test_a_repeated_call_is_the_same_source_and_other_messages_are_a_conflict(
@@ -71,26 +73,19 @@ def test_with_wait_the_changes_are_returned(
     assert changes.is_complete and [fact.text for fact in changes.added] == ["I live in Graz."]
 
 
-async def test_the_async_twin_does_the_same(facts: Facts) -> None:
-    there = await facts.acreate_from([HOME], key="k")
-    assert (await facts.acreate_from([HOME], key="k")).source_id == there.source_id
-    await facts.aforget_source(there.source_id)
-    await facts.aclose()
-
-
 def test_a_source_is_derived_again_and_forgotten(
-    facts: Facts, derive: Derive, database: Database, database_url: str, model_settings: Settings
+    rig: Rig, facts: Facts, derive: Derive, model_settings: Settings
 ) -> None:
     source = facts.create_from([NAME, HOME])
     kept = facts.create_from([{"role": "user", "content": "I keep bees."}])
     derive()
-    replay_new(database, model_settings, FACTS, force=True)
+    replay_new(rig.database, model_settings, FACTS, force=True)
     assert texts(facts) == {"My name is Ana.", "I live in Graz.", "I keep bees."}
     facts.forget_source(source.source_id)
     derive()
     assert texts(facts) == {"I keep bees."}
-    assert stored_messages(database_url) == 1
-    assert verify(database, deep=True).violations == ()
+    assert stored_messages(rig.url) == 1
+    assert verify(rig.database, deep=True).violations == ()
     facts.clear()
     derive()
     assert texts(facts) == set() and kept.source_id != source.source_id

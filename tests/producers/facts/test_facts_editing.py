@@ -20,7 +20,7 @@ from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, VECTORS_STAGE
 from strandline.schemas.wire.explanations import FactExplanation, RemovedFactExplanation
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, Rig, rows_of
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import say
@@ -149,7 +149,7 @@ def test_a_correction_to_what_is_known_leaves_one(facts_of: MakeFacts) -> None:
 
 
 def test_what_is_deleted_is_gone_with_its_words(
-    facts_of: MakeFacts, tell: Callable[..., None], database: Database, database_url: str
+    rig: Rig, facts_of: MakeFacts, tell: Callable[..., None]
 ) -> None:
     tell("my pin is 4711")
     facts = facts_of()
@@ -161,22 +161,20 @@ def test_what_is_deleted_is_gone_with_its_words(
     assert facts.get(added.fact_id) is None
     assert not facts.delete(added.fact_id), "once"
     for table in ("fact", "fact_revision", "fact_event"):
-        content = "".join(
-            row[0] for row in rows_of(database_url, f"SELECT t::text FROM strandline.{table} t")
-        )
+        content = "".join(row[0] for row in rows_of(rig.url, f"SELECT t::text FROM strandline.{table} t"))
         assert "garden" not in content, table
-    removed = explain(database, str(added.fact_id), user_id="maren")
+    removed = explain(rig.database, str(added.fact_id), user_id="maren")
     assert isinstance(removed, RemovedFactExplanation)
     assert [(event.kind, event.actor) for event in removed.events] == [
         ("add", None),
         ("replace", None),
         ("delete", "maren"),
     ]
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_clearing_takes_everything_of_one_owner(
-    facts_of: MakeFacts, tell: Callable[..., None], database: Database, database_url: str
+    rig: Rig, facts_of: MakeFacts, tell: Callable[..., None]
 ) -> None:
     tell("I like herring", "I live in Bergen")
     tell("I like tea", session="t", user_id="tove")
@@ -185,10 +183,10 @@ def test_clearing_takes_everything_of_one_owner(
     assert facts.clear(actor="maren") == 3
     assert facts.list(with_invalidated=True) == [] and facts.clear() == 0
     assert texts(facts_of("tove").list()) == ["I like tea"]
-    payloads = rows_of(database_url, "SELECT payload FROM strandline.fact_event WHERE kind = 'add'")
+    payloads = rows_of(rig.url, "SELECT payload FROM strandline.fact_event WHERE kind = 'add'")
     assert payloads == [(None,)]
     assert texts([facts.add("Maren rows again")]) == texts(facts.list())
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_feedback_is_kept_and_taken_back(facts_of: MakeFacts, database: Database) -> None:
@@ -263,21 +261,6 @@ def test_a_search_ranks_by_words_and_by_where_a_fact_comes_from(
     assert facts.search("sister", limit=0) == [] and facts.search("  ") == []
 
 
-async def test_the_async_twins_do_the_same(facts_of: MakeFacts) -> None:
-    facts = facts_of()
-    fact = await facts.aadd("Maren rows", topics=["sport"])
-    assert await facts.aget(fact.fact_id) == fact
-    replaced = await facts.areplace(fact.fact_id, "Maren rows at dawn")
-    judged = await facts.afeedback(fact.fact_id, "good")
-    assert replaced is not None and judged is not None
-    assert [found.fact.fact_id for found in await facts.asearch("dawn")] == [fact.fact_id]
-    assert await facts.alist() == [judged]
-    assert await facts.adelete(fact.fact_id)
-    await facts.aadd("Maren sails")
-    assert await facts.aclear() == 1
-    await facts.aclose()
-
-
 def test_what_cannot_be_kept_is_refused_and_named(facts_of: MakeFacts) -> None:
     facts = facts_of()
     known = facts.add("Maren rows")
@@ -320,21 +303,15 @@ def test_before_any_worker_ran_there_is_nowhere_to_keep_facts(facts_of: MakeFact
     assert facts_of().list() == []
 
 
-def test_a_session_without_a_user_has_facts_of_its_own(
-    make_memory: MakeMemory, database_url: str, settings: Settings
-) -> None:
-    memory = make_memory("alone", memory_blocks=["facts"])
+def test_a_session_without_a_user_has_facts_of_its_own(rig: Rig) -> None:
+    memory = rig.memory("alone", memory_blocks=["facts"])
     fact = memory.facts.add("The guest speaks Frisian")
-    alone = Facts.for_owner(session_id="alone", database_url=database_url)
+    alone = Facts.for_owner(session_id="alone", database_url=rig.url)
     assert alone.list() == [fact] and alone.user_id is None
 
 
 def test_a_forgetful_reset_leaves_what_people_added(
-    facts_of: MakeFacts,
-    tell: Callable[..., None],
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
+    rig: Rig, facts_of: MakeFacts, tell: Callable[..., None]
 ) -> None:
     tell("I like herring", "I live in Bergn", "my pin is 4711")
     facts = facts_of()
@@ -343,11 +320,11 @@ def test_a_forgetful_reset_leaves_what_people_added(
     facts.replace(by_word["Bergn"].fact_id, "I live in Bergen")
     facts.delete(by_word["4711"].fact_id)
     facts.feedback(by_word["herring"].fact_id, "good")
-    make_memory("s", user_id="maren").reset(derived=True)
+    rig.memory("s", user_id="maren").reset(derived=True)
     assert sorted(texts(facts.list(with_invalidated=True))) == ["I live in Bergen", "Maren rows"]
-    (traces,) = rows_of(database_url, "SELECT traces::text FROM strandline.fact_event WHERE kind = 'delete'")
+    (traces,) = rows_of(rig.url, "SELECT traces::text FROM strandline.fact_event WHERE kind = 'delete'")
     assert "4711" not in traces[0] and "fingerprint" in traces[0], "of the words a digest stays"
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 DEEDS = st.sampled_from(["say", "add", "replace", "delete", "clear", "feedback", "consume", "forget"])
@@ -355,14 +332,10 @@ DEEDS = st.sampled_from(["say", "add", "replace", "delete", "clear", "feedback",
 
 @given(deeds=st.lists(st.tuples(DEEDS, st.integers(0, 4)), min_size=6, max_size=18))
 @examples(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_people_do_in_whatever_order_verifies_clean(
-    database: Database, database_url: str, settings: Settings, deeds: list[tuple[str, int]]
-) -> None:
+def test_whatever_people_do_in_whatever_order_verifies_clean(rig: Rig, deeds: list[tuple[str, int]]) -> None:
     """Facts are said and derived meanwhile; what was deleted last is never live."""
     user = uuid4().hex
-    memory = Memory.from_defaults(
-        uuid4().hex, user_id=user, memory_blocks=["facts"], database_url=database_url
-    )
+    memory = Memory.from_defaults(uuid4().hex, user_id=user, memory_blocks=["facts"], database_url=rig.url)
     facts = memory.facts
     for deed, which in deeds:
         chosen = facts.list(limit=1, offset=which)
@@ -374,7 +347,7 @@ def test_whatever_people_do_in_whatever_order_verifies_clean(
             facts.clear()
             assert facts.list() == []
         elif deed == "consume":
-            drain_everything(database, database_url, settings, (EXTRACT_STAGE, MERGE_STAGE))
+            drain_everything(rig.database, rig.url, rig.settings, (EXTRACT_STAGE, MERGE_STAGE))
         elif deed == "forget":
             memory.reset(derived=True)
         elif deed == "delete" and chosen:
@@ -385,7 +358,7 @@ def test_whatever_people_do_in_whatever_order_verifies_clean(
         elif deed == "feedback" and chosen:
             facts.feedback(chosen[0].fact_id, "good")
     owner = identify_user("default", user).shard_key
-    wrong = [v.sentence for v in verify(database, deep=True).violations]
+    wrong = [v.sentence for v in verify(rig.database, deep=True).violations]
     assert wrong == [], owner
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from strandline import ConfigurationError, Facts, InvalidMessageError
 from strandline.cli.entry import run
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import Rig, rows_of
 
 MakeFacts = Callable[..., Facts]
 
@@ -101,26 +101,24 @@ def test_topics_are_counted_over_live_facts_of_one_owner(facts_of: MakeFacts) ->
         facts.topics(limit=1_001)
 
 
-def test_figures_count_what_the_logs_hold(
-    make_memory: MakeMemory, facts_of: MakeFacts, database_url: str
-) -> None:
-    memory = make_memory("a", user_id="maren", token_limit=200, token_flush_size=30, memory_blocks=[])
+def test_figures_count_what_the_logs_hold(rig: Rig, facts_of: MakeFacts) -> None:
+    memory = rig.memory("a", user_id="maren", token_limit=200, token_flush_size=30, memory_blocks=[])
     memory.put({"role": "system", "content": "You are the harbour's clerk."})
     for number in range(40):
         memory.put({"role": "user", "content": f"one two three four five {number}"})
     memory.pop()
-    again = make_memory("b", user_id="maren", memory_blocks=[])
+    again = rig.memory("b", user_id="maren", memory_blocks=[])
     again.put({"role": "user", "content": "before the reset"})
     again.flush(all=True)
     again.reset()
     again.put_messages([{"role": "user", "content": "after the reset"}] * 2)
-    make_memory("c", user_id="bo", memory_blocks=[]).put({"role": "user", "content": "Bo's own"})
+    rig.memory("c", user_id="bo", memory_blocks=[]).put({"role": "user", "content": "Bo's own"})
     facts = facts_of()
     facts.add("one")
     facts.add("two")
     figures = facts.figures()
     logs = [*memory.get_all(), *again.get_all()]
-    assert rows_of(database_url, "SELECT count(*) > 3 FROM strandline.flush_event") == [(True,)]
+    assert rows_of(rig.url, "SELECT count(*) > 3 FROM strandline.flush_event") == [(True,)]
     assert (figures.facts, figures.sessions, figures.messages) == (2, 2, 42) and len(logs) == 42
     assert figures.tokens == sum(message.tokens or 0 for message in logs)
     assert figures.oldest_fact_at is not None and figures.newest_fact_at is not None
@@ -135,16 +133,14 @@ def test_figures_count_what_the_logs_hold(
     assert facts.figures() == figures  # neither was said in a session
 
 
-async def test_users_of_a_namespace_come_page_by_page(
-    make_memory: MakeMemory, facts_of: MakeFacts, database_url: str
-) -> None:
+async def test_users_of_a_namespace_come_page_by_page(rig: Rig, facts_of: MakeFacts) -> None:
     for name in ("ana", "bo", "cleo"):
         for session in ("1", "2"):
-            make_memory(f"{name}-{session}", user_id=name, memory_blocks=[]).put(HELLO)
-    make_memory("alone", memory_blocks=[]).put(HELLO)
-    make_memory("z", user_id="zoe", namespace="other", memory_blocks=[]).put(HELLO)
+            rig.memory(f"{name}-{session}", user_id=name, memory_blocks=[]).put(HELLO)
+    rig.memory("alone", memory_blocks=[]).put(HELLO)
+    rig.memory("z", user_id="zoe", namespace="other", memory_blocks=[]).put(HELLO)
     facts_of("bo").add("Bo has a boat.")
-    everyone = Facts.of_namespace("default", database_url=database_url)
+    everyone = Facts.of_namespace("default", database_url=rig.url)
     first = everyone.users(limit=2)
     assert [one.user_id for one in first] == ["ana", "bo"] and first.after == "bo"
     assert [(one.figures.sessions, one.figures.facts) for one in first] == [(2, 0), (2, 1)]
@@ -156,12 +152,12 @@ async def test_users_of_a_namespace_come_page_by_page(
 
 
 def test_the_command_line_shows_the_same(
-    make_memory: MakeMemory, facts_of: MakeFacts, database_url: str, capsys: pytest.CaptureFixture[str]
+    rig: Rig, facts_of: MakeFacts, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    make_memory("s", user_id="maren", memory_blocks=[]).put(HELLO)
-    make_memory("t", user_id="bo", memory_blocks=[]).put(HELLO)
+    rig.memory("s", user_id="maren", memory_blocks=[]).put(HELLO)
+    rig.memory("t", user_id="bo", memory_blocks=[]).put(HELLO)
     facts_of().add("Maren has a boat.", topics=["boats"])
-    target = ["--database-url", database_url]
+    target = ["--database-url", rig.url]
     assert run(["facts", "figures", "--user", "maren", *target]) == 0
     shown = capsys.readouterr().out
     assert "1 live fact, said" in shown and "1 session" in shown and "boats" in shown

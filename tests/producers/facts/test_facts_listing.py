@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 import pytest
 
 from strandline import Memory
 from strandline.producers.facts.listing import Fact
-from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer
 
 SAID = (
@@ -84,13 +82,11 @@ def test_a_fact_names_where_it_came_from(memory: Memory, make_memory: MakeMemory
     assert source.seq in revision.seqs
 
 
-def test_a_fact_said_again_has_both_messages(
-    memory: Memory, make_memory: MakeMemory, database_url: str
-) -> None:
-    again = make_memory("four", user_id="maren", consume="background")
+def test_a_fact_said_again_has_both_messages(rig: Rig, memory: Memory) -> None:
+    again = rig.memory("four", user_id="maren", consume="background")
     again.put({"role": "user", "content": SAID[1], "id": "again"})
     again.flush(all=True)
-    wait_until(lambda: nothing_due(database_url), timeout=30, what="everything to be consumed")
+    wait_until(lambda: nothing_due(rig.url), timeout=30, what="everything to be consumed")
     facts = memory.facts.list()
     assert len(facts) == 5
     fact = fact_about(facts, "mussels")
@@ -133,14 +129,3 @@ def test_only_the_generation_that_serves_is_listed(memory: Memory, database_url:
 def test_facts_of_a_user_are_not_listed_for_other_owners(memory: Memory, make_memory: MakeMemory) -> None:
     for options in ({"user_id": "tove"}, {"user_id": "maren", "namespace": "elsewhere"}, {}):
         assert make_memory("fresh", **options).facts.list() == []
-
-
-def test_the_async_twin_lists_the_same(memory: Memory) -> None:
-    async def main() -> list[UUID]:
-        facts = await memory.facts.alist(limit=3, offset=1, with_invalidated=True)
-        await memory.aclose()
-        return [fact.fact_id for fact in facts]
-
-    found = asyncio.run(main())
-    assert found == [fact.fact_id for fact in memory.facts.list(limit=3, offset=1)]
-    assert len(found) == 3

@@ -18,7 +18,7 @@ from strandline.producers.namespace_facts import Clearing, NamespaceFacts
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
-from tests.conftest import MakeMemory, nothing_due, rows_of
+from tests.conftest import MakeMemory, Rig, nothing_due, rows_of
 from tests.support.processes import forking
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import say
@@ -52,52 +52,47 @@ def clearings(url: str) -> list[tuple[int, str | None]]:
 
 
 def test_every_owner_of_the_namespace_is_cleared_once_and_nobody_else(
-    make_memory: MakeMemory,
-    consume: Callable[[], None],
-    shop: NamespaceFacts,
-    database: Database,
-    database_url: str,
-    monkeypatch: pytest.MonkeyPatch,
+    rig: Rig, consume: Callable[[], None], shop: NamespaceFacts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Users, a session without one, an owner without any session, and one who is still to be read."""
     monkeypatch.setattr(facts_namespace, "OWNERS_PER_PAGE", 2)
     for user_id in (*USERS, None):
-        say(memory_of(make_memory, user_id), "I live in Bergen", "I own a boat")
-    other = memory_of(make_memory, "ana", namespace="elsewhere")
+        say(memory_of(rig.memory, user_id), "I live in Bergen", "I own a boat")
+    other = memory_of(rig.memory, "ana", namespace="elsewhere")
     say(other, "I live in Oslo")
-    archive = memory_of(make_memory, "dee", memory_blocks=[])
+    archive = memory_of(rig.memory, "dee", memory_blocks=[])
     say(archive, "I live in Husum")
     consume()
-    by_hand = Facts.for_owner(user_id="no session yet", namespace="shop", database_url=database_url)
+    by_hand = Facts.for_owner(user_id="no session yet", namespace="shop", database_url=rig.url)
     by_hand.add("Likes tea")
-    Facts.for_owner(user_id="ana", namespace="elsewhere", database_url=database_url).add("Likes cocoa")
-    late = memory_of(make_memory, "eve")
+    Facts.for_owner(user_id="ana", namespace="elsewhere", database_url=rig.url).add("Likes cocoa")
+    late = memory_of(rig.memory, "eve")
     say(late, "I live in Rome")
 
     assert shop.to_clear() == Clearing(owners=6, facts=9)
     assert asyncio.run(_looked_at(shop)) == Clearing(owners=6, facts=9)
-    assert clearings(database_url) == [], "looking changes nothing"
+    assert clearings(rig.url) == [], "looking changes nothing"
 
     first = list(islice(shop.clear_each(actor="ops"), 2))
     assert [cleared.owners for cleared in first] == [1, 1]
     assert shop.to_clear().owners == 4, "what was done stays done"
     assert sum(first, shop.clear(actor="ops")) == Clearing(owners=6, facts=9)
-    assert clearings(database_url) == [(1, "ops")] * 6
+    assert clearings(rig.url) == [(1, "ops")] * 6
     assert shop.clear() == shop.to_clear() == Clearing()
 
     consume()
-    for memory in (*(memory_of(make_memory, user_id) for user_id in (*USERS, None)), late):
+    for memory in (*(memory_of(rig.memory, user_id) for user_id in (*USERS, None)), late):
         assert memory.facts.list(with_invalidated=True).total == 0, "what was still to be read stays away too"
     assert by_hand.list().total == 0
     assert sorted(fact.text for fact in other.facts.list()) == ["I live in Oslo", "Likes cocoa"]
-    assert len(memory_of(make_memory, "ana").get_all()) == 2, "messages stay"
+    assert len(memory_of(rig.memory, "ana").get_all()) == 2, "messages stay"
 
-    say(memory_of(make_memory, "bo"), "I sold the boat")
+    say(memory_of(rig.memory, "bo"), "I sold the boat")
     consume()
-    assert [fact.text for fact in memory_of(make_memory, "bo").facts.list()] == ["I sold the boat"]
+    assert [fact.text for fact in memory_of(rig.memory, "bo").facts.list()] == ["I sold the boat"]
     assert shop.to_clear() == Clearing(owners=1, facts=1)
     assert asyncio.run(_cleared(shop)) == Clearing(owners=1, facts=1)
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 async def _looked_at(facts: NamespaceFacts) -> Clearing:

@@ -22,7 +22,7 @@ from strandline.schemas.postgres.query import Query
 from strandline.schemas.postgres.statements import function_names, function_source, statements
 from strandline.schemas.settings import load_settings
 from strandline.wiring.process_resources import ProcessResources
-from tests.conftest import MakeMemory
+from tests.conftest import MakeMemory, Rig
 from tests.support.workers.draining import drain_everything
 
 R = TypeVar("R")
@@ -118,19 +118,17 @@ def test_a_read_by_words_alone_takes_one_statement(
         assert sent(asked, lambda: memory.get(QUESTIONS[0])) == ["read"]
 
 
-def test_facts_are_ranked_in_memory_without_vectors(
-    make_memory: MakeMemory, database_url: str, asked: list[str]
-) -> None:
-    told_of = make_memory("s", user_id="ann", **LIMITS)
+def test_facts_are_ranked_in_memory_without_vectors(rig: Rig, asked: list[str]) -> None:
+    told_of = rig.memory("s", user_id="ann", **LIMITS)
     told_of.put({"role": "user", "content": SAID[7]})
     for number in range(25):
         told_of.facts.add(f"Ann's boat {number} lies at pier {number % 5}.")
     blocks = [FactExtractionMemoryBlock()]
-    with another_process(database_url, memory_blocks=blocks) as knowing:
+    with another_process(rig.url, memory_blocks=blocks) as knowing:
         for question in (*QUESTIONS, "Which pier has boat 3?", None):
             for _ in range(4):
                 context = knowing.get(question)
-            with another_process(database_url, memory_blocks=blocks) as afresh:
+            with another_process(rig.url, memory_blocks=blocks) as afresh:
                 assert told(context) == told(afresh.get(question))
         assert sent(asked, lambda: knowing.get("Where is boat 24?")) == ["read"]
         knowing.put({"role": "user", "content": "One more."})
@@ -195,18 +193,18 @@ CHANGES: dict[str, Callable[[Memory], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_process_that_keeps_what_it_read_gives_what_another_does(
-    talked: Memory, database: Database, database_url: str, change: str
+    rig: Rig, talked: Memory, change: str
 ) -> None:
-    with another_process(database_url) as knowing, another_process(database_url) as other:
+    with another_process(rig.url) as knowing, another_process(rig.url) as other:
         for _ in range(3):
             for question in (*QUESTIONS, None):
                 knowing.get(question)
         CHANGES[change](other)
         for _ in range(2):
             for question in (None, *QUESTIONS):
-                with another_process(database_url) as afresh:
+                with another_process(rig.url) as afresh:
                     assert told(knowing.get(question)) == told(afresh.get(question))
-            derive(database, database_url)
+            derive(rig.database, rig.url)
 
 
 def test_what_a_reader_changes_in_its_context_is_in_no_other(talked: Memory) -> None:

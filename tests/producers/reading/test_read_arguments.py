@@ -21,9 +21,7 @@ from strandline import (
 )
 from strandline.producers.reading.narrowing import shorter_window
 from strandline.producers.reading.snapshot import read_snapshot
-from strandline.schemas.postgres.database import Database
-from strandline.schemas.settings import Settings
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, Rig, rows_of
 from tests.producers.reading.test_read_operation import message_row, snapshot_rows
 from tests.support.messages import user
 from tests.support.workers.draining import drain_everything
@@ -92,27 +90,23 @@ def test_defaults_are_those_of_the_documents(make_memory: MakeMemory, database_u
     assert str(context[0]) == "system: <memory>\n<static_memory>\nBe brief.\n</static_memory>\n</memory>"
 
 
-def test_chinese_is_kept_found_and_shown(
-    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
-) -> None:
-    memory = make_memory(
+def test_chinese_is_kept_found_and_shown(rig: Rig) -> None:
+    memory = rig.memory(
         "会话", user_id="用户", memory_blocks=["vectors"], insert_method=InsertMethod.USER, token_limit=500
     )
     memory.put({"role": "system", "content": "你是一位技术专家"})
     say(memory, "我的猫叫咪咪,住在里斯本", "今天刮西风")
-    drain_everything(database, database_url, settings)
+    drain_everything(rig.database, rig.url, rig.settings)
     memory.put(user("我的猫叫什么?"))
     context = memory.get()
     assert str(context[0]) == "system: 你是一位技术专家"
     assert "咪咪" in context[-1].text and context[-1].text.endswith("我的猫叫什么?")
 
 
-def test_a_query_is_text_a_message_or_a_dict_and_so_are_messages(
-    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
-) -> None:
-    memory = make_memory("s", memory_blocks=["vectors"])
+def test_a_query_is_text_a_message_or_a_dict_and_so_are_messages(rig: Rig) -> None:
+    memory = rig.memory("s", memory_blocks=["vectors"])
     say(memory, "The cat is called Kiki", "The boat has three sails")
-    drain_everything(database, database_url, settings)
+    drain_everything(rig.database, rig.url, rig.settings)
     asked = "What is the cat called?"
     queries: list[dict[str, Any]] = [
         {"input": asked},
@@ -148,12 +142,10 @@ def test_the_callers_own_tokens_are_kept_free(make_memory: MakeMemory) -> None:
     assert len(memory.get()) == 11, "it is a matter of one read"
 
 
-def test_hidden_parts_of_the_window_can_be_found_again(
-    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
-) -> None:
-    memory = make_memory("s", token_limit=200, memory_blocks=["vectors"], tokenizer_fn=words, idle_seconds=1)
+def test_hidden_parts_of_the_window_can_be_found_again(rig: Rig) -> None:
+    memory = rig.memory("s", token_limit=200, memory_blocks=["vectors"], tokenizer_fn=words, idle_seconds=1)
     say(memory, "The cat is called Kiki")
-    drain_everything(database, database_url, settings)
+    drain_everything(rig.database, rig.url, rig.settings)
     memory.put(user("What is the cat called?"))
     assert "Kiki" in memory.get(initial_token_count=150)[0].text
 
@@ -174,12 +166,10 @@ def test_a_tokenizer_that_returns_neither_list_nor_number_is_named(
     assert memory.get_all() == []
 
 
-def test_standard_blocks_can_be_named(
-    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
-) -> None:
-    memory = make_memory("s", user_id="maren", memory_blocks=["summary", "vectors"])
+def test_standard_blocks_can_be_named(rig: Rig) -> None:
+    memory = rig.memory("s", user_id="maren", memory_blocks=["summary", "vectors"])
     say(memory, "The boat is blue", "The wind is up")
-    drain_everything(database, database_url, settings)
+    drain_everything(rig.database, rig.url, rig.settings)
     shown = memory.get("Which colour has the boat?")[0].text
     assert "<vectors>\n<conversation date=" in shown and "user: The boat is blue" in shown
     assert "The boat is blue" not in shown.partition("<vectors>")[0], "nothing is said twice"

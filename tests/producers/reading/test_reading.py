@@ -22,11 +22,9 @@ from strandline import (
 )
 from strandline.pipelines.flush.flush import deliver_idle, read_window
 from strandline.producers.tokens import load_encoding
-from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.identity import identify_session
-from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, nothing_due, rows_of, wait_until
 from tests.support.messages import user
-from tests.support.servers.model_server import ModelServer
 
 TOPICS = (
     "My sister Inga lives in Husum and repairs boats.",
@@ -317,21 +315,19 @@ def test_searches_find_what_was_flushed_and_not_what_is_shown(
     assert len(found) == len(set(found)), "each message once"
 
 
-def test_what_is_shown_takes_no_place_from_what_is_found(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
+def test_what_is_shown_takes_no_place_from_what_is_found(rig: Rig) -> None:
     """An idle delivery makes the window searchable; with one place, an older piece gets it all the same."""
     block = VectorMemoryBlock(similarity_top_k=1)
-    memory = make_memory("s", memory_blocks=[block], consume="background")
+    memory = rig.memory("s", memory_blocks=[block], consume="background")
     memory.put_messages([user("The lighthouse was painted red and white."), user("And the boats are green.")])
     memory.flush(all=True)
     memory.put_messages([user("Is the lighthouse painted blue, the lighthouse?"), user("So be it.")])
     keys = identify_session("default", "s", None)
-    marks = database.run(read_window(keys.shard_key, keys.session_key))
+    marks = rig.database.run(read_window(keys.shard_key, keys.session_key))
     assert marks is not None
-    assert database.run(deliver_idle(marks)) is not None
-    wait_until(lambda: nothing_due(database_url), timeout=30, what="everything to be consumed")
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.chunk WHERE from_seq > 2") != [(0,)]
+    assert rig.database.run(deliver_idle(marks)) is not None
+    wait_until(lambda: nothing_due(rig.url), timeout=30, what="everything to be consumed")
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.chunk WHERE from_seq > 2") != [(0,)]
     context = memory.get("Is the lighthouse painted blue, the lighthouse?")
     assert "painted red and white" in context[0].text
     assert "painted blue" not in context[0].text
@@ -357,25 +353,20 @@ def test_a_query_is_taken_from_where_it_is_given(derived: Memory, make_memory: M
 
 @pytest.mark.parametrize("trouble", ["closed", "hanging"])
 def test_a_search_without_its_embedder_compares_words(
-    derived: Memory,
-    make_memory: MakeMemory,
-    database_url: str,
-    model_server: ModelServer,
-    monkeypatch: pytest.MonkeyPatch,
-    trouble: str,
+    rig: Rig, derived: Memory, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
     """The vectors were made by a model that this process cannot reach now."""
     rows_of(
-        database_url,
+        rig.url,
         'UPDATE strandline.generation SET config = config || \'{"embedder": "text-embedding-3-small"}\''
         " WHERE pipeline = 'vectors' RETURNING 1",
     )
-    model_server.behave(hang=True)
+    rig.model.behave(hang=True)
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setenv(
-        "OPENAI_BASE_URL", "http://127.0.0.1:1/v1" if trouble == "closed" else model_server.base_url
+        "OPENAI_BASE_URL", "http://127.0.0.1:1/v1" if trouble == "closed" else rig.model.base_url
     )
-    memory = make_memory("s", user_id="maren", **TIGHT)
+    memory = rig.memory("s", user_id="maren", **TIGHT)
     memory.get_all()
     query = "Which colours has the lighthouse?"
     memory.get(query)  # the first one imports the client
@@ -385,7 +376,7 @@ def test_a_search_without_its_embedder_compares_words(
     assert "compared only words" in context.omitted[0].reason
     assert "<fact>" in context[0].text
     # The first read found out; this one did not ask again.
-    assert len(model_server.requests) == (0 if trouble == "closed" else 1)
+    assert len(rig.model.requests) == (0 if trouble == "closed" else 1)
 
 
 def test_blocks_that_nothing_feeds_are_named(make_memory: MakeMemory, database_url: str) -> None:
@@ -423,15 +414,6 @@ def test_a_long_history_is_given_whole_and_in_pages(make_memory: MakeMemory) -> 
         await memory.aclose()
 
     asyncio.run(main())
-
-
-async def test_sync_and_async_reads_are_the_same(derived: Memory, make_memory: MakeMemory) -> None:
-    context = await derived.aget("Who repairs boats?")
-    await derived.aclose()
-    again = make_memory("s", user_id="maren", **TIGHT).get("Who repairs boats?")
-    assert again.messages == context.messages
-    assert again.tokens == context.tokens
-    assert again.to_openai() == [message.to_openai() for message in context]
 
 
 def test_every_message_is_somewhere_at_every_moment(make_memory: MakeMemory, database_url: str) -> None:

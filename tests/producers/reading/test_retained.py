@@ -27,7 +27,7 @@ from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, Rig, rows_of
 from tests.support.aging import DAY, age_messages, age_session
 from tests.support.servers.databases import temporary_database
 from tests.support.workers.draining import drain_everything
@@ -179,13 +179,11 @@ def test_nobody_reads_a_session_that_has_expired(memory: Memory, database_url: s
 
 
 @pytest.mark.parametrize("way", ["put", "aput", "put_messages", "import_messages"])
-def test_a_put_to_an_expired_session_begins_a_new_life(
-    memory: Memory, make_memory: MakeMemory, database: Database, database_url: str, way: str
-) -> None:
-    bare = make_memory("s", user_id="ana", memory_blocks=[], **LIMITS)
+def test_a_put_to_an_expired_session_begins_a_new_life(rig: Rig, memory: Memory, way: str) -> None:
+    bare = rig.memory("s", user_id="ana", memory_blocks=[], **LIMITS)
     memory.set_retention(HOUR)
     memory.put(Message(role="user", content="the last word", id="again"))
-    age_session(database_url, "s", 4_000)
+    age_session(rig.url, "s", 4_000)
     opening = Message(role="system", content="Be brief.", id="again")
     if way == "put":
         memory.put(opening)
@@ -199,7 +197,7 @@ def test_a_put_to_an_expired_session_begins_a_new_life(
     assert [message.text for message in bare.get().head] == ["Be brief."], "a head of its own"
     memory.put(Message(role="user", content="hello"))
     assert [message.text for message in bare.get().window] == ["hello"]
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
 
 
 async def _aput(memory: Memory, message: Message) -> None:
@@ -220,11 +218,9 @@ def test_work_of_a_life_that_expired_is_done(make_memory: MakeMemory, database: 
     assert any("Aurora 0" in fact.text for fact in memory.facts.list(limit=100)), "facts outlive it"
 
 
-def test_a_session_decides_for_itself_what_its_namespace_leaves_open(
-    memory: Memory, database: Database, make_memory: MakeMemory
-) -> None:
-    other = make_memory("t", user_id="ana", **LIMITS)
-    retention.set_retention(database, Retention(max_age_seconds=30 * DAY, archive="file:///tmp/a"))
+def test_a_session_decides_for_itself_what_its_namespace_leaves_open(rig: Rig, memory: Memory) -> None:
+    other = rig.memory("t", user_id="ana", **LIMITS)
+    retention.set_retention(rig.database, Retention(max_age_seconds=30 * DAY, archive="file:///tmp/a"))
     assert seqs(memory.get_all()) == KEPT
     memory.set_retention(Retention(max_age_seconds=0, ttl_seconds=5_000), actor="ana")
     assert seqs(memory.get_all()) == list(range(1, 62))

@@ -11,7 +11,7 @@ from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import SUMMARY_STAGE
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, Rig, rows_of
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 
@@ -40,7 +40,7 @@ def say(memory: Memory, text: str) -> None:
 
 
 def test_a_summary_on_call_tells_of_all_with_topics_and_leaves_the_window(
-    memory: Memory, derive: Derive, database: Database, database_url: str
+    rig: Rig, memory: Memory, derive: Derive
 ) -> None:
     say(memory, "Ana moved to Graz.")
     assert memory.summarize() is None
@@ -52,17 +52,17 @@ def test_a_summary_on_call_tells_of_all_with_topics_and_leaves_the_window(
         ("talk",),
         2,
     )
-    assert rows_of(database_url, "SELECT cause, from_seq, through_seq FROM strandline.flush_event") == [
+    assert rows_of(rig.url, "SELECT cause, from_seq, through_seq FROM strandline.flush_event") == [
         ("manual", 1, 2)
     ]
-    assert rows_of(database_url, "SELECT window_from FROM strandline.session") == [(1,)]
+    assert rows_of(rig.url, "SELECT window_from FROM strandline.session") == [(1,)]
     say(memory, "She has a dog.")
     before = memory.summarize()
     assert before is not None and not before.is_complete and before.through_seq == 2
     derive()
     after = memory.summarize()
     assert after is not None and after.is_complete and "dog" in after.text and after.through_seq == 4
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
 
 
 def test_with_wait_it_is_there(make_memory: MakeMemory, settings: Settings) -> None:
@@ -72,38 +72,36 @@ def test_with_wait_it_is_there(make_memory: MakeMemory, settings: Settings) -> N
     assert summary is not None and summary.is_complete and "Graz" in summary.text
 
 
-def test_a_bad_answer_keeps_the_summary_before(
-    memory: Memory, derive: Derive, database: Database, model_server: ModelServer
-) -> None:
+def test_a_bad_answer_keeps_the_summary_before(rig: Rig, memory: Memory, derive: Derive) -> None:
     say(memory, "Ana moved to Graz.")
     memory.deliver()
     derive()
     good = memory.summarize()
-    model_server.behave(wrong_schema=True)
+    rig.model.behave(wrong_schema=True)
     say(memory, "She has a dog.")
     memory.deliver()
     derive()
     kept = memory.summarize()
     assert good is not None and kept is not None and kept.text == good.text
     assert "She has a dog." in str(memory.get().to_openai()), "what it does not tell of is still shown"
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
 
 
 def test_the_way_of_writing_is_an_operators_and_each_event_keeps_that_of_its_time(
-    memory: Memory, derive: Derive, database: Database, database_url: str, model_server: ModelServer
+    rig: Rig, memory: Memory, derive: Derive
 ) -> None:
     say(memory, "one")
     memory.deliver()
-    namespace = Facts.of_namespace(database_url=database_url)
+    namespace = Facts.of_namespace(database_url=rig.url)
     namespace.set_capture(Capture(summary_instructions="In three words."))
     say(memory, "two")
     memory.deliver()
     derive()
-    first, second = [request.body["messages"][0]["content"] for request in model_server.requests]
+    first, second = [request.body["messages"][0]["content"] for request in rig.model.requests]
     assert "In three words." not in first and "Plain prose" in first
     assert "# How to write it\nIn three words.\n" in second and "Plain prose" not in second
     assert "never follow them" in second and "JSON only" in second
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
     namespace.close()
 
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from strandline import InvalidMessageError, Memory, Message, Retention, StaticMemoryBlock
 from strandline.producers.blocks.render import Section, render_memory, without_memory
-from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, Rig, rows_of
 from tests.support.workers.draining import drain_everything
 
 SMALL: dict[str, Any] = {"token_limit": 300, "token_flush_size": 50, "memory_blocks": []}
@@ -62,10 +61,8 @@ async def as_read(memory: Memory) -> list[tuple[int | None, Any]]:
         await memory.aclose()
 
 
-def test_a_note_in_the_tail_is_shown_once_and_where_it_was_said(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    memory = make_memory(token_limit=600, token_flush_size=50, memory_blocks=["facts", "vectors"])
+def test_a_note_in_the_tail_is_shown_once_and_where_it_was_said(rig: Rig) -> None:
+    memory = rig.memory(token_limit=600, token_flush_size=50, memory_blocks=["facts", "vectors"])
     memory.put_messages(
         [system("PROMPT"), {"role": "user", "content": "My name is Ida and I live in Bergen."}]
     )
@@ -75,9 +72,9 @@ def test_a_note_in_the_tail_is_shown_once_and_where_it_was_said(
     shown = [one.seq for one in context if one.seq is not None]
     assert shown == sorted(set(shown)) and 3 in shown
     drain_everything(
-        database,
-        database_url,
-        load_settings(database_url=database_url, text_backend="local", embedding_backend="local"),
+        rig.database,
+        rig.url,
+        load_settings(database_url=rig.url, text_backend="local", embedding_backend="local"),
     )
     context = memory.get("What did we note about Bergen?")
     assert [one.text for one in context].count("NOTE about Bergen") == 1
@@ -149,10 +146,8 @@ def test_a_put_may_replace_the_prompt(make_memory: MakeMemory, begin: list[dict[
     assert instructions(memory) == [*was, "NOTE"]
 
 
-def test_repeating_a_put_that_replaces_the_prompt_changes_nothing(
-    make_memory: MakeMemory, database_url: str
-) -> None:
-    memory = make_memory(**SMALL)
+def test_repeating_a_put_that_replaces_the_prompt_changes_nothing(rig: Rig) -> None:
+    memory = rig.memory(**SMALL)
     memory.put(system("V1"))
     talk(memory, 1)
     message = {**system("V2"), "id": "v2"}
@@ -160,12 +155,12 @@ def test_repeating_a_put_that_replaces_the_prompt_changes_nothing(
     for number in range(40):
         asyncio.run(put(memory, system(f"V{number + 3}")))
     assert instructions(memory) == ["V42"]
-    ((kept,),) = rows_of(database_url, "SELECT cardinality(prompts) FROM strandline.session")
+    ((kept,),) = rows_of(rig.url, "SELECT cardinality(prompts) FROM strandline.session")
     assert kept == 41, "none of them is shown in the window"
     talk(memory, 20)
     memory.put(system("V43"), replace_prompt=True)
     assert instructions(memory) == ["V43"]
-    ((kept,),) = rows_of(database_url, "SELECT cardinality(prompts) FROM strandline.session")
+    ((kept,),) = rows_of(rig.url, "SELECT cardinality(prompts) FROM strandline.session")
     assert kept == 16
 
 

@@ -30,7 +30,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.rows import MessageRow
 from strandline.schemas.values.message import Message, ReadOnlyDict
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, Rig, rows_of
 from tests.support.opened_rows import clear_only
 
 R = TypeVar("R")
@@ -131,12 +131,10 @@ def statements_seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-def test_what_a_rolled_back_transaction_showed_is_not_kept(
-    make_memory: MakeMemory, database_url: str
-) -> None:
-    memory = make_memory(memory_blocks=[])
+def test_what_a_rolled_back_transaction_showed_is_not_kept(rig: Rig) -> None:
+    memory = rig.memory(memory_blocks=[])
     memory.put({"role": "user", "content": "stays"})
-    with psycopg.connect(database_url) as connection:
+    with psycopg.connect(rig.url) as connection:
         memory.put({"role": "user", "content": "goes"}, connection=connection)
         assert [message.text for message in memory.get(connection=connection)] == ["stays", "goes"]
         connection.rollback()
@@ -144,16 +142,14 @@ def test_what_a_rolled_back_transaction_showed_is_not_kept(
     assert [message.text for message in memory.get()] == ["stays", "other"]
 
 
-def test_a_standby_that_had_not_heard_of_the_last_messages_takes_over(
-    make_memory: MakeMemory, database_url: str
-) -> None:
+def test_a_standby_that_had_not_heard_of_the_last_messages_takes_over(rig: Rig) -> None:
     """Their numbers are given to others then; what was known of them is void."""
-    memory = make_memory(memory_blocks=[])
+    memory = rig.memory(memory_blocks=[])
     for text in ("one", "two", "three"):
         memory.put({"role": "user", "content": text})
     assert len(memory.get()) == 3
-    rows_of(database_url, "DELETE FROM strandline.message WHERE seq > 1 RETURNING 1")
-    rows_of(database_url, "UPDATE strandline.session SET next_seq = 2 RETURNING 1")
+    rows_of(rig.url, "DELETE FROM strandline.message WHERE seq > 1 RETURNING 1")
+    rows_of(rig.url, "UPDATE strandline.session SET next_seq = 2 RETURNING 1")
     for text in ("zwei", "drei", "vier"):
         memory.put({"role": "user", "content": text})
         assert [message.text for message in memory.get()][-1] == text
@@ -162,16 +158,14 @@ def test_a_standby_that_had_not_heard_of_the_last_messages_takes_over(
 
 @clear_only("rows of another database are made by SQL")
 @pytest.mark.parametrize("changed", [(1, 2, 3), (2, 3), (2,), (3,)], ids=str)
-def test_after_a_restore_a_read_shows_what_the_database_has(
-    make_memory: MakeMemory, database_url: str, changed: tuple[int, ...]
-) -> None:
+def test_after_a_restore_a_read_shows_what_the_database_has(rig: Rig, changed: tuple[int, ...]) -> None:
     """Numbers, ids and times of the messages repeat, and what was put after the dump is other text."""
-    memory = make_memory(memory_blocks=[])
+    memory = rig.memory(memory_blocks=[])
     said = datetime(2026, 3, 1, tzinfo=UTC)
     for seq, text in enumerate(("one", "two", "three"), 1):
         memory.put({"id": f"m{seq}", "role": "user", "content": text, "created_at": said})
     assert [message.text for message in memory.get()] == ["one", "two", "three"]
-    with psycopg.connect(database_url) as connection:
+    with psycopg.connect(rig.url) as connection:
         connection.execute("CREATE TEMP TABLE dump ON COMMIT DROP AS SELECT * FROM strandline.message")
         connection.execute(
             "UPDATE dump SET envelope = json_build_object('content', 'other ' || (envelope->>'content'))"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -405,18 +404,6 @@ def test_many_callers_add_the_same_runs_and_one_of_each_is_kept(memory: Memory, 
     assert len(memory.get_all()) == len(memory.run_history()) == 8
     assert sorted(texts(memory.history(roles=["user"]))) == [f"question {number}" for number in range(4)]
     assert_sound(url)
-
-
-def test_twins_do_the_same(memory: Memory) -> None:
-    async def act() -> list[str]:
-        await memory.aadd_run("r1", [user("one"), assistant("two")])
-        run = await memory.aadd_run("r1", [user("one"), assistant("three")], status="completed")
-        assert [c.kind for c in run.corrections] == ["rewind"]
-        found = texts(await memory.arun_history())
-        await memory.aclose()
-        return found
-
-    assert asyncio.run(act()) == ["one", "three"]
 
 
 WORDS = st.lists(st.sampled_from(["a", "b", "c"]), max_size=4)

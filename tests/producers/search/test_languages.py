@@ -8,10 +8,9 @@ import pytest
 
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.text.spoken_dates import spoken_date
-from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import VECTORS_STAGE
-from tests.conftest import MakeMemory, nothing_due
+from tests.conftest import MakeMemory, Rig, nothing_due
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import say
@@ -49,10 +48,8 @@ def settings(database_url: str, model_server: ModelServer, monkeypatch: pytest.M
     return load_settings(database_url=database_url, embedding_backend="local")
 
 
-def test_every_language_goes_the_whole_way(
-    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
-) -> None:
-    memories = {language: make_memory(language, user_id=said[-1]) for language, said in SAID.items()}
+def test_every_language_goes_the_whole_way(rig: Rig) -> None:
+    memories = {language: rig.memory(language, user_id=said[-1]) for language, said in SAID.items()}
     for language, (first, second, question, _part, _name) in SAID.items():
         memories[language].put({"role": "system", "content": first[::-1]})
         memories[language].put({"role": "user", "content": first, "name": SAID[language][-1]})
@@ -61,8 +58,8 @@ def test_every_language_goes_the_whole_way(
         assert memories[language].search(question, limit=1)[0].text == first, f"{language}, when just put"
     for memory in memories.values():
         memory.flush(all=True)
-    drain_everything(database, database_url, settings)
-    assert nothing_due(database_url)
+    drain_everything(rig.database, rig.url, rig.settings)
+    assert nothing_due(rig.url)
     for language, (first, second, question, part, name) in SAID.items():
         memory = memories[language]
         assert memory.search(question, limit=1)[0].text == first, f"{language}, when flushed"
@@ -75,22 +72,20 @@ def test_every_language_goes_the_whole_way(
         assert memory.facts.list(contains=part)[0].said_by in (name, None)
         assert memory.facts.delete(memory.facts.list(contains=part)[0].fact_id)
         say(memory, question)
-    drain_everything(database, database_url, settings)
+    drain_everything(rig.database, rig.url, rig.settings)
     for language, memory in memories.items():
         assert SAID[language][0] not in [fact.text for fact in memory.facts.list()], language
         memory.reset(derived=True)
         assert memory.search(SAID[language][2]) == [] and memory.facts.list().total == 0
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
-def test_without_a_model_chinese_is_understood_as_far_as_english(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    settings = load_settings(database_url=database_url, text_backend="local", embedding_backend="local")
-    memory = make_memory("会话", user_id="小明", token_limit=600)
+def test_without_a_model_chinese_is_understood_as_far_as_english(rig: Rig) -> None:
+    settings = load_settings(database_url=rig.url, text_backend="local", embedding_backend="local")
+    memory = rig.memory("会话", user_id="小明", token_limit=600)
     for text in ("我叫小明,住在里斯本。", "我的猫叫咪咪,它昨天三岁了。", "今天天气怎么样?"):
         say(memory, text)
-        drain_everything(database, database_url, settings)
+        drain_everything(rig.database, rig.url, settings)
     name, cat = memory.facts.list(sort="oldest")
     assert name.text == "User: 我叫小明,住在里斯本。"
     assert cat.about_date is not None
@@ -146,11 +141,9 @@ def test_a_word_is_found_as_people_write_it(
         assert [hit.fact.text for hit in memory.facts.search(query)] == [text], query
 
 
-def test_what_was_said_on_a_day_is_found_by_the_day(
-    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
-) -> None:
+def test_what_was_said_on_a_day_is_found_by_the_day(rig: Rig) -> None:
     """Flushed or not, though the message shares no word with the question."""
-    memory = make_memory("s", user_id="u", token_limit=600, memory_blocks=["vectors"])
+    memory = rig.memory("s", user_id="u", token_limit=600, memory_blocks=["vectors"])
     done = ("repaired the bike", "cooked lasagne", "went to the dentist", "ran ten miles")
     for day, did in enumerate(done, 3):
         said_at = datetime(2026, 6, day, 12, tzinfo=UTC)
@@ -159,6 +152,6 @@ def test_what_was_said_on_a_day_is_found_by_the_day(
     found = {question: memory.search(question, limit=1)[0].text for question in questions}
     assert set(found.values()) == {"I went to the dentist."}, found
     memory.flush(all=True)
-    drain_everything(database, database_url, settings, [VECTORS_STAGE])
+    drain_everything(rig.database, rig.url, rig.settings, [VECTORS_STAGE])
     found = {question: memory.search(question, limit=1)[0].text for question in questions}
     assert set(found.values()) == {"I went to the dentist."}, found

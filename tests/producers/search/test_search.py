@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
@@ -20,10 +19,10 @@ from strandline.producers.search.search import FoundMessage, SearchRequest, sear
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.statements import statements
 from strandline.schemas.queries.conversation.search import SearchChunks
-from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, VECTORS_STAGE
-from tests.conftest import MakeMemory
+from tests.conftest import MakeMemory, Rig
 from tests.support.big_scope import fill_scope
 from tests.support.workers.draining import drain_everything
 
@@ -71,20 +70,6 @@ def test_a_search_ranks_messages_and_says_how_well_they_fit(remember: Remember) 
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     assert all(0 < hit.score <= 1 for hit in hits)
     assert hits[0].similarity is not None and 0.2 < hits[0].similarity <= 1
-
-
-def test_both_twins_find_the_same(remember: Remember, make_memory: MakeMemory) -> None:
-    found = remember("s", [*CHATTER, "Lars sails to Bergen."]).search("Bergen")
-
-    async def search() -> list[FoundMessage]:
-        memory = make_memory("s")
-        try:
-            return await memory.asearch("Bergen")
-        finally:
-            await memory.aclose()
-
-    assert asyncio.run(search()) == found
-    assert found
 
 
 def test_words_decide_alone_where_there_is_no_embedder(remember: Remember, database: Database) -> None:
@@ -327,17 +312,15 @@ def test_a_reranker_that_fails_leaves_the_hits_as_they_were(remember: Remember, 
 
 
 @pytest.mark.parametrize("with_facts", [False, True])
-def test_a_search_in_a_scope_of_ten_thousand_messages_reads_few_pages(
-    database: Database, database_url: str, settings: Settings, with_facts: bool
-) -> None:
+def test_a_search_in_a_scope_of_ten_thousand_messages_reads_few_pages(rig: Rig, with_facts: bool) -> None:
     """Also where the planner has no statistics, and expects a handful of rows."""
-    params = fill_scope(database_url, with_facts=with_facts)
-    rows = database.fetch(SearchChunks(**params))
+    params = fill_scope(rig.url, with_facts=with_facts)
+    rows = rig.database.fetch(SearchChunks(**params))
     assert with_facts == any(row.fact_id is not None for row in rows)
     explained = (
-        f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statements(settings.database_schema)['search_chunks']}"
+        f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statements(rig.settings.database_schema)['search_chunks']}"
     )
-    with psycopg.connect(database_url, cursor_factory=psycopg.ClientCursor) as connection:
+    with psycopg.connect(rig.url, cursor_factory=psycopg.ClientCursor) as connection:
         ((((plan,),),),) = [connection.execute(explained.encode(), params).fetchall()]
     pages = plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"]
     assert pages < MOST_PAGES, f"{pages} pages were read"

@@ -14,7 +14,7 @@ from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.search import FoundMessage
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, Rig, rows_of
 from tests.support.opened_rows import clear_only
 from tests.support.workers.draining import drain_everything
 
@@ -143,15 +143,13 @@ def test_a_block_shows_no_fact_that_a_facts_block_was_given(
     assert len(facts) == len(set(facts)) > 1
 
 
-def test_a_fact_whose_messages_are_still_shown_is_not_found(
-    remember: Remember, make_memory: MakeMemory, database: Database
-) -> None:
+def test_a_fact_whose_messages_are_still_shown_is_not_found(rig: Rig, remember: Remember) -> None:
     block = VectorMemoryBlock(kinds=BOTH, similarity_top_k=5)
     memory = remember("s", [BERGEN], memory_blocks=["facts", block])
-    reading = make_memory("s", user_id="maren", memory_blocks=[block])
+    reading = rig.memory("s", user_id="maren", memory_blocks=[block])
     assert "<fact>" in section(reading, "Bergen")
     excluding = VectorMemoryBlock(kinds=BOTH, scope="owner", exclude_current=True, similarity_top_k=5)
-    assert "Bergen" not in str(make_memory("s", user_id="maren", memory_blocks=[excluding]).get("Bergen"))
+    assert "Bergen" not in str(rig.memory("s", user_id="maren", memory_blocks=[excluding]).get("Bergen"))
     assert memory.search("Bergen", kinds=BOTH)
 
 

@@ -14,7 +14,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import VECTORS_STAGE
-from tests.conftest import MakeMemory, nothing_due, rows_of
+from tests.conftest import MakeMemory, Rig, nothing_due, rows_of
 from tests.support.workers.draining import drain_everything
 
 TALK = (
@@ -74,16 +74,16 @@ def texts(hits: Sequence[FoundMessage]) -> list[str]:
     return [hit.text for hit in hits]
 
 
-def test_words_weigh_the_same_before_and_after_a_flush(
-    make_memory: MakeMemory, database: Database, derive: Callable[[], None]
-) -> None:
-    memory = make_memory("s", memory_blocks=["vectors"])
+def test_words_weigh_the_same_before_and_after_a_flush(rig: Rig, derive: Callable[[], None]) -> None:
+    memory = rig.memory("s", memory_blocks=["vectors"])
     converse(memory, TALK)
-    before = {query: by_words(database, memory, query) for query in QUERIES}
+    before = {query: by_words(rig.database, memory, query) for query in QUERIES}
     memory.flush(all=True)
-    assert {query: by_words(database, memory, query) for query in QUERIES} == before, "delivered, not covered"
+    assert {query: by_words(rig.database, memory, query) for query in QUERIES} == before, (
+        "delivered, not covered"
+    )
     derive()
-    assert {query: by_words(database, memory, query) for query in QUERIES} == before, "covered by vectors"
+    assert {query: by_words(rig.database, memory, query) for query in QUERIES} == before, "covered by vectors"
     assert all(before.values())
 
 
@@ -126,17 +126,17 @@ def test_a_message_in_the_window_scores_as_it_does_once_flushed(
 
 
 def test_a_better_match_comes_first_whether_it_was_flushed_or_not(
-    make_memory: MakeMemory, database: Database, derive: Callable[[], None]
+    rig: Rig, derive: Callable[[], None]
 ) -> None:
     """The best of what was flushed is no longer the best of all."""
-    memory = make_memory("s", memory_blocks=["vectors"])
+    memory = rig.memory("s", memory_blocks=["vectors"])
     converse(memory, ["The jib is torn.", *["Good morning to you."] * 5])
     memory.flush(all=True)
     derive()
-    ((alone, before),) = [hit for hit in by_words(database, memory, "storm jib locker") if hit[1] == 1]
+    ((alone, before),) = [hit for hit in by_words(rig.database, memory, "storm jib locker") if hit[1] == 1]
     assert (alone, before) == (1, 1)
     converse(memory, ["It rains.", "Again.", "And again.", "The storm jib is in the locker."])
-    found = dict(by_words(database, memory, "storm jib locker"))
+    found = dict(by_words(rig.database, memory, "storm jib locker"))
     assert found[10] == 1 and 0 < found[1] < 0.7
 
 
@@ -149,23 +149,19 @@ def test_a_read_shows_nothing_twice_for_it(make_memory: MakeMemory, derive: Call
     assert shown.count("She sleeps in the sail locker.") == 1
 
 
-def test_an_idle_flush_makes_no_second_hit(
-    make_memory: MakeMemory, derive: Callable[[], None], database_url: str
-) -> None:
+def test_an_idle_flush_makes_no_second_hit(rig: Rig, derive: Callable[[], None]) -> None:
     """Delivered messages that are in the window still are found by their vectors."""
-    memory = flushed_talk(make_memory, derive)
-    rows_of(database_url, "UPDATE strandline.session SET window_from = 1 RETURNING 1")
+    memory = flushed_talk(rig.memory, derive)
+    rows_of(rig.url, "UPDATE strandline.session SET window_from = 1 RETURNING 1")
     hits = memory.search("storm jib", limit=50)
     assert len({hit.message.seq for hit in hits}) == len(hits)
     assert all(hit.similarity is not None for hit in hits)
 
 
-def test_an_owners_other_sessions_are_found_and_nobody_elses(
-    make_memory: MakeMemory, database_url: str
-) -> None:
-    one, two = (make_memory(name, user_id="maren", memory_blocks=["vectors"]) for name in ("one", "two"))
-    stranger = make_memory("three", user_id="lars", memory_blocks=["vectors"])
-    elsewhere = make_memory("one", user_id="maren", namespace="elsewhere", memory_blocks=["vectors"])
+def test_an_owners_other_sessions_are_found_and_nobody_elses(rig: Rig) -> None:
+    one, two = (rig.memory(name, user_id="maren", memory_blocks=["vectors"]) for name in ("one", "two"))
+    stranger = rig.memory("three", user_id="lars", memory_blocks=["vectors"])
+    elsewhere = rig.memory("one", user_id="maren", namespace="elsewhere", memory_blocks=["vectors"])
     for memory, where in ((one, "one"), (two, "two"), (stranger, "three"), (elsewhere, "elsewhere")):
         memory.put({"role": "user", "content": f"The anchor is in session {where}."})
     assert [hit.session_id for hit in one.search("anchor")] == ["one"]
@@ -173,7 +169,7 @@ def test_an_owners_other_sessions_are_found_and_nobody_elses(
     only_other = one.search("anchor", scope="owner", exclude_current=True)
     assert [hit.session_id for hit in only_other] == ["two"]
     with pytest.raises(OwnerError):
-        make_memory("one", user_id="lars").search("anchor")
+        rig.memory("one", user_id="lars").search("anchor")
     one.reset()
     assert one.search("anchor") == []
     two.flush(all=True)
@@ -182,22 +178,20 @@ def test_an_owners_other_sessions_are_found_and_nobody_elses(
     assert two.search("anchor") == one.search("anchor", scope="owner") == [], "of a life that is over"
 
 
-def test_messages_of_a_dead_letter_are_found_until_it_is_dropped(
-    make_memory: MakeMemory, database_url: str
-) -> None:
-    memory = make_memory("s", memory_blocks=["vectors"])
+def test_messages_of_a_dead_letter_are_found_until_it_is_dropped(rig: Rig) -> None:
+    memory = rig.memory("s", memory_blocks=["vectors"])
     converse(memory, TALK)
     memory.flush(all=True)
     place = "shard_key, session_key, generation_id, stage, from_seq, through_seq, scope_key, event_id"
     place += ", incarnation"
     rows_of(
-        database_url,
+        rig.url,
         "WITH gone AS (DELETE FROM strandline.due RETURNING *)"
         f" INSERT INTO strandline.dead_letter ({place}, batch_id, reason)"
         f" SELECT {place}, event_id, 'refused' FROM gone RETURNING 1",
     )
     assert memory.search("anchor")[0].text == TALK[0]
-    rows_of(database_url, "UPDATE strandline.dead_letter SET dropped_at = now() RETURNING 1")
+    rows_of(rig.url, "UPDATE strandline.dead_letter SET dropped_at = now() RETURNING 1")
     assert memory.search("anchor") == []
 
 
@@ -216,22 +210,22 @@ def test_a_session_without_vectors_searches_its_log(make_memory: MakeMemory, blo
 
 
 def test_what_was_flushed_before_a_session_had_vectors_is_found_once(
-    make_memory: MakeMemory, database: Database, derive: Callable[[], None]
+    rig: Rig, derive: Callable[[], None]
 ) -> None:
-    make_memory("first", memory_blocks=["vectors"]).put({"role": "user", "content": "Vectors are known."})
+    rig.memory("first", memory_blocks=["vectors"]).put({"role": "user", "content": "Vectors are known."})
     derive()
-    memory = make_memory("s", memory_blocks=[])
+    memory = rig.memory("s", memory_blocks=[])
     converse(memory, ["The anchor is rusty.", "Paint it."])
     memory.flush(all=True)
     memory.set_policy(memory_blocks=["vectors"])
     memory.put({"role": "user", "content": "The anchor is painted."})
     memory.flush(all=True)
     derive()
-    assert {seq for seq, _ in by_words(database, memory, "rusty anchor painted")} >= {1, 3}
+    assert {seq for seq, _ in by_words(rig.database, memory, "rusty anchor painted")} >= {1, 3}
     memory.set_policy(memory_blocks=[])
     memory.put({"role": "user", "content": "The anchor is lost."})
     memory.flush(all=True)
-    found = [seq for seq, _ in by_words(database, memory, "anchor")]
+    found = [seq for seq, _ in by_words(rig.database, memory, "anchor")]
     assert set(found) >= {1, 3, 4} and len(found) == len(set(found))
 
 
@@ -248,17 +242,15 @@ FORMS = {
 }
 
 
-def test_words_of_every_language_are_found_from_the_put_on(
-    make_memory: MakeMemory, database: Database, derive: Callable[[], None]
-) -> None:
+def test_words_of_every_language_are_found_from_the_put_on(rig: Rig, derive: Callable[[], None]) -> None:
     """By words alone: when just put, when delivered, when covered, and in a session without blocks."""
     asked = [(language, query) for language, (_said, queries) in FORMS.items() for query in queries]
-    memory, plain = make_memory("s", memory_blocks=["vectors"]), make_memory("plain", memory_blocks=[])
+    memory, plain = rig.memory("s", memory_blocks=["vectors"]), rig.memory("plain", memory_blocks=[])
 
     def missed(searched: Memory) -> list[tuple[str, str]]:
         seqs = {language: at for at, language in enumerate(FORMS, start=1)}
         best = {
-            one: max(by_words(database, searched, one[1]), key=lambda hit: hit[1], default=(0, 0.0))[0]
+            one: max(by_words(rig.database, searched, one[1]), key=lambda hit: hit[1], default=(0, 0.0))[0]
             for one in asked
         }
         return [one for one in asked if best[one] != seqs[one[0]]]

@@ -29,7 +29,7 @@ from strandline.producers.tools.results import MAX_SHOWN_CHARACTERS, RESULTS
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_session
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, Rig, rows_of
 from tests.support.servers.model_server import ModelServer
 from tests.support.servers.service_server import RunningService
 from tests.support.workers.draining import drain_everything
@@ -83,15 +83,13 @@ def test_an_agent_adds_corrects_and_deletes_a_memory(call: Call, memory: Memory)
     assert facts_of(memory) == []
 
 
-def test_every_change_of_an_agent_is_an_event_of_its_own(
-    call: Call, database: Database, database_url: str
-) -> None:
+def test_every_change_of_an_agent_is_an_event_of_its_own(rig: Rig, call: Call) -> None:
     added = call("add_memory", text="Maren rows.")["memory"]["id"]
     call("update_memory", id=added, text="Maren sails.")
     call("delete_memory", id=added)
-    events = rows_of(database_url, "SELECT kind, actor FROM strandline.fact_event ORDER BY number")
+    events = rows_of(rig.url, "SELECT kind, actor FROM strandline.fact_event ORDER BY number")
     assert events == [("add", "agent"), ("replace", "agent"), ("delete", "agent")]
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_adding_what_is_known_gives_the_fact_that_is_there(call: Call, memory: Memory) -> None:
@@ -418,13 +416,10 @@ def test_read_only_calls_change_nothing(memory: Memory, database_url: str, name:
 
 
 def test_a_namespace_forbids_writes_to_whoever_calls(
-    make_memory: MakeMemory,
-    database_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("STRANDLINE_DATABASE_URL", database_url)
-    acme, other = (make_memory("s", user_id="maren", namespace=name) for name in ("acme", "other"))
+    monkeypatch.setenv("STRANDLINE_DATABASE_URL", rig.url)
+    acme, other = (rig.memory("s", user_id="maren", namespace=name) for name in ("acme", "other"))
     known = acme.call_tool("add_memory", {"text": "Maren sings."})["memory"]["id"]
     assert run(["limits", "set", "acme", "--agents-read-only"]) == 0
     assert capfd.readouterr().out == "acme: agents may only read\n"
@@ -488,10 +483,8 @@ def delete_by_mcp(database_url: str, fact_id: str) -> None:
 
 
 @pytest.mark.usefixtures("settings")
-def test_what_an_agent_deletes_stays_deleted_in_the_next_generation(
-    make_memory: MakeMemory, drain: Drain, database_url: str
-) -> None:
-    memory = make_memory("s", user_id="maren")
+def test_what_an_agent_deletes_stays_deleted_in_the_next_generation(rig: Rig, drain: Drain) -> None:
+    memory = rig.memory("s", user_id="maren")
     say(memory, "My flat is at Torggate 4", "My boat is blue", "I have two cats", "My shed is red")
     drain()
     found = memory.call_tool("search_memories", {"query": "my flat, my boat, my shed"})["memories"]
@@ -500,17 +493,17 @@ def test_what_an_agent_deletes_stays_deleted_in_the_next_generation(
     assert memory.call_tool("delete_memory", flat)["deleted"]
     changed = {"id": ids["My boat is blue"], "text": "My boat is green"}
     assert "error" not in memory.call_tool("update_memory", changed)
-    delete_by_mcp(database_url, ids["My shed is red"])
+    delete_by_mcp(rig.url, ids["My shed is red"])
     memory.call_tool("add_memory", {"text": "Maren rows."})
     expected = ["I have two cats", "Maren rows.", "My boat is green"]
     assert facts_of(memory) == expected
 
     serving = "SELECT generation_id FROM strandline.generation WHERE pipeline = 'facts' AND state = 'serving'"
-    before = rows_of(database_url, serving)
-    make_memory("w", user_id="worker", consume="background").put({"role": "user", "content": "Hello"})
-    command = ["replay", "--new", "--force", "--pipeline", "facts", "--database-url", database_url]
+    before = rows_of(rig.url, serving)
+    rig.memory("w", user_id="worker", consume="background").put({"role": "user", "content": "Hello"})
+    command = ["replay", "--new", "--force", "--pipeline", "facts", "--database-url", rig.url]
     assert run(command) == 0
-    assert rows_of(database_url, serving) != before
+    assert rows_of(rig.url, serving) != before
     assert facts_of(memory) == expected
     assert memory.call_tool("delete_memory", flat)["deleted"], "still the same answer"
     assert "Torggate" not in json.dumps(memory.call_tool("search_memories", {"query": "flat"})["memories"])

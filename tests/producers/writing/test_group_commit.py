@@ -33,7 +33,7 @@ from strandline.schemas.queries.conversation.messages import Put, PutManyRow
 from strandline.schemas.queries.rows import PutRow, SeqRow
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, Rig, rows_of
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -286,12 +286,8 @@ async def closing(*memories: Memory) -> AsyncIterator[None]:
             await memory.aclose()
 
 
-def test_sessions_that_begin_and_cross_at_once_are_all_as_they_should_be(
-    make_memory: MakeMemory, database_url: str
-) -> None:
-    memories = [
-        make_memory(f"s{n}", user_id=f"u{n}", token_limit=200, token_flush_size=30) for n in range(40)
-    ]
+def test_sessions_that_begin_and_cross_at_once_are_all_as_they_should_be(rig: Rig) -> None:
+    memories = [rig.memory(f"s{n}", user_id=f"u{n}", token_limit=200, token_flush_size=30) for n in range(40)]
 
     async def put_all() -> list[list[int]]:
         async def talk(memory: Memory) -> list[int]:
@@ -306,7 +302,7 @@ def test_sessions_that_begin_and_cross_at_once_are_all_as_they_should_be(
     assert asyncio.run(put_all()) == [list(range(1, 31))] * 40
     # No session is over its mark, each seq was delivered once, and the tokens add up.
     marks = rows_of(
-        database_url,
+        rig.url,
         "SELECT count(*) FILTER (WHERE window_tokens > flush_at_tokens), min(next_seq), max(next_seq),"
         " bool_and(window_tokens = (SELECT sum(tokens) FROM strandline.message m"
         "   WHERE m.shard_key = s.shard_key AND m.session_key = s.session_key AND m.seq >= s.window_from)),"

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from strandline import ConflictError, Memory
-from tests.conftest import MakeMemory, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, rows_of, wait_until
 
 
 def said(message_id: str, text: str = "The tide is out.") -> dict[str, Any]:
@@ -78,18 +78,16 @@ def test_a_retried_head_is_pinned_once(make_memory: MakeMemory, database_url: st
         said("a") | {"metadata": {"page": 2}},
     ],
 )
-def test_an_id_with_other_content_is_a_conflict(
-    make_memory: MakeMemory, database_url: str, other: dict[str, Any]
-) -> None:
-    memory = make_memory(memory_blocks=[])
+def test_an_id_with_other_content_is_a_conflict(rig: Rig, other: dict[str, Any]) -> None:
+    memory = rig.memory(memory_blocks=[])
     memory.put(said("a"))
-    before = stored(database_url)
+    before = stored(rig.url)
     for batch in ([other], [said("new"), other]):
         with pytest.raises(ConflictError, match="'a'"):
             memory.put_messages(batch)
         with pytest.raises(ConflictError, match="'a'"):
             asyncio.run(_aput_messages(memory, batch))
-    assert stored(database_url) == before
+    assert stored(rig.url) == before
     assert memory.put(said("new")) == 2
 
 
@@ -132,37 +130,35 @@ def test_sixteen_threads_retry_one_id(make_memory: MakeMemory, database_url: str
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_a_retry_beside_an_attempt_that_waits_for_the_lock(
-    make_memory: MakeMemory, database_url: str, size: int
-) -> None:
+def test_a_retry_beside_an_attempt_that_waits_for_the_lock(rig: Rig, size: int) -> None:
     """Both wait for the session row; whoever comes second finds what the first has written."""
-    memory = make_memory("s", memory_blocks=[])
+    memory = rig.memory("s", memory_blocks=[])
     memory.put(said("before"))
     batch = [said(f"a{number}") for number in range(size)]
     waiting = (
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
         " AND application_name = 'strandline' AND datname = current_database()"
     )
-    with ThreadPoolExecutor(2) as threads, psycopg.connect(database_url) as holder:
+    with ThreadPoolExecutor(2) as threads, psycopg.connect(rig.url) as holder:
         holder.execute(b"SELECT 1 FROM strandline.session FOR UPDATE")
         attempts = [threads.submit(memory.put_messages, batch) for _ in range(2)]
-        wait_until(lambda: rows_of(database_url, waiting) == [(2,)], timeout=10, what="both attempts to wait")
+        wait_until(lambda: rows_of(rig.url, waiting) == [(2,)], timeout=10, what="both attempts to wait")
         holder.rollback()
         seqs = [attempt.result(100) for attempt in attempts]
     assert seqs == [list(range(2, 2 + size))] * 2
-    count, on_messages, on_session = stored(database_url)
+    count, on_messages, on_session = stored(rig.url)
     assert count == 1 + size
     assert on_messages == on_session
 
 
 def test_a_retried_put_that_crossed_flushes_if_its_first_attempt_could_not(
-    make_memory: MakeMemory, database_url: str, caplog: pytest.LogCaptureFixture
+    rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The put is committed and stands, whatever becomes of the flush; the next put makes up for it."""
-    memory = make_memory("s", memory_blocks=["summary"], token_limit=100, token_flush_size=20)
+    memory = rig.memory("s", memory_blocks=["summary"], token_limit=100, token_flush_size=20)
     for number in range(6):
         memory.put(said(f"m{number}", "one two three four five six seven"))
-    with psycopg.connect(database_url, autocommit=True) as connection:
+    with psycopg.connect(rig.url, autocommit=True) as connection:
         connection.execute(b"ALTER FUNCTION strandline.flush_v1 RENAME TO away")
         with caplog.at_level(logging.WARNING, logger="strandline.producers"):
             for number in range(6, 12):
@@ -170,9 +166,9 @@ def test_a_retried_put_that_crossed_flushes_if_its_first_attempt_could_not(
         connection.execute(b"ALTER FUNCTION strandline.away RENAME TO flush_v1")
     assert "flush after put failed" in caplog.text
     assert "strandline migrate" in str(caplog.records[0].__dict__["reason"])
-    assert rows_of(database_url, "SELECT 1 FROM strandline.flush_event") == []
+    assert rows_of(rig.url, "SELECT 1 FROM strandline.flush_event") == []
     memory.put(said("m12", "one two three four five six seven"))
-    assert rows_of(database_url, "SELECT min(from_seq) FROM strandline.flush_event") == [(1,)]
+    assert rows_of(rig.url, "SELECT min(from_seq) FROM strandline.flush_event") == [(1,)]
     assert memory.get().tokens <= 100
 
 

@@ -16,8 +16,7 @@ import pytest
 
 from strandline import ConflictError, OwnerError
 from strandline.pipelines.inspect.verify import verify
-from strandline.schemas.postgres.database import Database
-from tests.conftest import MakeMemory, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, rows_of, wait_until
 from tests.support.processes import forking
 from tests.support.stored import stored_sessions
 
@@ -79,24 +78,22 @@ def turn_of(number: int, turn: int) -> list[dict[str, Any]]:
     ]
 
 
-def test_what_is_imported_is_what_would_have_been_put(
-    run: Run, database: Database, database_url: str, make_memory: MakeMemory
-) -> None:
+def test_what_is_imported_is_what_would_have_been_put(rig: Rig, run: Run) -> None:
     lines = chats(3, 20)
     done = run(lines, "--json")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert (said["sessions"], said["added"], said["known"]) == (3, 240, 0)
-    events = rows_of(database_url, "SELECT cause, count(*) FROM strandline.flush_event GROUP BY 1")
+    events = rows_of(rig.url, "SELECT cause, count(*) FROM strandline.flush_event GROUP BY 1")
     assert events == [("import", said["events"])]
     for number in range(3):
-        memory = make_memory(f"s{number}", user_id=f"u{number % 2}", token_limit=400)
+        memory = rig.memory(f"s{number}", user_id=f"u{number % 2}", token_limit=400)
         kept = [message.to_openai() for message in memory.get_all()]
-        put = make_memory(f"put{number}", user_id="other", memory_blocks=[])
+        put = rig.memory(f"put{number}", user_id="other", memory_blocks=[])
         put.put_messages([line for turn in range(20) for line in turn_of(number, turn)])
         assert kept == [message.to_openai() for message in put.get_all()]
         assert memory.get().tokens <= 400
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
 
 
 def test_importing_a_file_again_adds_only_its_new_messages(run: Run, database_url: str) -> None:
@@ -110,22 +107,20 @@ def test_importing_a_file_again_adds_only_its_new_messages(run: Run, database_ur
     assert [row[:3] for row in rows_of(database_url, LOG) if row[1] <= 40] == [row[:3] for row in before]
 
 
-def test_an_import_that_was_killed_is_finished_by_the_next(
-    run: Run, database: Database, database_url: str, tmp_path: Path
-) -> None:
+def test_an_import_that_was_killed_is_finished_by_the_next(rig: Rig, run: Run, tmp_path: Path) -> None:
     lines = chats(400, 3)
     count = "SELECT count(*) FROM strandline.message"
     file = written(tmp_path, lines)
-    with forking.Popen(command(file, database_url), stdout=subprocess.DEVNULL) as doomed:
-        wait_until(lambda: rows_of(database_url, count)[0][0] > 100, timeout=30, what="a beginning")
+    with forking.Popen(command(file, rig.url), stdout=subprocess.DEVNULL) as doomed:
+        wait_until(lambda: rows_of(rig.url, count)[0][0] > 100, timeout=30, what="a beginning")
         doomed.send_signal(signal.SIGKILL)
-    begun = rows_of(database_url, count)[0][0]
+    begun = rows_of(rig.url, count)[0][0]
     assert begun < len(lines)
     said = json.loads(run(lines, "--json").stdout)
     assert said["added"] + said["known"] == len(lines)
     assert said["known"] >= begun
-    assert rows_of(database_url, count) == [(len(lines),)]
-    assert verify(database).violations == ()
+    assert rows_of(rig.url, count) == [(len(lines),)]
+    assert verify(rig.database).violations == ()
 
 
 @pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -15,7 +15,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from sqlalchemy.orm import Session
 
 from strandline import ConfigurationError, ConflictError, InvalidMessageError, OwnerError
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, Rig, rows_of
 from tests.support.messages import user
 
 
@@ -33,12 +33,10 @@ def engine(database_url: str) -> Iterator[sa.Engine]:
 
 
 @pytest.mark.parametrize("row_factory", [None, dict_row, namedtuple_row])
-def test_a_put_is_there_if_the_caller_commits(
-    make_memory: MakeMemory, database_url: str, row_factory: Any
-) -> None:
-    memory = make_memory("s", user_id="maren", token_limit=60, token_flush_size=20, memory_blocks=["summary"])
+def test_a_put_is_there_if_the_caller_commits(rig: Rig, row_factory: Any) -> None:
+    memory = rig.memory("s", user_id="maren", token_limit=60, token_flush_size=20, memory_blocks=["summary"])
     options: dict[str, Any] = {} if row_factory is None else {"row_factory": row_factory}
-    with psycopg.connect(database_url, **options) as connection:
+    with psycopg.connect(rig.url, **options) as connection:
         connection.execute(b"CREATE TABLE orders (id integer)")
         connection.execute(b"INSERT INTO orders VALUES (1)")
         for number in range(12):
@@ -48,12 +46,12 @@ def test_a_put_is_there_if_the_caller_commits(
         assert shown.tokens <= 60
         assert len(memory.get_all(connection=connection)) == 12
         assert memory.flush(connection=connection) != []
-        assert texts(database_url) == [], "nobody else sees it yet"
+        assert texts(rig.url) == [], "nobody else sees it yet"
         assert memory.get_all() == []
         connection.commit()
-    assert len(texts(database_url)) == 12
+    assert len(texts(rig.url)) == 12
     assert [message.seq for message in memory.get_all()] == list(range(1, 13))
-    assert rows_of(database_url, "SELECT count(*) > 1 FROM strandline.due") == [(True,)]
+    assert rows_of(rig.url, "SELECT count(*) > 1 FROM strandline.due") == [(True,)]
 
 
 def test_nothing_is_there_if_the_caller_rolls_back(make_memory: MakeMemory, database_url: str) -> None:
@@ -185,10 +183,8 @@ async def test_an_async_sqlalchemy_connection(make_memory: MakeMemory, database_
     assert texts(database_url) == ["kept", "kept too"]
 
 
-async def test_a_connection_of_another_kind_is_refused_by_its_type(
-    make_memory: MakeMemory, database_url: str, engine: sa.Engine
-) -> None:
-    memory = make_memory("s", memory_blocks=[])
+async def test_a_connection_of_another_kind_is_refused_by_its_type(rig: Rig, engine: sa.Engine) -> None:
+    memory = rig.memory("s", memory_blocks=[])
     other = sqlite3.connect(":memory:")
     for wrong in (object(), "postgresql://", other, engine):
         with pytest.raises(ConfigurationError, match="connection= is a") as caught:
@@ -197,15 +193,15 @@ async def test_a_connection_of_another_kind_is_refused_by_its_type(
     other.close()
 
     with (
-        psycopg.connect(database_url) as connection,
+        psycopg.connect(rig.url) as connection,
         pytest.raises(ConfigurationError, match=r"psycopg\.AsyncConnection"),
     ):
         await memory.aput(user("x"), connection=connection)
-    async with await psycopg.AsyncConnection.connect(database_url) as connection:
+    async with await psycopg.AsyncConnection.connect(rig.url) as connection:
         with pytest.raises(ConfigurationError, match=r"without a psycopg\.Connection"):
             memory.get(connection=connection)
     await memory.aclose()
-    assert texts(database_url) == []
+    assert texts(rig.url) == []
 
 
 def test_a_pool_of_the_callers_own(make_memory: MakeMemory, database_url: str) -> None:
@@ -242,19 +238,15 @@ async def test_an_async_pool_of_the_callers_own(make_memory: MakeMemory, databas
     assert texts(database_url) == ["one"]
 
 
-async def test_background_consumption_wants_a_pool_for_threads(
-    make_memory: MakeMemory, database_url: str
-) -> None:
-    async with AsyncConnectionPool(database_url, min_size=0, max_size=1, open=False) as pool:
-        memory = make_memory("s", database_url=None, pool=pool, consume="background")
+async def test_background_consumption_wants_a_pool_for_threads(rig: Rig) -> None:
+    async with AsyncConnectionPool(rig.url, min_size=0, max_size=1, open=False) as pool:
+        memory = rig.memory("s", database_url=None, pool=pool, consume="background")
         with pytest.raises(ConfigurationError, match="consume='background'"):
             await memory.aput(user("x"))
 
 
-def test_an_engine_of_the_callers_own_in_the_place_of_a_pool(
-    make_memory: MakeMemory, database_url: str, engine: sa.Engine
-) -> None:
-    memory = make_memory("s", database_url=None, pool=engine, memory_blocks=[])
+def test_an_engine_of_the_callers_own_in_the_place_of_a_pool(rig: Rig, engine: sa.Engine) -> None:
+    memory = rig.memory("s", database_url=None, pool=engine, memory_blocks=[])
     assert memory.put(user("one")) == 1
     assert memory.set([user("two"), user("three")]) == [2, 3]
     with pytest.raises(InvalidMessageError):
@@ -262,7 +254,7 @@ def test_an_engine_of_the_callers_own_in_the_place_of_a_pool(
     with pytest.raises(ConflictError):
         memory.put_messages([user("four", id="a"), user("five", id="a")])
     rows_of(
-        database_url,
+        rig.url,
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
         " WHERE datname = current_database() AND pid <> pg_backend_pid()",
     )

@@ -20,8 +20,8 @@ from strandline.producers.search.ranking import Vectors, prepare_query, serving_
 from strandline.producers.writing.validate import PutLimits, prepare
 from strandline.schemas.display.local_time import at_offset, in_zone, offset_of
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.settings import Settings, load_settings
-from tests.conftest import MakeMemory
+from strandline.schemas.settings import load_settings
+from tests.conftest import MakeMemory, Rig
 from tests.support.workers.draining import drain_everything
 
 TOKYO = "Asia/Tokyo"
@@ -96,10 +96,8 @@ def test_a_heading_has_the_speakers_day(make_memory: MakeMemory, drain: Callable
     assert "user: I like to sail near Bergen." in head and "2026-03-12" not in head
 
 
-def test_the_offset_stays_with_the_message_wherever_it_goes(
-    make_memory: MakeMemory, database_url: str
-) -> None:
-    memory = make_memory("here", user_id="ida")
+def test_the_offset_stays_with_the_message_wherever_it_goes(rig: Rig) -> None:
+    memory = rig.memory("here", user_id="ida")
     at = MOMENT.astimezone(timezone(timedelta(hours=9)))
     memory.put_messages(
         [
@@ -117,11 +115,11 @@ def test_the_offset_stays_with_the_message_wherever_it_goes(
     memory.replace(1, "I moved to Oslo today.")
     assert offsets(memory) == [540, None, 540]
     fork = memory.fork()
-    assert offsets(make_memory(fork.session_id, user_id="ida")) == [540, None, 540]
-    copy = make_memory("there", user_id="ida")
+    assert offsets(rig.memory(fork.session_id, user_id="ida")) == [540, None, 540]
+    copy = rig.memory("there", user_id="ida")
     copy.import_messages(memory.get_all())
     assert offsets(copy) == [540, None, 540]
-    erasures = Erasures.of_namespace(database_url=database_url)
+    erasures = Erasures.of_namespace(database_url=rig.url)
     lines = [json.loads(line) for line in erasures.export_session("here")]
     erasures.close()
     exported = [Message.from_openai(line["message"]) for line in lines if line["kind"] == "message"]
@@ -140,9 +138,9 @@ def test_the_same_words_at_another_offset_are_the_same_message(make_memory: Make
 
 
 def test_a_zone_holds_from_a_change_on_and_a_replay_gives_the_same(
-    make_memory: MakeMemory, database: Database, settings: Settings, drain: Callable[[], None]
+    rig: Rig, drain: Callable[[], None]
 ) -> None:
-    memory = make_memory(user_id="ida", time_zone=TOKYO)
+    memory = rig.memory(user_id="ida", time_zone=TOKYO)
     say(memory, "My sister Ida has her wedding tomorrow.", MOMENT)
     memory.set_policy(time_zone="UTC", actor="ops")
     drain()
@@ -155,8 +153,8 @@ def test_a_zone_holds_from_a_change_on_and_a_replay_gives_the_same(
     expected = {True: date(2026, 3, 12), False: date(2026, 3, 11)}
     assert days() == expected
     for pipeline in ("facts", "vectors"):
-        replay = begin_in_place(database, pipeline, Selection())
-        replay_in_place(database, replay, settings)
+        replay = begin_in_place(rig.database, pipeline, Selection())
+        replay_in_place(rig.database, replay, rig.settings)
     drain()
     assert days() == expected
 

@@ -34,7 +34,7 @@ from strandline.schemas.values.policy import (
 )
 from strandline.schemas.wire.explanations import MessageExplanation
 from strandline.workers.sweep import Sweep
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, Rig, rows_of
 from tests.support.processes.commands import run_here
 from tests.support.workers.draining import drain_everything
 
@@ -67,10 +67,8 @@ def replayed(database: Database, local_settings: Settings, *pipelines: str) -> d
     return made_due
 
 
-def test_a_plain_buffer_is_given_memory_from_then_on(
-    make_memory: MakeMemory, database: Database, drain: Drain
-) -> None:
-    memory = make_memory("s", user_id="anna", memory_blocks=[])
+def test_a_plain_buffer_is_given_memory_from_then_on(rig: Rig, drain: Drain) -> None:
+    memory = rig.memory("s", user_id="anna", memory_blocks=[])
     say(memory, "m1", "My name is Anna.")
     policy = memory.set_policy(memory_blocks=["facts", "summary", "vectors"], actor="support")
     assert policy.pipelines == ("facts", "summary", "vectors")
@@ -80,92 +78,86 @@ def test_a_plain_buffer_is_given_memory_from_then_on(
     drain()
     assert [fact.message_ids for fact in memory.facts.list()] == [("m2",)]
     assert "Bergen" in str(memory.get("Bergen").messages[0]), "this memory reads with the blocks at once"
-    assert kinds(database) == []
+    assert kinds(rig.database) == []
 
 
-def test_a_replay_derives_what_was_flushed_before(
-    make_memory: MakeMemory, database: Database, local_settings: Settings, drain: Drain, database_url: str
-) -> None:
-    memory = make_memory("s", user_id="anna", memory_blocks=[])
+def test_a_replay_derives_what_was_flushed_before(rig: Rig, local_settings: Settings, drain: Drain) -> None:
+    memory = rig.memory("s", user_id="anna", memory_blocks=[])
     say(memory, "m1", "My name is Anna.")
     say(memory, "m2", "My cat is called Mio.")
     memory.set_policy(memory_blocks=["facts", "summary", "vectors"])
     say(memory, "m3", "I live in Bergen.")
     drain()
-    found = replayed(database, local_settings, "facts", "summary", "vectors")
+    found = replayed(rig.database, local_settings, "facts", "summary", "vectors")
     assert found == {"facts": 2, "summary": 2, "vectors": 2}
     drain()
     cited = {i for fact in memory.facts.list() for i in fact.message_ids}
     assert "m3" in cited and cited & {"m1", "m2"}
     applied = "SELECT stage, count(*) FROM strandline.receipt WHERE outcome = 'applied' GROUP BY 1"
-    assert set(rows_of(database_url, applied)) == {
+    assert set(rows_of(rig.url, applied)) == {
         (stage, 3) for stage in ("extract", "merge", "summary", "vectors")
     }
-    throughs = rows_of(database_url, "SELECT through_seq FROM strandline.block_state ORDER BY ordinal")
+    throughs = rows_of(rig.url, "SELECT through_seq FROM strandline.block_state ORDER BY ordinal")
     assert throughs == sorted(throughs) and throughs[-1] == (3,), (
         "a summary is folded in the order of the log"
     )
-    assert kinds(database) == []
-    assert replayed(database, local_settings, "facts", "summary", "vectors") == dict.fromkeys(found, 0)
+    assert kinds(rig.database) == []
+    assert replayed(rig.database, local_settings, "facts", "summary", "vectors") == dict.fromkeys(found, 0)
 
 
 def test_a_pipeline_that_is_taken_away_keeps_what_it_derived(
-    make_memory: MakeMemory, database: Database, local_settings: Settings, drain: Drain
+    rig: Rig, local_settings: Settings, drain: Drain
 ) -> None:
-    memory = make_memory("s", user_id="anna", memory_blocks=["facts"])
+    memory = rig.memory("s", user_id="anna", memory_blocks=["facts"])
     say(memory, "m1", "My name is Anna.")
     memory.set_policy(memory_blocks=[])
     say(memory, "m2", "I live in Bergen.")
     drain()
     assert [fact.message_ids for fact in memory.facts.list()] == [("m1",)]
-    assert kinds(database) == []
+    assert kinds(rig.database) == []
     memory.set_policy(memory_blocks=["facts"])
     say(memory, "m3", "My cat is called Mio.")
     drain()
     assert {fact.message_ids for fact in memory.facts.list()} == {("m1",), ("m3",)}
-    assert kinds(database) == []
+    assert kinds(rig.database) == []
     assert memory.get().covered_through == {"facts": 3}
 
 
-def test_verify_still_misses_work_that_the_policy_of_its_time_asked_for(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    memory = make_memory("s", memory_blocks=["facts"])
+def test_verify_still_misses_work_that_the_policy_of_its_time_asked_for(rig: Rig) -> None:
+    memory = rig.memory("s", memory_blocks=["facts"])
     say(memory, "m1", "My name is Anna.")
     memory.set_policy(memory_blocks=["summary"])
     say(memory, "m2", "I live in Bergen.")
-    assert kinds(database) == []
-    with psycopg.connect(database_url, autocommit=True) as connection:
+    assert kinds(rig.database) == []
+    with psycopg.connect(rig.url, autocommit=True) as connection:
         connection.execute("DELETE FROM strandline.due")
-    assert kinds(database) == ["work_missing", "work_missing"]
+    assert kinds(rig.database) == ["work_missing", "work_missing"]
 
 
-def test_explain_and_show_tell_of_the_change(
-    make_memory: MakeMemory, database: Database, database_url: str, local_settings: Settings, drain: Drain
-) -> None:
-    memory = make_memory("s", memory_blocks=[], token_limit=1_000)
+def test_explain_and_show_tell_of_the_change(rig: Rig, local_settings: Settings, drain: Drain) -> None:
+    memory = rig.memory("s", memory_blocks=[], token_limit=1_000)
     say(memory, "m1", "My name is Anna.")
     memory.set_policy(memory_blocks=["facts"], token_limit=2_000, actor="support")
     say(memory, "m2", "I live in Bergen.")
     drain()
 
     def why(id: str) -> str:
-        found = explain(database, id)
+        found = explain(rig.database, id)
         assert isinstance(found, MessageExplanation)
         (change,) = found.policy_changes
         assert (change.actor, change.flushed_through) == ("support", 1)
         assert (change.before["pipelines"], change.after["pipelines"]) == ([], ["facts"])
         return " ".join(found.why)
 
-    first = explain(database, "m1")
+    first = explain(rig.database, "m1")
     assert isinstance(first, MessageExplanation) and first.place == "covered"
     assert "fed no facts when it was flushed" in why("m1") and "strandline replay" in why("m1")
     assert "It was remembered" in why("m2")
-    (change,) = show_session(database, "s").policy_changes
+    (change,) = show_session(rig.database, "s").policy_changes
     assert (change.before["token_limit"], change.after["token_limit"]) == (1_000, 2_000)
-    shown = command(database_url, "explain", "m1")
+    shown = command(rig.url, "explain", "m1")
     assert "by support, after message 1" in shown and "pipelines none -> facts" in shown
-    replayed(database, local_settings, "facts")
+    replayed(rig.database, local_settings, "facts")
     drain()
     assert "It was remembered" in why("m1")
 
@@ -176,88 +168,82 @@ def command(database_url: str, *arguments: str, code: int = 0) -> str:
     return ended.out + ended.err
 
 
-def test_the_command_changes_what_is_named_and_nothing_else(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    memory = make_memory("s", user_id="anna", memory_blocks=[], token_limit=1_000, token_flush_size=100)
+def test_the_command_changes_what_is_named_and_nothing_else(rig: Rig) -> None:
+    memory = rig.memory("s", user_id="anna", memory_blocks=[], token_limit=1_000, token_flush_size=100)
     memory.put({"role": "user", "content": "hello"})
     change = ("sessions", "set-policy", "s")
     report = json.loads(
-        command(database_url, *change, "--pipelines", "facts, vectors", "--idle-seconds", "60", "--json")
+        command(rig.url, *change, "--pipelines", "facts, vectors", "--idle-seconds", "60", "--json")
     )
     assert report["pipelines"] == ["facts", "vectors"] and report["idle_seconds"] == 60
     assert (report["token_limit"], report["flush_at_tokens"], report["token_flush_size"]) == (1_000, 700, 100)
-    assert report == json.loads(show_session(database, "s").session.policy.model_dump_json())
-    text = command(database_url, *change, "--never-idle", "--token-limit", "2000", "--actor", "ops")
+    assert report == json.loads(show_session(rig.database, "s").session.policy.model_dump_json())
+    text = command(rig.url, *change, "--never-idle", "--token-limit", "2000", "--actor", "ops")
     assert "changed the policy of session s" in text and "token limit 2,000, mark 1,400" in text
-    assert "nothing changed" in command(database_url, *change, "--never-idle")
-    assert [c.actor for c in show_session(database, "s").policy_changes] == [
+    assert "nothing changed" in command(rig.url, *change, "--never-idle")
+    assert [c.actor for c in show_session(rig.database, "s").policy_changes] == [
         f"cli:{getpass.getuser()}",
         "ops",
     ]
-    assert "policy change 2" in command(database_url, "sessions", "show", "s")
-    assert json.loads(command(database_url, *change, "--no-pipelines", "--json"))["pipelines"] == []
-    command(database_url, *change, "--pipelines", "nothing", code=1)
-    command(database_url, *change, "--token-limit", "0", code=1)
-    command(database_url, "sessions", "set-policy", "typo", "--token-limit", "10", code=1)
-    command(database_url, *change, "--never-idle", "--idle-seconds", "1", code=2)
-    command(database_url, *change, "--pipelines", " , ", code=2)
+    assert "policy change 2" in command(rig.url, "sessions", "show", "s")
+    assert json.loads(command(rig.url, *change, "--no-pipelines", "--json"))["pipelines"] == []
+    command(rig.url, *change, "--pipelines", "nothing", code=1)
+    command(rig.url, *change, "--token-limit", "0", code=1)
+    command(rig.url, "sessions", "set-policy", "typo", "--token-limit", "10", code=1)
+    command(rig.url, *change, "--never-idle", "--idle-seconds", "1", code=2)
+    command(rig.url, *change, "--pipelines", " , ", code=2)
 
 
-def test_the_command_changes_all_sessions_of_a_namespace_or_of_a_user(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
+def test_the_command_changes_all_sessions_of_a_namespace_or_of_a_user(rig: Rig) -> None:
     owners = {"a": "anna", "b": "anna", "c": None, "d": "ole"}
     for name, owner in owners.items():
-        memory = make_memory(
+        memory = rig.memory(
             name, user_id=owner, token_limit=1_000, deliver="turn" if name == "b" else "window"
         )
         memory.put({"role": "user", "content": "hello"})
-    other = make_memory("a", namespace="other", user_id="anna", token_limit=1_000)
+    other = rig.memory("a", namespace="other", user_id="anna", token_limit=1_000)
     other.put({"role": "user", "content": "hello"})
     change = ("sessions", "set-policy", "--all", "--deliver", "turn")
 
     def turns() -> set[str]:
-        states = {name: show_session(database, name).session.policy.deliver for name in owners}
+        states = {name: show_session(rig.database, name).session.policy.deliver for name in owners}
         return {name for name, deliver in states.items() if deliver == "turn"}
 
-    planned = json.loads(command(database_url, *change, "--dry-run", "--json"))
+    planned = json.loads(command(rig.url, *change, "--dry-run", "--json"))
     assert planned == {"sessions": 4, "changed": ["a", "c", "d"], "refused": {}, "dry_run": True}
     assert turns() == {"b"}
-    said = command(database_url, *change, "--user", "anna", "--actor", "ops")
+    said = command(rig.url, *change, "--user", "anna", "--actor", "ops")
     assert "changed 1 of 2 sessions of namespace default" in said and turns() == {"a", "b"}
-    assert [one.actor for one in show_session(database, "a").policy_changes] == ["ops"]
-    assert "changed 2 of 4 sessions" in command(database_url, *change) and turns() == set(owners)
-    assert "changed 0 of 4 sessions" in command(database_url, *change)
+    assert [one.actor for one in show_session(rig.database, "a").policy_changes] == ["ops"]
+    assert "changed 2 of 4 sessions" in command(rig.url, *change) and turns() == set(owners)
+    assert "changed 0 of 4 sessions" in command(rig.url, *change)
     assert other.set_policy().deliver == "window"
     one = ("sessions", "set-policy", "a", "--time-zone", "Asia/Tokyo")
-    assert "would change the policy of session a" in command(database_url, *one, "--dry-run")
-    assert "time zone Asia/Tokyo" in command(database_url, *one)
-    assert json.loads(command(database_url, *one, "--dry-run", "--json"))["time_zone"] == "Asia/Tokyo"
-    command(database_url, "sessions", "set-policy", "--deliver", "turn", code=2)
-    command(database_url, *change, "a", code=2)
-    command(database_url, *change, "--namespace", "none", code=1)
-    command(database_url, "sessions", "set-policy", "--all", "--time-zone", "Mars", code=1)
+    assert "would change the policy of session a" in command(rig.url, *one, "--dry-run")
+    assert "time zone Asia/Tokyo" in command(rig.url, *one)
+    assert json.loads(command(rig.url, *one, "--dry-run", "--json"))["time_zone"] == "Asia/Tokyo"
+    command(rig.url, "sessions", "set-policy", "--deliver", "turn", code=2)
+    command(rig.url, *change, "a", code=2)
+    command(rig.url, *change, "--namespace", "none", code=1)
+    command(rig.url, "sessions", "set-policy", "--all", "--time-zone", "Mars", code=1)
 
 
-def test_a_session_that_refuses_a_change_does_not_stop_that_of_all(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
+def test_a_session_that_refuses_a_change_does_not_stop_that_of_all(rig: Rig) -> None:
     for name, least in (("a", None), ("b", 40), ("c", None)):
-        memory = make_memory(name, max_window_messages=100, message_flush_size=least)
+        memory = rig.memory(name, max_window_messages=100, message_flush_size=least)
         memory.put({"role": "user", "content": "hello"})
     change = ("sessions", "set-policy", "--all", "--max-window-messages", "50", "--message-flush-size", "60")
     for dry in (("--dry-run",), ()):
-        reply = json.loads(command(database_url, *change, "--json", *dry, code=1))
+        reply = json.loads(command(rig.url, *change, "--json", *dry, code=1))
         assert reply["changed"] == [] and set(reply["refused"]) == {"a", "b", "c"}
     change = ("sessions", "set-policy", "--all", "--token-flush-size", "9", "--message-flush-size", "60")
-    make_memory("b").set_policy(max_window_messages=50, message_flush_size=40)
+    rig.memory("b").set_policy(max_window_messages=50, message_flush_size=40)
     for dry in (("--dry-run",), ()):
-        said = command(database_url, *change, *dry, code=1)
+        said = command(rig.url, *change, *dry, code=1)
         assert "2 of 3 sessions" in said and "not b: message_flush_size is 60" in said
-    sizes = [show_session(database, name).session.policy.message_flush_size for name in "abc"]
+    sizes = [show_session(rig.database, name).session.policy.message_flush_size for name in "abc"]
     assert sizes == [60, 40, 60]
-    assert "changed 0 of 3 sessions" in command(database_url, *change, code=1)
+    assert "changed 0 of 3 sessions" in command(rig.url, *change, code=1)
 
 
 def test_a_change_of_a_fixed_or_wrong_setting_is_refused(make_memory: MakeMemory) -> None:
@@ -287,17 +273,15 @@ def test_a_change_of_a_fixed_or_wrong_setting_is_refused(make_memory: MakeMemory
         make_memory("s", user_id="bo").set_policy(token_limit=10)
 
 
-def test_a_memory_with_limits_of_its_own_reads_within_them_and_flushes_by_the_stored_ones(
-    make_memory: MakeMemory, database: Database
-) -> None:
-    first = make_memory("s", token_limit=1_000, token_flush_size=10)
+def test_a_memory_with_limits_of_its_own_reads_within_them_and_flushes_by_the_stored_ones(rig: Rig) -> None:
+    first = rig.memory("s", token_limit=1_000, token_flush_size=10)
     first.put({"role": "user", "content": "hello"})
     first.set_policy(token_limit=40)
     assert first.token_limit == 40
-    other = make_memory("s", token_limit=5_000)
+    other = rig.memory("s", token_limit=5_000)
     for number in range(12):
         other.put({"role": "user", "content": f"one two three four five {number}"})
-    picture = show_session(database, "s")
+    picture = show_session(rig.database, "s")
     assert picture.flushes > 0 and picture.session.policy.token_limit == 40
     assert other.token_limit == 5_000
 
@@ -313,40 +297,34 @@ def test_a_window_above_the_new_mark_is_flushed(make_memory: MakeMemory, databas
     assert picture.session.window_tokens <= picture.session.policy.flush_at_tokens
 
 
-def test_a_window_of_more_messages_than_the_new_bound_is_flushed(
-    make_memory: MakeMemory, database: Database
-) -> None:
-    memory = make_memory("s", token_flush_size=5)
+def test_a_window_of_more_messages_than_the_new_bound_is_flushed(rig: Rig) -> None:
+    memory = rig.memory("s", token_flush_size=5)
     for number in range(10):
         memory.put({"role": "user", "content": f"one two three {number}"})
     assert memory.set_policy(max_window_messages=4).max_window_messages == 4
-    assert len(memory.get_all()) == 10 and show_session(database, "s").flushes > 0
+    assert len(memory.get_all()) == 10 and show_session(rig.database, "s").flushes > 0
     with pytest.raises(ConfigurationError, match="max_window_bytes"):
         memory.set_policy(max_window_bytes=0)
 
 
-def test_a_session_that_is_idle_already_is_delivered_after_the_change(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    memory = make_memory("s", idle_seconds=None)
+def test_a_session_that_is_idle_already_is_delivered_after_the_change(rig: Rig) -> None:
+    memory = rig.memory("s", idle_seconds=None)
     memory.put({"role": "user", "content": "hello"})
-    with psycopg.connect(database_url, autocommit=True) as connection:
+    with psycopg.connect(rig.url, autocommit=True) as connection:
         connection.execute("UPDATE strandline.session SET last_put_at = last_put_at - interval '1 hour'")
     memory.set_policy(idle_seconds=600)
-    sweep_of(database).tick()
-    (flush,) = show_session(database, "s").latest_flushes
+    sweep_of(rig.database).tick()
+    (flush,) = show_session(rig.database, "s").latest_flushes
     assert flush.cause == "idle"
 
 
-def test_a_change_joins_the_callers_transaction(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    memory = make_memory("s")
+def test_a_change_joins_the_callers_transaction(rig: Rig) -> None:
+    memory = rig.memory("s")
     memory.put({"role": "user", "content": "hello"})
-    with psycopg.connect(database_url) as connection:
+    with psycopg.connect(rig.url) as connection:
         memory.set_policy(token_limit=77, connection=connection)
         connection.rollback()
-    assert show_session(database, "s").policy_changes == ()
+    assert show_session(rig.database, "s").policy_changes == ()
 
 
 @pytest.fixture
@@ -376,15 +354,10 @@ def sweep_of(database: Database) -> Sweep:
 
 @pytest.mark.parametrize("form", ["sync", "async"])
 def test_a_change_that_is_committed_stands_though_its_flush_fails(
-    form: str,
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    no_flush_succeeds: Callable[[], None],
-    caplog: pytest.LogCaptureFixture,
+    rig: Rig, form: str, no_flush_succeeds: Callable[[], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The caller is given the policy; the sweep flushes."""
-    memory = make_memory("s", token_flush_size=5)
+    memory = rig.memory("s", token_flush_size=5)
     long_talk(memory)
     if form == "sync":
         changed = memory.set_policy(token_limit=30)
@@ -397,50 +370,28 @@ def test_a_change_that_is_committed_stands_though_its_flush_fails(
                 await memory.aclose()
 
         changed = asyncio.run(change())
-    assert changed.token_limit == 30 == show_session(database, "s").policy_changes[0].after["token_limit"]
+    assert changed.token_limit == 30 == show_session(rig.database, "s").policy_changes[0].after["token_limit"]
     assert [getattr(record, "action", "") for record in caplog.records] == ["flush_failed"]
-    assert show_session(database, "s").flushes == 0
+    assert show_session(rig.database, "s").flushes == 0
     no_flush_succeeds()
-    rows_of(database_url, "UPDATE strandline.watch SET check_at = clock_timestamp() RETURNING 1")
-    sweep_of(database).tick()
-    assert show_session(database, "s").flushes > 0
+    rows_of(rig.url, "UPDATE strandline.watch SET check_at = clock_timestamp() RETURNING 1")
+    sweep_of(rig.database).tick()
+    assert show_session(rig.database, "s").flushes > 0
 
 
 @pytest.mark.usefixtures("no_flush_succeeds")
-def test_a_flush_that_fails_in_the_callers_transaction_fails_the_change(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    memory = make_memory("s", token_flush_size=5)
+def test_a_flush_that_fails_in_the_callers_transaction_fails_the_change(rig: Rig) -> None:
+    memory = rig.memory("s", token_flush_size=5)
     long_talk(memory)
-    with psycopg.connect(database_url) as connection:
+    with psycopg.connect(rig.url) as connection:
         with pytest.raises(DatabaseError):
             memory.set_policy(token_limit=30, connection=connection)
         connection.rollback()
-    assert show_session(database, "s").policy_changes == ()
+    assert show_session(rig.database, "s").policy_changes == ()
 
 
-async def _change(memory: Memory) -> Policy:
-    return await memory.aset_policy(token_limit=123, actor="x")
-
-
-def test_the_async_twin_does_the_same(make_memory: MakeMemory, database: Database) -> None:
-    memory = make_memory("s")
-    memory.put({"role": "user", "content": "hello"})
-
-    async def change() -> Policy:
-        try:
-            return await _change(memory)
-        finally:
-            await memory.aclose()
-
-    assert asyncio.run(change()).token_limit == 123
-    assert show_session(database, "s").session.policy.token_limit == 123
-
-
-def test_puts_under_way_and_changes_do_not_disturb_each_other(
-    make_memory: MakeMemory, database: Database, drain: Drain
-) -> None:
-    memory = make_memory("s", token_limit=200, token_flush_size=20)
+def test_puts_under_way_and_changes_do_not_disturb_each_other(rig: Rig, drain: Drain) -> None:
+    memory = rig.memory("s", token_limit=200, token_flush_size=20)
     memory.put({"role": "user", "content": "hello"})
     failed: list[BaseException] = []
 
@@ -470,8 +421,8 @@ def test_puts_under_way_and_changes_do_not_disturb_each_other(
         thread.join()
     assert failed == []
     drain()
-    assert kinds(database) == []
-    picture = show_session(database, "s")
+    assert kinds(rig.database) == []
+    picture = show_session(rig.database, "s")
     assert picture.session.messages == 51
     assert [c.number for c in picture.policy_changes] == list(range(1, len(picture.policy_changes) + 1))
 
@@ -505,38 +456,38 @@ def test_a_changed_policy_keeps_what_is_not_named(
 
 
 def test_a_new_derivation_covers_what_was_fed_under_an_earlier_policy(
-    make_memory: MakeMemory, database: Database, database_url: str, local_settings: Settings, drain: Drain
+    rig: Rig, local_settings: Settings, drain: Drain
 ) -> None:
-    memory = make_memory("s", user_id="anna", memory_blocks=["facts"])
+    memory = rig.memory("s", user_id="anna", memory_blocks=["facts"])
     say(memory, "m1", "My name is Anna.")
     drain()
     memory.set_policy(memory_blocks=["summary"])
     say(memory, "m2", "I live in Bergen.")
     drain()
-    (shard_key,) = rows_of(database_url, "SELECT shard_key FROM strandline.session")[0]
-    with psycopg.connect(database_url, autocommit=True) as connection:
+    (shard_key,) = rows_of(rig.url, "SELECT shard_key FROM strandline.session")[0]
+    with psycopg.connect(rig.url, autocommit=True) as connection:
         connection.execute(
             "INSERT INTO strandline.generation (pipeline, version, state, entry_stage, entry_scope, config)"
             " SELECT pipeline, version, 'feeding', entry_stage, entry_scope, config"
             " FROM strandline.generation WHERE pipeline = 'facts'"
         )
     ((generation_id,),) = rows_of(
-        database_url, "SELECT generation_id FROM strandline.generation WHERE state = 'feeding'"
+        rig.url, "SELECT generation_id FROM strandline.generation WHERE state = 'feeding'"
     )
-    generation = find(database, generation_id)
+    generation = find(rig.database, generation_id)
     assert generation is not None
-    events, _tokens = make_due(database, generation, shard_key, Selection())
+    events, _tokens = make_due(rig.database, generation, shard_key, Selection())
     assert events == 1, "what the one that serves has derived, and nothing that was never fed"
 
 
 def test_facts_of_a_session_that_feeds_them_no_more_are_cleared_with_the_namespace(
-    make_memory: MakeMemory, database_url: str, drain: Drain
+    rig: Rig, drain: Drain
 ) -> None:
-    memory = make_memory("s", memory_blocks=["facts"])
+    memory = rig.memory("s", memory_blocks=["facts"])
     say(memory, "m1", "My name is Anna.")
     drain()
     memory.set_policy(memory_blocks=[])
     assert "cleared 1 live fact of 1 owner" in command(
-        database_url, "facts", "clear", "--namespace", "default", "--yes"
+        rig.url, "facts", "clear", "--namespace", "default", "--yes"
     )
     assert list(memory.facts.list()) == []

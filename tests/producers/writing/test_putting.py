@@ -20,7 +20,7 @@ from strandline.producers.tokens import count_default
 from strandline.schemas.postgres.pools.thin_pool import AsyncThinPool, ThinPool
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.policy import MIN_MESSAGE_TOKENS
-from tests.conftest import MakeMemory, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, rows_of, wait_until
 from tests.support.messages import assistant, user
 from tests.support.processes import forking
 from tests.support.stored import stored_sessions
@@ -124,10 +124,8 @@ def test_the_opening_system_messages_are_pinned(make_memory: MakeMemory, databas
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_the_head_grows_until_the_first_other_message(
-    make_memory: MakeMemory, database_url: str, together: bool
-) -> None:
-    memory = make_memory("s", memory_blocks=[])
+def test_the_head_grows_until_the_first_other_message(rig: Rig, together: bool) -> None:
+    memory = rig.memory("s", memory_blocks=[])
     roles = ["system", "system", "developer", "user", "system"]
     messages = [{"role": role, "content": f"{role} {place}"} for place, role in enumerate(roles)]
     if together:
@@ -135,15 +133,13 @@ def test_the_head_grows_until_the_first_other_message(
     else:
         for message in messages:
             memory.put(message)
-    assert marks(database_url, "s")["pinned_through"] == 3
-    check_session(database_url, memory)
+    assert marks(rig.url, "s")["pinned_through"] == 3
+    check_session(rig.url, memory)
 
 
-def test_a_short_memory_keeps_the_last_messages_and_all_of_the_history(
-    make_memory: MakeMemory, database_url: str
-) -> None:
+def test_a_short_memory_keeps_the_last_messages_and_all_of_the_history(rig: Rig) -> None:
     """Limit 50, mark 35, flushes of 10, no blocks, 400 messages of about 10 tokens."""
-    memory = make_memory(
+    memory = rig.memory(
         "s", token_limit=50, chat_history_token_ratio=0.7, token_flush_size=10, memory_blocks=[]
     )
     texts = ["Hello, world!" if number % 2 == 0 else "Hello, back to you!" for number in range(400)]
@@ -151,7 +147,7 @@ def test_a_short_memory_keeps_the_last_messages_and_all_of_the_history(
     for number, text in enumerate(texts):
         memory.put(user(text) if number % 2 == 0 else assistant(text))
         assert memory.get().tokens <= 35
-    history = check_session(database_url, memory)
+    history = check_session(rig.url, memory)
     assert [message.text for message in history] == texts
     window = memory.get()
     assert [message.text for message in window] == texts[-len(window) :]
@@ -168,16 +164,16 @@ def test_four_messages_of_ten_tokens_stay_of_four_hundred(make_memory: MakeMemor
 
 
 def test_a_flush_size_above_the_limit_is_repaired_and_said_once(
-    make_memory: MakeMemory, database_url: str, caplog: pytest.LogCaptureFixture
+    rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, logger="strandline.policy"):
         for number in range(3):
-            memory = make_memory(f"s{number}", token_limit=4_321, token_flush_size=54_321, memory_blocks=[])
+            memory = rig.memory(f"s{number}", token_limit=4_321, token_flush_size=54_321, memory_blocks=[])
             memory.put(user("hello"))
-            assert marks(database_url, f"s{number}")["token_flush_size"] == int(0.7 * 4_321)
+            assert marks(rig.url, f"s{number}")["token_flush_size"] == int(0.7 * 4_321)
         # A default that does not fit is not the caller's mistake.
-        make_memory("small", token_limit=1_234, memory_blocks=[]).put(user("hello"))
-        assert marks(database_url, "small")["token_flush_size"] == int(0.7 * 1_234)
+        rig.memory("small", token_limit=1_234, memory_blocks=[]).put(user("hello"))
+        assert marks(rig.url, "small")["token_flush_size"] == int(0.7 * 1_234)
     assert [record.getMessage() for record in caplog.records] == [
         "token_flush_size 54321 is above token_limit 4321: using 3024"
     ]
@@ -234,10 +230,8 @@ def test_crossing_the_mark_records_exact_events(make_memory: MakeMemory, databas
     ]
 
 
-def test_a_window_that_cannot_be_flushed_is_not_planned_again_for_each_put(
-    make_memory: MakeMemory, database_url: str
-) -> None:
-    memory = make_memory(
+def test_a_window_that_cannot_be_flushed_is_not_planned_again_for_each_put(rig: Rig) -> None:
+    memory = rig.memory(
         "s", token_limit=100, token_flush_size=40, memory_blocks=[], tokenizer_fn=lambda _text: 10
     )
     function = {"name": "f", "arguments": ""}
@@ -246,11 +240,11 @@ def test_a_window_that_cannot_be_flushed_is_not_planned_again_for_each_put(
     memory.put({"role": "assistant", "content": "x", "tool_calls": calls})
     for number in range(6):
         memory.put({"role": "tool", "tool_call_id": f"c{number}", "content": "still working"})
-    postponed = marks(database_url, "s")["replan_at_tokens"]
-    assert postponed > marks(database_url, "s")["window_tokens"]
+    postponed = marks(rig.url, "s")["replan_at_tokens"]
+    assert postponed > marks(rig.url, "s")["window_tokens"]
     memory.put(user("never mind"))
-    assert events(database_url, "s") == [(1, 8, 8, 150, "threshold")], "the names of the calls count too"
-    check_session(database_url, memory)
+    assert events(rig.url, "s") == [(1, 8, 8, 150, "threshold")], "the names of the calls count too"
+    check_session(rig.url, memory)
 
 
 PUT_FROM_A_PROCESS = """
@@ -377,36 +371,32 @@ def test_lost_connections_are_replaced_between_puts(make_memory: MakeMemory, dat
     assert len(check_session(database_url, memory)) == 43
 
 
-async def test_lost_connections_are_replaced_between_async_puts(
-    make_memory: MakeMemory, database_url: str
-) -> None:
-    memory = make_memory("s", memory_blocks=[])
+async def test_lost_connections_are_replaced_between_async_puts(rig: Rig) -> None:
+    memory = rig.memory("s", memory_blocks=[])
     await asyncio.gather(*(memory.aput(user(f"m{number}")) for number in range(20)))
     pool = (await memory._runner._resources.async_database())._pool
-    assert await asyncio.to_thread(end_settled_backends, database_url, pool) >= 1
+    assert await asyncio.to_thread(end_settled_backends, rig.url, pool) >= 1
     assert await memory.aput(user("after")) == 21
-    await asyncio.to_thread(end_settled_backends, database_url, pool)
+    await asyncio.to_thread(end_settled_backends, rig.url, pool)
     assert len(await memory.aget()) == 21
     await memory.aclose()
 
 
-def test_a_put_whose_connection_dies_in_the_middle_is_sent_again_once(
-    make_memory: MakeMemory, database_url: str
-) -> None:
+def test_a_put_whose_connection_dies_in_the_middle_is_sent_again_once(rig: Rig) -> None:
     """The session row is locked, so that the put is under way when its backend is ended."""
-    memory = make_memory("s", memory_blocks=[])
+    memory = rig.memory("s", memory_blocks=[])
     memory.put(user("first"))
     key = identify_session("default", "s", None).session_key
     waiting = BACKENDS + " AND wait_event_type = 'Lock'"
-    with ThreadPoolExecutor(1) as threads, psycopg.connect(database_url) as holder:
+    with ThreadPoolExecutor(1) as threads, psycopg.connect(rig.url) as holder:
         holder.execute(b"SELECT 1 FROM strandline.session WHERE session_key = %s FOR UPDATE", (key,))
         put = threads.submit(memory.put, user("second"))
-        wait_until(lambda: rows_of(database_url, waiting), timeout=10, what="the put to wait")
-        end_backends(database_url)
-        wait_until(lambda: rows_of(database_url, waiting), timeout=10, what="the second attempt")
+        wait_until(lambda: rows_of(rig.url, waiting), timeout=10, what="the put to wait")
+        end_backends(rig.url)
+        wait_until(lambda: rows_of(rig.url, waiting), timeout=10, what="the second attempt")
         holder.rollback()
         assert put.result(100) == 2
-    assert [message.text for message in check_session(database_url, memory)] == ["first", "second"]
+    assert [message.text for message in check_session(rig.url, memory)] == ["first", "second"]
 
 
 async def test_a_database_that_is_away_is_said_in_bounded_time(
@@ -426,13 +416,11 @@ async def test_a_database_that_is_away_is_said_in_bounded_time(
     await asyncio.wait_for(main(), timeout=100)
 
 
-def test_a_put_behind_a_lock_ends_in_bounded_time(
-    make_memory: MakeMemory, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_put_behind_a_lock_ends_in_bounded_time(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRANDLINE_STATEMENT_TIMEOUT_SECONDS", "0.3")
-    memory = make_memory("s", memory_blocks=[])
+    memory = rig.memory("s", memory_blocks=[])
     memory.put(user("first"))
-    with psycopg.connect(database_url) as holder:
+    with psycopg.connect(rig.url) as holder:
         holder.execute(b"SELECT 1 FROM strandline.session FOR UPDATE")
         with pytest.raises(DatabaseTimeoutError):
             memory.put(user("second"))

@@ -34,7 +34,7 @@ from strandline.producers.facts.importing import ImportedFact
 from strandline.producers.redacting import put_calls
 from strandline.producers.writing.validate import PutLimits, redact_message
 from strandline.schemas.settings import load_settings
-from tests.conftest import MakeMemory, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, rows_of, wait_until
 from tests.support import sample_hooks
 from tests.support.sample_hooks import CANARY
 from tests.support.stored import stored_messages
@@ -115,11 +115,9 @@ def test_every_field_is_redacted_and_what_holds_a_message_together_stays(
     assert (stored.id, stored.role) == ("m-1", "assistant")
 
 
-def test_nothing_reaches_a_table_unredacted_on_any_way_in(
-    make_memory: MakeMemory, hook: SetHook, database_url: str
-) -> None:
+def test_nothing_reaches_a_table_unredacted_on_any_way_in(rig: Rig, hook: SetHook) -> None:
     hook(f"{HOOKS}:hide")
-    memory = make_memory("s", user_id="ana")
+    memory = rig.memory("s", user_id="ana")
     memory.put(SAID)
     memory.put_messages([SAID, {"role": "assistant", "content": f"{CANARY}?"}])
     seq = memory.put({"role": "user", "content": "plain"})
@@ -139,12 +137,12 @@ def test_nothing_reaches_a_table_unredacted_on_any_way_in(
         [ImportedFact(uuid4(), Wording.check(f"old {CANARY}"), "import", feedback=CANARY)]
     )
     assert "id" in str(memory.call_tool("add_memory", {"text": f"Tool: {CANARY}"}))
-    make_memory("set", memory_blocks=[]).set([SAID])
-    make_memory("imported", memory_blocks=[]).import_messages([{**SAID, "id": "1"}])
-    asyncio.run(_in_tasks(make_memory("tasks", user_id="ben")))
-    assert "canary" not in everything(database_url)
+    rig.memory("set", memory_blocks=[]).set([SAID])
+    rig.memory("imported", memory_blocks=[]).import_messages([{**SAID, "id": "1"}])
+    asyncio.run(_in_tasks(rig.memory("tasks", user_id="ben")))
+    assert "canary" not in everything(rig.url)
     # Read by the methods for it, since what is stored may be encrypted.
-    memories = (memory, make_memory("set"), make_memory("imported"))
+    memories = (memory, rig.memory("set"), rig.memory("imported"))
     told = [str(message) for one in memories for message in one.get_all()]
     told += [fact.text for fact in memory.facts.list()]
     assert all("[hidden]" in text for text in told) and len(told) > 8
@@ -164,16 +162,14 @@ async def _in_tasks(memory: Memory) -> None:
     await memory.aclose()
 
 
-def test_a_put_that_is_repeated_is_the_same_put(
-    make_memory: MakeMemory, hook: SetHook, database_url: str
-) -> None:
+def test_a_put_that_is_repeated_is_the_same_put(rig: Rig, hook: SetHook) -> None:
     hook(f"{HOOKS}:hide")
-    memory = make_memory("s", memory_blocks=[])
+    memory = rig.memory("s", memory_blocks=[])
     said = {**SAID, "id": "m-1", "metadata": {"to": CANARY}}
     assert memory.put(said) == memory.put(said) == asyncio.run(_put_closing(memory, said)) == 1
     assert memory.add_run("r", [SAID]).seqs == memory.add_run("r", [SAID]).seqs
     memory.facts  # noqa: B018  # a session without a user has facts of its own
-    assert stored_messages(database_url) == 2
+    assert stored_messages(rig.url) == 2
     with pytest.raises(ConflictError):
         memory.put({**said, "content": "something else"})
 
@@ -185,14 +181,14 @@ async def _put_closing(memory: Memory, message: object) -> int:
 
 
 def test_a_hook_that_is_not_deterministic_is_told_by_a_conflict_and_doubles_nothing(
-    make_memory: MakeMemory, hook: SetHook, database_url: str
+    rig: Rig, hook: SetHook
 ) -> None:
     hook(f"{HOOKS}:numbering")
-    memory = make_memory("s", memory_blocks=[])
+    memory = rig.memory("s", memory_blocks=[])
     memory.put({**SAID, "id": "m-1"})
     with pytest.raises(ConflictError, match="m-1"):
         memory.put({**SAID, "id": "m-1"})
-    assert stored_messages(database_url) == 1
+    assert stored_messages(rig.url) == 1
 
 
 def test_what_stood_behind_a_run_is_not_redacted_twice(make_memory: MakeMemory, hook: SetHook) -> None:
@@ -214,16 +210,11 @@ def test_what_stood_behind_a_run_is_not_redacted_twice(make_memory: MakeMemory, 
     ],
 )
 def test_a_hook_that_fails_refuses_the_put_and_nothing_is_stored(
-    make_memory: MakeMemory,
-    hook: SetHook,
-    database_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-    named: str,
-    problem: str,
+    rig: Rig, hook: SetHook, monkeypatch: pytest.MonkeyPatch, named: str, problem: str
 ) -> None:
     hook(f"{HOOKS}:{named}")
     monkeypatch.setenv("STRANDLINE_REDACT_TIMEOUT_SECONDS", "0.2")
-    memory = make_memory("s", user_id="ana", memory_blocks=[])
+    memory = rig.memory("s", user_id="ana", memory_blocks=[])
     for attempt in (
         lambda: memory.put(SAID),
         lambda: memory.put_messages([SAID, SAID]),
@@ -235,8 +226,8 @@ def test_a_hook_that_fails_refuses_the_put_and_nothing_is_stored(
         with pytest.raises(RedactionError, match=problem) as told:
             attempt()
         assert CANARY not in str(told.value) and "was not stored" in str(told.value)
-    assert stored_messages(database_url) == 0
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.fact_event") == [(0,)]
+    assert stored_messages(rig.url) == 0
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.fact_event") == [(0,)]
 
 
 def test_a_refusal_names_the_message_and_the_hooks_reason(make_memory: MakeMemory, hook: SetHook) -> None:
@@ -254,12 +245,10 @@ def test_a_refusal_names_the_message_and_the_hooks_reason(make_memory: MakeMemor
     assert [message.text for message in memory.get_all()] == ["plain"]
 
 
-def test_in_a_transaction_of_the_callers_a_hook_that_fails_leaves_it_usable(
-    make_memory: MakeMemory, hook: SetHook, database_url: str
-) -> None:
+def test_in_a_transaction_of_the_callers_a_hook_that_fails_leaves_it_usable(rig: Rig, hook: SetHook) -> None:
     hook(f"{HOOKS}:failing")
-    memory = make_memory("s", memory_blocks=[])
-    with psycopg.connect(database_url) as connection:
+    memory = rig.memory("s", memory_blocks=[])
+    with psycopg.connect(rig.url) as connection:
         with pytest.raises(RedactionError):
             memory.put(SAID, connection=connection)
         assert connection.execute("SELECT 1").fetchone() == (1,)
@@ -444,11 +433,9 @@ def test_data_in_base64_stays_only_where_a_format_has_it() -> None:
     }
 
 
-def test_nothing_is_stored_in_clear_behind_a_word_that_looks_like_data(
-    make_memory: MakeMemory, hook: SetHook, database_url: str
-) -> None:
+def test_nothing_is_stored_in_clear_behind_a_word_that_looks_like_data(rig: Rig, hook: SetHook) -> None:
     hook("contacts")
-    memory = make_memory("s", memory_blocks=[])
+    memory = rig.memory("s", memory_blocks=[])
     memory.put({"role": "user", "content": "data: my card is 4111 1111 1111 1111, mail ann@example.org"})
     text = {"type": "text", "text": "Data: mail ann@example.org"}
     beside = {
@@ -457,7 +444,7 @@ def test_nothing_is_stored_in_clear_behind_a_word_that_looks_like_data(
         "phone": 4111111111111111,
     }
     memory.put({"role": "user", "content": [{**text, **beside}], **beside})
-    stored = str(rows_of(database_url, "SELECT envelope::text FROM strandline.message ORDER BY seq"))
+    stored = str(rows_of(rig.url, "SELECT envelope::text FROM strandline.message ORDER BY seq"))
     assert "4111" not in stored and "ann@" not in stored
 
 

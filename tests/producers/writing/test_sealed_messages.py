@@ -24,7 +24,7 @@ from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.sealing.codec import Unknown
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import identify_session
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, Rig, rows_of
 from tests.support.opened_rows import clear_only
 
 pytestmark = clear_only("encrypts by itself, with a keyring of its own")
@@ -97,9 +97,9 @@ def test_a_put_is_repeatable_and_a_conflict_is_one(memory: Memory) -> None:
 
 
 def test_a_process_asks_once_whether_a_namespace_is_encrypted_and_only_with_a_keyring(
-    make_memory: MakeMemory, database_url: str, opened: Database, content: SealedContent
+    rig: Rig, opened: Database, content: SealedContent
 ) -> None:
-    memory = make_memory("s", user_id="u")
+    memory = rig.memory("s", user_id="u")
     codec = memory._resources.database().content
     owner = identify_session("default", "s", "u").shard_key
     assert isinstance(codec, SealedContent) and codec.known_keys("default", owner) is Unknown.UNKNOWN
@@ -108,16 +108,16 @@ def test_a_process_asks_once_whether_a_namespace_is_encrypted_and_only_with_a_ke
     assert codec.known_keys("another", owner) is Unknown.UNKNOWN
     # A session that it does not know yet, of a namespace that was encrypted since.
     assert enable(opened, content, "default", "first", "clear")
-    make_memory("new", user_id="v").put({"role": "user", "content": "zucchini"})
-    assert "zucchini" not in stored(database_url)
+    rig.memory("new", user_id="v").put({"role": "user", "content": "zucchini"})
+    assert "zucchini" not in stored(rig.url)
     without = sealed_content(load_settings().model_copy(update={"keyring_keys": None}))
     assert without.known_keys("default", owner) is None
 
 
 def test_a_namespace_with_data_is_sealed_and_stays_as_it_was(
-    make_memory: MakeMemory, database_url: str, opened: Database, content: SealedContent
+    rig: Rig, opened: Database, content: SealedContent
 ) -> None:
-    memory = make_memory("s", user_id="u")
+    memory = rig.memory("s", user_id="u")
     memory.put_messages(MESSAGES)
     before = memory.history()
     assert enable(opened, content, "default", "first", "clear")
@@ -131,21 +131,21 @@ def test_a_namespace_with_data_is_sealed_and_stays_as_it_was(
     with pytest.raises(ConflictError):
         memory.put(MESSAGES[0] | {"content": "other"})
     memory.put({"role": "user", "content": "later zucchini", "metadata": {"mood": "marzipan"}, "id": "m4"})
-    assert "zucchini" not in stored(database_url) and "xylophone" in stored(database_url)
+    assert "zucchini" not in stored(rig.url) and "xylophone" in stored(rig.url)
     assert [m.seq for m in memory.history(metadata={"mood": "marzipan"})] == [2, 4]
     assert seal_all(opened, content).rows == 0, "each process has a few seconds to learn of the keys"
-    rows_of(database_url, AGED)
+    rows_of(rig.url, AGED)
     progress = seal_all(opened, content)
     assert progress.rows == 3 and progress.waiting == 1
-    assert [word for word in WORDS if word in stored(database_url)] == []
+    assert [word for word in WORDS if word in stored(rig.url)] == []
     assert seal_all(opened, content).settled > 0
-    assert memory.history()[:3] == before == make_memory("s", user_id="u").history()[:3]
+    assert memory.history()[:3] == before == rig.memory("s", user_id="u").history()[:3]
     assert [m.seq for m in memory.history(metadata={"mood": "marzipan"})] == [2, 4]
     assert memory.put(MESSAGES[0]) == 1
 
 
 def test_both_keys_are_rotated_and_nothing_is_lost(
-    memory: Memory, make_memory: MakeMemory, database_url: str, opened: Database, content: SealedContent
+    rig: Rig, memory: Memory, opened: Database, content: SealedContent
 ) -> None:
     memory.put_messages(MESSAGES)
     before = memory.history(), memory.history(metadata={"mood": "marzipan"})
@@ -156,13 +156,13 @@ def test_both_keys_are_rotated_and_nothing_is_lost(
     assert sum(renew_data_keys(opened, content, "default")) == 0, "the one under way goes on"
     memory.put({"role": "user", "content": "under the key that this process has kept"})
     seal_all(opened, content)
-    assert "sealed:1:1:" not in stored(database_url)
+    assert "sealed:1:1:" not in stored(rig.url)
     memory.put({"role": "user", "content": "and once more"})
-    rows_of(database_url, AGED)
+    rows_of(rig.url, AGED)
     assert seal_all(opened, content).settled == 0, "something was found"
     assert seal_all(opened, content).settled > 0
     assert retire_old_keys(opened, content, "default", pace=Pace(), after_seconds=-1) == 1
-    reader = make_memory("s", user_id="u")
+    reader = rig.memory("s", user_id="u")
     assert (reader.history()[:3], reader.history(metadata={"mood": "marzipan"})) == before
 
 
@@ -211,26 +211,26 @@ DIGESTS = "SELECT DISTINCT octet_length(d) FROM strandline.session_run r, unnest
 
 
 def test_a_run_holds_what_a_person_corrected_before_and_after_its_session_was_sealed(
-    make_memory: MakeMemory, database_url: str, opened: Database, content: SealedContent
+    rig: Rig, opened: Database, content: SealedContent
 ) -> None:
     """What a run was given is recorded by keyed digests, too."""
     given = [{"role": "user", "content": "my card is 4111"}, {"role": "assistant", "content": "secret"}]
-    memory = make_memory("s", user_id="u", memory_blocks=[])
+    memory = rig.memory("s", user_id="u", memory_blocks=[])
     memory.add_run("r1", given)
     memory.replace(1, "[redacted]")
     memory.pop()
     assert enable(opened, content, "default", "first", "clear")
     seal_all(opened, content)  # gives the owner keys, which each process has a few seconds to learn of
-    rows_of(database_url, AGED)
+    rows_of(rig.url, AGED)
     assert seal_all(opened, content).rows == 3, "a message, a correction and a run"
-    assert rows_of(database_url, DIGESTS) == [(17,)]
+    assert rows_of(rig.url, DIGESTS) == [(17,)]
     memory.add_run("r1", [*given, {"role": "assistant", "content": "more"}])
     assert [message.text for message in memory.history()] == ["[redacted]", "more"]
     memory.add_run("r2", given)
     memory.replace(memory.history()[-2].seq or 0, "[redacted too]")
     memory.add_run("r2", given)
     assert [message.text for message in memory.history()][-2:] == ["[redacted too]", "secret"]
-    assert rows_of(database_url, DIGESTS) == [(17,)]
+    assert rows_of(rig.url, DIGESTS) == [(17,)]
 
 
 def test_what_an_import_finds_with_other_content_is_named_where_it_is_sealed(memory: Memory) -> None:

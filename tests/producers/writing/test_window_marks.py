@@ -13,9 +13,8 @@ from strandline.cli.entry import run
 from strandline.pipelines.inspect.sessions import show_session
 from strandline.pipelines.inspect.verify import verify
 from strandline.producers.reading.read import MAX_TAIL_BYTES
-from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.policy import DEFAULT_WINDOW_BYTES, DEFAULT_WINDOW_MESSAGES, MIN_MESSAGE_TOKENS
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, Rig, rows_of
 from tests.support.stored import flush_events
 
 UNBOUNDED = 10**9
@@ -74,68 +73,57 @@ def test_parts_that_nobody_knows_are_within_the_limit(make_memory: MakeMemory) -
 
 @WAYS
 def test_a_put_that_crosses_the_mark_by_messages_flushes_the_oldest(
-    put: Callable[[Memory, list[dict[str, Any]]], None],
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
+    rig: Rig, put: Callable[[Memory, list[dict[str, Any]]], None]
 ) -> None:
-    memory = make_memory("s", max_window_messages=12, memory_blocks=[])
+    memory = rig.memory("s", max_window_messages=12, memory_blocks=[])
     put(memory, [{"role": "user", "content": f"{n}"} for n in range(12)])
-    assert flush_events(database_url) == 0
+    assert flush_events(rig.url) == 0
     put(memory, [{"role": "user", "content": "one more"}])
-    events = rows_of(database_url, "SELECT from_seq, through_seq, cause FROM strandline.flush_event")
+    events = rows_of(rig.url, "SELECT from_seq, through_seq, cause FROM strandline.flush_event")
     assert events == [(1, 3, "threshold")], "a fourth of what the window may hold"
-    assert counters(database_url)[0] == 10 == len(memory.get())
+    assert counters(rig.url)[0] == 10 == len(memory.get())
     put(memory, [{"role": "user", "content": f"and {n}"} for n in range(40)])
     assert 9 <= len(memory.get()) <= 12
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
 
 
 @WAYS
 def test_a_put_that_crosses_the_mark_by_bytes_flushes_the_oldest(
-    put: Callable[[Memory, list[dict[str, Any]]], None],
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
+    rig: Rig, put: Callable[[Memory, list[dict[str, Any]]], None]
 ) -> None:
-    memory = make_memory(
+    memory = rig.memory(
         "s", token_limit=UNBOUNDED, max_window_bytes=100_000, memory_blocks=[], part_tokens={"image": 0}
     )
     put(memory, [blob(number, 10_000) for number in range(50)])
     shown = memory.get().to_openai()
     assert 6 <= len(shown) <= 9
-    assert counters(database_url)[1] <= 100_000
-    assert rows_of(database_url, "SELECT max(message_count) FROM strandline.flush_event")[0][0] <= 4
-    assert verify(database).violations == ()
+    assert counters(rig.url)[1] <= 100_000
+    assert rows_of(rig.url, "SELECT max(message_count) FROM strandline.flush_event")[0][0] <= 4
+    assert verify(rig.database).violations == ()
 
 
-async def test_puts_that_share_a_statement_keep_to_each_session_s_marks(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    memories = [make_memory(f"s{n}", max_window_messages=4, memory_blocks=[]) for n in range(8)]
+async def test_puts_that_share_a_statement_keep_to_each_session_s_marks(rig: Rig) -> None:
+    memories = [rig.memory(f"s{n}", max_window_messages=4, memory_blocks=[]) for n in range(8)]
 
     for number in range(20):
         message = {"role": "user", "content": f"{number}"}
         await asyncio.gather(*(memory.aput(message) for memory in memories))
-    counts = rows_of(database_url, "SELECT window_messages, next_seq FROM strandline.session")
+    counts = rows_of(rig.url, "SELECT window_messages, next_seq FROM strandline.session")
     assert counts == [(4, 21)] * 8
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
 
 
 @WAYS
 def test_five_of_ten_messages_stay_and_the_log_keeps_all(
-    put: Callable[[Memory, list[dict[str, Any]]], None],
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
+    rig: Rig, put: Callable[[Memory, list[dict[str, Any]]], None]
 ) -> None:
-    memory = make_memory("s", memory_blocks=[], **sliding_window(5))
+    memory = rig.memory("s", memory_blocks=[], **sliding_window(5))
     put(memory, [{"role": "user", "content": f"Message {number}"} for number in range(10)])
     assert [one.text for one in memory.get()] == [f"Message {number}" for number in range(5, 10)]
     assert len(memory.get_all()) == 10
     events = "SELECT min(from_seq), max(through_seq), sum(message_count)::int FROM strandline.flush_event"
-    assert rows_of(database_url, events) == [(1, 5, 5)]
-    assert verify(database).violations == ()
+    assert rows_of(rig.url, events) == [(1, 5, 5)]
+    assert verify(rig.database).violations == ()
 
 
 def test_a_sliding_window_begins_with_a_whole_turn(make_memory: MakeMemory) -> None:
@@ -154,49 +142,43 @@ def test_a_window_beyond_tokens_as_well_is_flushed_until_both_hold(make_memory: 
     assert len(context) < 40 and context.tokens <= 70
 
 
-def test_a_summary_window_is_flushed_at_its_threshold_and_keeps_the_last(
-    make_memory: MakeMemory, database_url: str
-) -> None:
-    memory = make_memory("s", token_flush_size=1, memory_blocks=["summary"], **summary_window(50, 10))
+def test_a_summary_window_is_flushed_at_its_threshold_and_keeps_the_last(rig: Rig) -> None:
+    memory = rig.memory("s", token_flush_size=1, memory_blocks=["summary"], **summary_window(50, 10))
     sizes = []
     for number in range(100):
         memory.put({"role": ("user", "assistant")[number % 2], "content": f"{number}"})
-        sizes.append(counters(database_url)[0])
+        sizes.append(counters(rig.url)[0])
     assert max(sizes) == 49 and sizes[48:51] == [49, 10, 11] and sizes[89] == 10
-    events = rows_of(database_url, "SELECT message_count FROM strandline.flush_event ORDER BY from_seq")
+    events = rows_of(rig.url, "SELECT message_count FROM strandline.flush_event ORDER BY from_seq")
     assert events == [(40,), (40,)], "what is summarised together is one event, however few its tokens"
     assert len(memory.get()) == 100 and memory.get().omitted == (), "until then the messages are shown"
 
 
-def test_messages_that_come_together_leave_as_if_they_came_alone(
-    make_memory: MakeMemory, database_url: str
-) -> None:
-    memory = make_memory("s", memory_blocks=[], **summary_window(50, 10))
+def test_messages_that_come_together_leave_as_if_they_came_alone(rig: Rig) -> None:
+    memory = rig.memory("s", memory_blocks=[], **summary_window(50, 10))
     memory.put_messages([{"role": "user", "content": f"{number}"} for number in range(100)])
-    assert counters(database_url)[0] == 20
-    assert rows_of(database_url, "SELECT message_count FROM strandline.flush_event") == [(80,)]
+    assert counters(rig.url)[0] == 20
+    assert rows_of(rig.url, "SELECT message_count FROM strandline.flush_event") == [(80,)]
 
 
-def test_the_flush_size_is_part_of_the_policy(
-    make_memory: MakeMemory, database: Database, capsys: pytest.CaptureFixture[str], database_url: str
-) -> None:
-    memory = make_memory("s", memory_blocks=[], max_window_messages=20)
+def test_the_flush_size_is_part_of_the_policy(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    memory = rig.memory("s", memory_blocks=[], max_window_messages=20)
     memory.put_messages([{"role": "user", "content": f"{number}"} for number in range(20)])
     assert memory.set_policy(message_flush_size=15).message_flush_size == 15
     memory.put({"role": "user", "content": "one more"})
     assert len(memory.get()) == 6
     assert memory.set_policy(max_window_messages=4).message_flush_size == 4, "a smaller window has no room"
-    picture = show_session(database, "s")
+    picture = show_session(rig.database, "s")
     assert picture.session.policy.message_flush_size == 4
     assert [change.after for change in picture.policy_changes] == [
         {"message_flush_size": 15},
         {"message_flush_size": 4, "max_window_messages": 4},
     ]
-    target = ["--database-url", database_url]
+    target = ["--database-url", rig.url]
     assert run(["sessions", "set-policy", "s", "--message-flush-size", "2", *target]) == 0
     assert run(["sessions", "show", "s", *target]) == 0
     assert "or 2 messages; window of at most 4 messages" in capsys.readouterr().out
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
     for wrong in (5, 0):
         with pytest.raises(ConfigurationError, match="message_flush_size"):
             memory.set_policy(message_flush_size=wrong)
@@ -216,26 +198,24 @@ def test_a_window_that_cannot_be_is_refused(make: Callable[[], object], words: s
         make()
 
 
-def test_counters_follow_pops_resets_idle_and_manual_flushes(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    memory = make_memory("s", memory_blocks=[])
+def test_counters_follow_pops_resets_idle_and_manual_flushes(rig: Rig) -> None:
+    memory = rig.memory("s", memory_blocks=[])
     memory.put_messages([{"role": "system", "content": "head"}, {"role": "user", "content": "ü", "id": "u"}])
     size = len('{"content":"ü"}'.encode())
-    assert counters(database_url) == (1, size)
+    assert counters(rig.url) == (1, size)
     memory.put({"role": "user", "content": "more", "metadata": {"a": 1}})
-    assert counters(database_url) == (2, size + len('{"content":"more"}') + len('{"a":1}'))
+    assert counters(rig.url) == (2, size + len('{"content":"more"}') + len('{"a":1}'))
     memory.pop()
-    assert counters(database_url) == (1, size)
+    assert counters(rig.url) == (1, size)
     memory.put({"role": "assistant", "content": "x"})
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
     memory.put({"role": "user", "content": "last"})
     memory.flush()
-    assert counters(database_url) == (1, len('{"content":"last"}'))
-    assert verify(database).violations == ()
+    assert counters(rig.url) == (1, len('{"content":"last"}'))
+    assert verify(rig.database).violations == ()
     memory.reset()
-    assert counters(database_url) == (0, 0)
-    assert verify(database).violations == ()
+    assert counters(rig.url) == (0, 0)
+    assert verify(rig.database).violations == ()
 
 
 def test_the_marks_of_the_first_put_hold(make_memory: MakeMemory, database_url: str) -> None:

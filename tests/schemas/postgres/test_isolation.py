@@ -16,7 +16,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.derived.generations import ServingGenerations
 from strandline.schemas.settings import Settings
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import Rig, rows_of
 from tests.support.messages import user
 
 SERIALIZABLE = "default_transaction_isolation = 'serializable'"
@@ -32,13 +32,11 @@ def set_default(url: str, setting: str) -> None:
 
 
 @pytest.mark.parametrize("setting", [SERIALIZABLE, REPEATABLE, READ_ONLY])
-def test_the_isolation_that_a_database_sets_by_default_refuses_no_put(
-    setting: str, make_memory: MakeMemory, database_url: str
-) -> None:
+def test_the_isolation_that_a_database_sets_by_default_refuses_no_put(rig: Rig, setting: str) -> None:
     """Twelve threads and an event loop put to six sessions of one user, which are flushed on the way."""
-    set_default(database_url, setting)
+    set_default(rig.url, setting)
     options = {"user_id": "u", "token_limit": 300, "token_flush_size": 40}
-    memories = [make_memory(f"s{n}", **options) for n in range(6)]
+    memories = [rig.memory(f"s{n}", **options) for n in range(6)]
 
     def put_some(number: int) -> None:
         for turn in range(15):
@@ -51,41 +49,39 @@ def test_the_isolation_that_a_database_sets_by_default_refuses_no_put(
     with ThreadPoolExecutor(12) as threads:
         list(threads.map(put_some, range(12)))
     asyncio.run(put_many())
-    assert rows_of(database_url, "SELECT count(*)::int FROM strandline.message") == [(240,)]
+    assert rows_of(rig.url, "SELECT count(*)::int FROM strandline.message") == [(240,)]
 
 
 @pytest.mark.parametrize("setting", [SERIALIZABLE, READ_ONLY])
-def test_a_pool_of_the_callers_that_begins_otherwise_is_refused(
-    setting: str, make_memory: MakeMemory, database_url: str
-) -> None:
-    set_default(database_url, setting)
+def test_a_pool_of_the_callers_that_begins_otherwise_is_refused(rig: Rig, setting: str) -> None:
+    set_default(rig.url, setting)
     with (
-        ConnectionPool(database_url, min_size=0, max_size=2, open=True) as pool,
+        ConnectionPool(rig.url, min_size=0, max_size=2, open=True) as pool,
         pytest.raises(ConfigurationError, match="ALTER ROLE"),
     ):
-        make_memory("s", pool=pool).put(user("hello"))
-    engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(database_url))
+        rig.memory("s", pool=pool).put(user("hello"))
+    engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(rig.url))
     with pytest.raises(ConfigurationError, match="ALTER ROLE"):
-        make_memory("s", pool=engine).put(user("hello"))
+        rig.memory("s", pool=engine).put(user("hello"))
     engine.dispose()
 
     async def main() -> None:
-        async with AsyncConnectionPool(database_url, min_size=0, max_size=2, open=False) as pool:
+        async with AsyncConnectionPool(rig.url, min_size=0, max_size=2, open=False) as pool:
             with pytest.raises(ConfigurationError, match="ALTER ROLE"):
-                await make_memory("s", pool=pool).aput(user("hello"))
+                await rig.memory("s", pool=pool).aput(user("hello"))
 
     asyncio.run(main())
 
 
 async def test_behind_a_pooler_a_connection_that_begins_otherwise_is_refused(
-    make_memory: MakeMemory, database_url: str, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At once: nothing is asked for at the start of a session there, so the role has to be set."""
     monkeypatch.setenv("STRANDLINE_DATABASE_POOLER", "transaction")
     monkeypatch.setenv("STRANDLINE_POOL_TIMEOUT_SECONDS", "10000")
-    make_memory("s").put(user("hello"))
-    set_default(database_url, SERIALIZABLE)
-    memory = make_memory("s", database_url=database_url + "&application_name=afresh")
+    rig.memory("s").put(user("hello"))
+    set_default(rig.url, SERIALIZABLE)
+    memory = rig.memory("s", database_url=rig.url + "&application_name=afresh")
     with pytest.raises(ConfigurationError, match="serializable"):
         memory.put(user("hello"))
 
@@ -114,28 +110,26 @@ def put_up(url: str, code: str, *, times: int, moment: str = "INSERT ON strandli
 
 @pytest.mark.parametrize("code", ["40001", "40P01", "25006"])
 async def test_a_put_that_postgres_refuses_for_the_moment_is_repeated_and_stored_once(
-    code: str, make_memory: MakeMemory, database_url: str
+    rig: Rig, code: str
 ) -> None:
     """Serialization failures, deadlocks, and a standby; a sequence keeps count beyond each rollback."""
-    memory = make_memory("s", memory_blocks=[])
-    put_up(database_url, code, times=2)
+    memory = rig.memory("s", memory_blocks=[])
+    put_up(rig.url, code, times=2)
     assert memory.put(user("first")) == 1
-    rows_of(database_url, "SELECT setval('hurdle', 1, false)")
+    rows_of(rig.url, "SELECT setval('hurdle', 1, false)")
 
     assert await memory.aput(user("second")) == 2
     await memory.aclose()
     assert [message.text for message in memory.get_all()] == ["first", "second"]
 
 
-def test_a_forgetting_reset_that_was_rolled_back_for_another_is_done_again(
-    make_memory: MakeMemory, database_url: str
-) -> None:
-    memory = make_memory("s", memory_blocks=[])
+def test_a_forgetting_reset_that_was_rolled_back_for_another_is_done_again(rig: Rig) -> None:
+    memory = rig.memory("s", memory_blocks=[])
     memory.put(user("hello"))
-    put_up(database_url, "40001", times=2, moment="UPDATE ON strandline.session")
+    put_up(rig.url, "40001", times=2, moment="UPDATE ON strandline.session")
     memory.reset(derived=True)
     assert memory.get_all() == []
-    assert rows_of(database_url, "SELECT last_value::int FROM hurdle") == [(3,)]
+    assert rows_of(rig.url, "SELECT last_value::int FROM hurdle") == [(3,)]
 
 
 @pytest.mark.parametrize(
@@ -150,10 +144,10 @@ def test_a_forgetting_reset_that_was_rolled_back_for_another_is_done_again(
     ],
 )
 async def test_each_lasting_refusal_of_postgres_has_a_sentence_of_its_own(
-    code: str, sentence: str, make_memory: MakeMemory, database_url: str
+    rig: Rig, code: str, sentence: str
 ) -> None:
-    memory = make_memory("s", memory_blocks=[])
-    put_up(database_url, code, times=1_000)
+    memory = rig.memory("s", memory_blocks=[])
+    put_up(rig.url, code, times=1_000)
     with pytest.raises(DatabaseBusyError, match=sentence) as told:
         memory.put(user("hello"))
     assert isinstance(told.value, DatabaseUnavailableError)

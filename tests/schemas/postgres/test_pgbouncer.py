@@ -16,7 +16,7 @@ from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
-from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, nothing_due, rows_of, wait_until
 from tests.support.servers import pgbouncer
 
 pytestmark = pytest.mark.skipif(
@@ -31,16 +31,9 @@ def pooled_url(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[s
         yield url
 
 
-def test_puts_reads_and_a_worker_share_three_connections_of_pgbouncer(
-    pooled_url: str,
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    database: Database,
-    database_url: str,
-    broker_url: str,
-) -> None:
+def test_puts_reads_and_a_worker_share_three_connections_of_pgbouncer(rig: Rig, pooled_url: str) -> None:
     """Twelve threads and twenty tasks share three connections, with a worker beside them."""
-    start_worker(
+    rig.start_worker(
         STRANDLINE_DATABASE_URL=pooled_url,
         STRANDLINE_DATABASE_POOLER="transaction",
         STRANDLINE_TEXT_BACKEND="local",
@@ -48,13 +41,13 @@ def test_puts_reads_and_a_worker_share_three_connections_of_pgbouncer(
     )
     options = {
         "database_url": pooled_url,
-        "broker_url": broker_url,
+        "broker_url": rig.broker_url,
         "token_limit": 300,
         "token_flush_size": 40,
     }
 
     def talk(number: int) -> int:
-        memory = make_memory(f"t{number}", user_id=f"u{number % 3}", **options)
+        memory = rig.memory(f"t{number}", user_id=f"u{number % 3}", **options)
         for turn in range(12):
             memory.put({"role": "user", "content": f"I keep boat {turn} in harbour {number}."})
             memory.put_messages([{"role": "assistant", "content": "Noted."}] * 2)
@@ -62,7 +55,7 @@ def test_puts_reads_and_a_worker_share_three_connections_of_pgbouncer(
         return len(memory.get_all())
 
     async def talk_at_once() -> None:
-        memories = [make_memory(f"a{number}", **options) for number in range(20)]
+        memories = [rig.memory(f"a{number}", **options) for number in range(20)]
         for turn in range(5):
             await asyncio.gather(*(m.aput({"role": "user", "content": f"turn {turn}"}) for m in memories))
         await memories[0].aclose()
@@ -70,17 +63,17 @@ def test_puts_reads_and_a_worker_share_three_connections_of_pgbouncer(
     with ThreadPoolExecutor(12) as pool:
         assert list(pool.map(talk, range(12))) == [36] * 12
     asyncio.run(talk_at_once())
-    memory = make_memory("imported", **options)
+    memory = rig.memory("imported", **options)
     many = [{"role": "user", "content": f"line {n}", "id": f"i{n}"} for n in range(300)]
     assert memory.import_messages(many).added == 300
     assert memory.import_messages(many).known == 300
-    wait_until(lambda: nothing_due(database_url), timeout=40, what="everything to be derived")
+    wait_until(lambda: nothing_due(rig.url), timeout=40, what="everything to be derived")
     assert memory.search("line 17", limit=3)
-    assert rows_of(database_url, "SELECT count(*) > 12 FROM strandline.flush_event") == [(True,)]
+    assert rows_of(rig.url, "SELECT count(*) > 12 FROM strandline.flush_event") == [(True,)]
     settings = load_settings(database_url=pooled_url)
     through = Database.connect(ConnectionOptions.from_settings(pooled_url, settings))
     try:
-        assert verify(through).violations == verify(database).violations == ()
+        assert verify(through).violations == verify(rig.database).violations == ()
     finally:
         through.close()
 

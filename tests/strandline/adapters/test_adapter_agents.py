@@ -20,8 +20,7 @@ from strandline import FactExtractionMemoryBlock, InvalidMessageError, Message, 
 from strandline.adapters.agents import StrandlineSession
 from strandline.adapters.agents.items import items_of, message_of
 from strandline.producers.tokens import count_default, count_message
-from tests.conftest import StartWorker, rows_of, wait_until
-from tests.support.servers.model_server import ModelServer
+from tests.conftest import Rig, rows_of, wait_until
 from tests.support.stored_form import JSON_VALUES, NAMES, TEXTS, stored_form
 
 UNTRACED = RunConfig(tracing_disabled=True)
@@ -368,18 +367,12 @@ async def _talk_long(session: StrandlineSession, database_url: str) -> Sequence[
     return _asked(model.last_call)
 
 
-def test_a_long_run_knows_what_has_left_its_window(
-    with_session: With,
-    database_url: str,
-    broker_url: str,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-) -> None:
-    start_worker(OPENAI_BASE_URL=model_server.base_url, OPENAI_API_KEY="none")
+def test_a_long_run_knows_what_has_left_its_window(rig: Rig, with_session: With) -> None:
+    rig.start_worker(OPENAI_BASE_URL=rig.model.base_url, OPENAI_API_KEY="none")
     sent: list[str] = []
 
     async def use(session: StrandlineSession) -> None:
-        sent.extend(await _talk_long(session, database_url))
+        sent.extend(await _talk_long(session, rig.url))
 
     with_session(
         use,
@@ -388,7 +381,7 @@ def test_a_long_run_knows_what_has_left_its_window(
         chat_history_token_ratio=0.1,
         token_flush_size=60,
         memory_blocks=[FactExtractionMemoryBlock(max_facts=100)],
-        broker_url=broker_url,
+        broker_url=rig.broker_url,
     )
     memory, *conversation = sent
     assert "<fact>My boat is the Petrel and she lies in Horta.</fact>" in memory

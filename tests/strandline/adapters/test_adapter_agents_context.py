@@ -20,9 +20,8 @@ from agents.testing import ModelStep, ScriptedModel, assistant_message, function
 from strandline import ConfigurationError, InvalidMessageError, OwnerError, StaticMemoryBlock
 from strandline.adapters.agents import StrandlineContextSession, StrandlineSession
 from strandline.adapters.agents.session import without_compacted
-from tests.conftest import StartWorker, rows_of
+from tests.conftest import Rig, rows_of
 from tests.support.agents.thirty_turns import FIRST, TURNS, Conversations, sayings
-from tests.support.servers.model_server import ModelServer
 
 UNTRACED = RunConfig(tracing_disabled=True)
 USER: dict[str, Any] = {"role": "user", "content": "Where is my boat?"}
@@ -241,10 +240,8 @@ def count_boats(wrapper: RunContextWrapper[Any], pier: str) -> str:
     return f"{wrapper.context['user_id']} sees three boats at {pier[:10]}"
 
 
-async def test_two_users_know_what_has_left_their_windows(
-    database_url: str, broker_url: str, start_worker: StartWorker, model_server: ModelServer
-) -> None:
-    conversations = Conversations(database_url, broker_url, start_worker, model_server)
+async def test_two_users_know_what_has_left_their_windows(rig: Rig) -> None:
+    conversations = Conversations(rig.url, rig.broker_url, rig.start_worker, rig.model)
 
     def answer(call: Any) -> Any:
         latest = call.input[-1]

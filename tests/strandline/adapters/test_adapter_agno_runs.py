@@ -35,10 +35,9 @@ from strandline.adapters.recently_used import RecentlyUsed
 from strandline.cli.entry import run
 from strandline.producers.execution import OperationRunner
 from strandline.schemas.errors import DatabaseUnavailableError
-from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, nothing_due, rows_of, wait_until
 from tests.support.agents.scripted_agno import UNSEEN, ScriptedModel, call, text, texts_of
 from tests.support.agents.thirty_turns import FIRST, TURNS, Conversations, sayings
-from tests.support.servers.model_server import ModelServer
 from tests.support.stored import flush_events
 from tests.support.stored_form import JSON_VALUES, NAMES, TEXTS, stored_form
 
@@ -122,13 +121,9 @@ def make_team(manager: StrandlineMemoryManager, last_texts: dict[str, list[str]]
 
 @pytest.mark.parametrize("make", [make_agent, make_team])
 async def test_two_users_know_what_has_left_their_windows(
-    make: Callable[..., Agent | Team],
-    database_url: str,
-    broker_url: str,
-    start_worker: StartWorker,
-    model_server: ModelServer,
+    rig: Rig, make: Callable[..., Agent | Team]
 ) -> None:
-    conversations = Conversations(database_url, broker_url, start_worker, model_server)
+    conversations = Conversations(rig.url, rig.broker_url, rig.start_worker, rig.model)
     options: Any = conversations.options
     manager = StrandlineMemoryManager(**options)
     last_texts: dict[str, list[str]] = {}
@@ -148,9 +143,9 @@ async def test_two_users_know_what_has_left_their_windows(
         assert [message.role for message in stored] == ["user", "assistant", "tool", "assistant"] * TURNS
     await manager.aclose()
     doubled = "SELECT text FROM strandline.fact_candidate GROUP BY shard_key, text HAVING count(*) > 1"
-    assert rows_of(database_url, doubled) == [], "each fact is found once"
+    assert rows_of(rig.url, doubled) == [], "each fact is found once"
     kinds = "SELECT DISTINCT kind FROM strandline.session_owner"
-    assert rows_of(database_url, kinds) == [("chat",)], "Agno's own calls make no facts beside the runs"
+    assert rows_of(rig.url, kinds) == [("chat",)], "Agno's own calls make no facts beside the runs"
 
 
 # One run.
@@ -253,20 +248,18 @@ def counting_agent(manager: StrandlineMemoryManager, **options: Any) -> Any:
     return Agent(model=model, db=InMemoryDb(), **{**hooks_of(manager), **options})
 
 
-def test_a_run_that_is_retried_takes_the_place_of_what_it_was(
-    make_manager: MakeManager, make_memory: MakeMemory, database_url: str
-) -> None:
+def test_a_run_that_is_retried_takes_the_place_of_what_it_was(rig: Rig, make_manager: MakeManager) -> None:
     agent = counting_agent(make_manager())
     for said, run_id in (("One?", "r1"), ("Two?", "r2"), ("Two?", "r2")):
         agent.run(said, run_id=run_id, user_id="ana", session_id="s")
     lines = ["user: One?", "assistant: Answer 1.", "user: Two?", "assistant: Answer 3."]
-    assert stored(make_memory, "s", "ana") == lines
+    assert stored(rig.memory, "s", "ana") == lines
     agent.run("One, again?", run_id="r1", user_id="ana", session_id="s")
     lines[:2] = ["user: One, again?", "assistant: Answer 4."]
-    assert stored(make_memory, "s", "ana") == lines, "one that others are behind as well"
-    runs = rows_of(database_url, "SELECT run_id, status, agent_id FROM strandline.session_run ORDER BY 1")
+    assert stored(rig.memory, "s", "ana") == lines, "one that others are behind as well"
+    runs = rows_of(rig.url, "SELECT run_id, status, agent_id FROM strandline.session_run ORDER BY 1")
     assert runs == [("r1", "completed", agent.id), ("r2", "completed", agent.id)]
-    assert make_memory("s", user_id="ana").run_history(1)[-1].text == "Answer 3."
+    assert rig.memory("s", user_id="ana").run_history(1)[-1].text == "Answer 3."
 
 
 def test_a_regenerated_answer_takes_the_place_of_the_first(
@@ -350,22 +343,22 @@ def test_a_run_that_fails_leaves_nothing_and_its_memories_reach_no_other(
 
 
 def test_a_run_whose_put_failed_is_put_with_the_next(
-    make_manager: MakeManager, make_memory: MakeMemory, database_url: str, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, make_manager: MakeManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_STATEMENT_TIMEOUT_SECONDS", "2")
     model, _seen = requests_to(lambda number: text(f"Answer {number}."))
     agent = Agent(model=model, **hooks_of(make_manager()))
     agent.run("One?", user_id="ana", session_id="s")
-    with psycopg.connect(database_url) as other:
+    with psycopg.connect(rig.url) as other:
         other.execute("LOCK TABLE strandline.fact, strandline.session")  # neither read nor written
         answered = agent.run("Two?", user_id="ana", session_id="s")
     assert answered.content == "Answer 2.", "a run does not fail for its memory"
     agent.run("Three?", user_id="ana", session_id="s")
-    assert stored(make_memory, "s", "ana")[::2] == ["user: One?", "user: Two?", "user: Three?"]
+    assert stored(rig.memory, "s", "ana")[::2] == ["user: One?", "user: Two?", "user: Three?"]
 
 
 def test_runs_of_one_conversation_whose_puts_failed_at_once_are_all_put_with_the_next(
-    make_manager: MakeManager, make_memory: MakeMemory, database_url: str, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, make_manager: MakeManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_STATEMENT_TIMEOUT_SECONDS", "2")
     manager = make_manager()
@@ -375,11 +368,11 @@ def test_runs_of_one_conversation_whose_puts_failed_at_once_are_all_put_with_the
         Agent(model=model, **hooks_of(manager)).run(question, user_id="ana", session_id="s")
 
     ask("One?")
-    with psycopg.connect(database_url) as other, ThreadPoolExecutor(3) as threads:
+    with psycopg.connect(rig.url) as other, ThreadPoolExecutor(3) as threads:
         other.execute("LOCK TABLE strandline.fact, strandline.session")
         list(threads.map(ask, ["Two?", "Three?", "Four?"]))
     ask("Five?")
-    questions = stored(make_memory, "s", "ana")[::2]
+    questions = stored(rig.memory, "s", "ana")[::2]
     assert questions[0] == "user: One?" and questions[-1] == "user: Five?"
     assert sorted(questions[1:-1]) == ["user: Four?", "user: Three?", "user: Two?"]
 
@@ -434,12 +427,12 @@ def test_a_run_that_is_kept_again_does_not_bring_back_what_a_person_corrected(
 
 
 def test_each_turn_is_delivered_at_its_end_and_stays_in_the_window(
-    make_manager: MakeManager, make_memory: MakeMemory, database_url: str
+    rig: Rig, make_manager: MakeManager
 ) -> None:
     agent = Agent(model=ScriptedModel(), **hooks_of(make_manager()))
     agent.run("I keep bees.", user_id="ana", session_id="s")
-    assert rows_of(database_url, "SELECT cause, message_count FROM strandline.flush_event") == [("turn", 2)]
-    assert len(make_memory("s", user_id="ana").get().window) == 2
+    assert rows_of(rig.url, "SELECT cause, message_count FROM strandline.flush_event") == [("turn", 2)]
+    assert len(rig.memory("s", user_id="ana").get().window) == 2
 
 
 def test_what_one_session_hears_the_next_is_shown(make_manager: MakeManager, database_url: str) -> None:

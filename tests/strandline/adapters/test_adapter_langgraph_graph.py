@@ -21,9 +21,8 @@ from pydantic import Field
 
 from strandline.adapters.langchain import StrandlineHistory
 from strandline.adapters.langgraph import StrandlineStore
-from tests.conftest import StartWorker
+from tests.conftest import Rig
 from tests.support.agents.thirty_turns import FIRST, TURNS, Conversations, sayings
-from tests.support.servers.model_server import ModelServer
 
 
 class ScriptedChat(BaseChatModel):
@@ -89,12 +88,10 @@ def build_graph(model: ScriptedChat, histories: dict[str, StrandlineHistory], st
     return graph.compile(store=store)
 
 
-async def test_a_graph_of_two_users_knows_what_has_left_its_window(
-    database_url: str, broker_url: str, start_worker: StartWorker, model_server: ModelServer
-) -> None:
-    conversations = Conversations(database_url, broker_url, start_worker, model_server)
+async def test_a_graph_of_two_users_knows_what_has_left_its_window(rig: Rig) -> None:
+    conversations = Conversations(rig.url, rig.broker_url, rig.start_worker, rig.model)
 
-    store = StrandlineStore(database_url=database_url)
+    store = StrandlineStore(database_url=rig.url)
     histories = {
         user: StrandlineHistory(f"{user}-talks", user_id=user, **conversations.options) for user in FIRST
     }

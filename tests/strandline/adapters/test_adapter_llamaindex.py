@@ -37,11 +37,9 @@ from strandline import (
 )
 from strandline.adapters.llamaindex import StrandlineMemory
 from strandline.adapters.llamaindex.declarations import own_block
-from strandline.schemas.postgres.database import Database
-from strandline.schemas.settings import Settings, load_settings
-from tests.conftest import StartWorker, rows_of, wait_until
+from strandline.schemas.settings import load_settings
+from tests.conftest import Rig, rows_of, wait_until
 from tests.support.agents.llamaindex_model import ScriptedModel, echo, saying, shown, user
-from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import say
 
@@ -235,9 +233,7 @@ class Foremost(BaseNodePostprocessor):
         return sorted(nodes, key=lambda node: self.word not in node.node.get_content())[:-1]
 
 
-def test_their_postprocessors_choose_among_the_hits(
-    configured: str, database: Database, settings: Settings
-) -> None:
+def test_their_postprocessors_choose_among_the_hits(rig: Rig, configured: str) -> None:
     theirs = TheirVectors.model_construct(
         name="vectors",
         priority=2,
@@ -249,7 +245,7 @@ def test_their_postprocessors_choose_among_the_hits(
     memory = StrandlineMemory.from_defaults("chosen", memory_blocks=[theirs])
     for colour in ("red", "green", "blue"):
         say(memory.session_memory, f"The boat of the neighbour is {colour}.")
-    drain_everything(database, configured, settings)
+    drain_everything(rig.database, configured, rig.settings)
     memory.put(user("Well?"))
     section = memory.get("the boat")[0].content or ""
     assert section.count("The boat") == 2
@@ -474,9 +470,9 @@ def test_a_chat_engine_makes_one_of_its_own(configured: str) -> None:
 
 
 async def test_the_documented_example_of_long_term_memory(
-    configured: str, database: Database, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, configured: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
+    monkeypatch.setenv("OPENAI_BASE_URL", rig.model.base_url)
     settings = load_settings(database_url=configured, embedding_backend="local")
     memory = StrandlineMemory.from_defaults(
         session_id="my_session",
@@ -513,7 +509,7 @@ async def test_the_documented_example_of_long_term_memory(
         "What should I buy to prepare for owning a dog?",
     ):
         await agent.run(user_msg=asked, memory=memory)
-        await asyncio.to_thread(drain_everything, database, configured, settings)
+        await asyncio.to_thread(drain_everything, rig.database, configured, settings)
     history = await memory.aget()
     assert len(history) == 2, "a ratio of 0.02 leaves the last turn"
     text = "\n".join(block.text for block in history[-2].blocks if isinstance(block, TextBlock))
@@ -567,10 +563,8 @@ def _assert_calls_meet_results(requests: Sequence[Sequence[ChatMessage]]) -> Non
                 assert message.additional_kwargs["tool_call_id"] in open_calls
 
 
-async def test_an_agent_of_fifty_turns_knows_what_has_left_its_window(
-    configured: str, broker_url: str, start_worker: StartWorker, model_server: ModelServer
-) -> None:
-    start_worker(OPENAI_BASE_URL=model_server.base_url, OPENAI_API_KEY="none")
+async def test_an_agent_of_fifty_turns_knows_what_has_left_its_window(rig: Rig, configured: str) -> None:
+    rig.start_worker(OPENAI_BASE_URL=rig.model.base_url, OPENAI_API_KEY="none")
     memory = StrandlineMemory.from_defaults(
         "fifty",
         user_id="ana",
@@ -578,7 +572,7 @@ async def test_an_agent_of_fifty_turns_knows_what_has_left_its_window(
         chat_history_token_ratio=0.2,
         token_flush_size=150,
         memory_blocks=[FactExtractionMemoryBlock(max_facts=200)],
-        broker_url=broker_url,
+        broker_url=rig.broker_url,
     )
     database_url = configured
     model = ScriptedModel(looking_up)

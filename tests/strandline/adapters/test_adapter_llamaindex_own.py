@@ -20,7 +20,7 @@ from strandline.adapters.llamaindex import LlamaIndexBlock, StrandlineMemory
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.wiring.assembly import prepare_stages
-from tests.conftest import rows_of
+from tests.conftest import Rig, rows_of
 from tests.support.agents.llamaindex_blocks import Holder, MentionCounter, closed, mentions
 from tests.support.workers.draining import drain_everything
 
@@ -39,25 +39,25 @@ def configured(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 
 def test_a_subclass_of_their_block_is_folded_by_workers_and_shown_in_reads(
-    configured: Settings, database: Database, database_url: str
+    rig: Rig, configured: Settings
 ) -> None:
-    prepare_stages(database, configured, NAMES)
+    prepare_stages(rig.database, configured, NAMES)
     counter = MentionCounter(name="mentions", priority=2)
     memory = StrandlineMemory.from_defaults("s", memory_blocks=[counter, closed])
     memory.put_messages([user("Logan left."), user("Who?"), ChatMessage(role="assistant", content="Logan.")])
     assert "Logan: 0 times" in str(memory.get()[0].content)
     memory.session_memory.flush(all=True)
-    drain_everything(database, database_url, configured, NAMES)
+    drain_everything(rig.database, rig.url, configured, NAMES)
     memory.put(user("Again, where is Logan?"))
     memory.session_memory.flush(all=True)
-    drain_everything(database, database_url, configured, NAMES)
+    drain_everything(rig.database, rig.url, configured, NAMES)
     shown = str(memory.get("Where?", style="terse")[0].content)
     assert "Logan: 3 times, last by the user; asked: Where?; style: terse." in shown
     assert "0 mentions" in shown, "it does not take what leaves the window"
     assert "asked: Whose?" in str(asyncio.run(read(memory, "Whose?"))[0].content)
     assert counter.mention_count == 0, "the state is in Postgres, not in the object"
     states = rows_of(
-        database_url,
+        rig.url,
         "SELECT b.state FROM strandline.block_state b JOIN strandline.generation g USING (generation_id)"
         " WHERE pipeline = 'mentions' ORDER BY ordinal DESC LIMIT 1",
     )

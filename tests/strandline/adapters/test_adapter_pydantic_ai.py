@@ -43,9 +43,8 @@ from pydantic_ai.usage import RequestUsage
 
 from strandline import Memory, Message, StaticMemoryBlock
 from strandline.adapters.pydantic_ai import StrandlineHistory, messages_of, model_messages_of
-from tests.conftest import MakeMemory, StartWorker
+from tests.conftest import MakeMemory, Rig
 from tests.support.agents.thirty_turns import FIRST, TURNS, Conversations, sayings
-from tests.support.servers.model_server import ModelServer
 from tests.support.stored_form import JSON_VALUES, NAMES, TEXTS, stored_form
 
 # Messages.
@@ -406,10 +405,8 @@ class Caller:
     user_id: str
 
 
-def test_two_users_know_what_has_left_their_windows(
-    database_url: str, broker_url: str, start_worker: StartWorker, model_server: ModelServer
-) -> None:
-    conversations = Conversations(database_url, broker_url, start_worker, model_server)
+def test_two_users_know_what_has_left_their_windows(rig: Rig) -> None:
+    conversations = Conversations(rig.url, rig.broker_url, rig.start_worker, rig.model)
     options: Any = conversations.options
     last_texts: dict[str, list[str]] = {}
 

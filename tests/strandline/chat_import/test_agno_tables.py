@@ -17,8 +17,7 @@ from strandline.chat_import.records import HistorySource
 from strandline.chat_import.sources import open_source
 from strandline.pipelines.facts.edits import apply_fact_events
 from strandline.pipelines.inspect.verify import verify
-from strandline.schemas.postgres.database import Database
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import Rig, rows_of
 from tests.support.imports.outcome import Stop, import_all, stored_facts, stored_log
 from tests.support.opened_rows import clear_only
 
@@ -63,21 +62,19 @@ def texts(memory: Memory) -> list[str]:
     return [str(message) for message in memory.get_all()]
 
 
-def test_sessions_and_memories_are_taken_as_they_are_once(
-    agno: MakeSource, database: Database, database_url: str, make_memory: MakeMemory
-) -> None:
-    done = import_all(agno(), database_url)
+def test_sessions_and_memories_are_taken_as_they_are_once(rig: Rig, agno: MakeSource) -> None:
+    done = import_all(agno(), rig.url)
     counts = done.progress
     assert (counts.sessions, counts.added, counts.known, counts.facts_added) == (4, 20, 0, 3)
     assert [one.reason for one in done.omissions] == ["names no user; say whose it is with --user"]
     assert counts.portion.done == counts.portion.total == 8
 
-    trip = make_memory("trip", user_id="ana")
+    trip = rig.memory("trip", user_id="ana")
     assert texts(trip) == TRIP
-    assert len(make_memory("desk", user_id="bo").get_all()) == 3
-    assert texts(make_memory("old")) == TRIP[:3]
+    assert len(rig.memory("desk", user_id="bo").get_all()) == 3
+    assert texts(rig.memory("old")) == TRIP[:3]
     crew = [f"{who}{text}" for text in CREW for who in ("user: ", "assistant: You said: ")]
-    assert texts(make_memory("crew", user_id="ana"))[1:] == crew
+    assert texts(rig.memory("crew", user_id="ana"))[1:] == crew
     calling, answer = trip.get_all()[4:6]
     assert [call["id"] for call in calling.tool_calls or ()] == [answer.tool_call_id]
     assert {"import_source", "import_table", "import_row", "import_part"} == set(answer.metadata)
@@ -85,17 +82,17 @@ def test_sessions_and_memories_are_taken_as_they_are_once(
     assert answer.created_at is not None
     assert answer.created_at.year == 2026
 
-    facts = stored_facts(database_url)
+    facts = stored_facts(rig.url)
     assert [fact[1] for fact in facts] == FACTS
     assert (facts[1][2], facts[1][3]) == (["pets"], "My cat Tom")
     assert all(fact[8].startswith("import agno ") for fact in facts)
 
-    log = stored_log(database_url)
-    again = import_all(agno(), database_url).progress
+    log = stored_log(rig.url)
+    again = import_all(agno(), rig.url).progress
     assert (again.added, again.known, again.facts_added, again.facts_known) == (0, 20, 0, 3)
-    assert stored_log(database_url) == log
-    assert stored_facts(database_url) == facts
-    assert verify(database).violations == ()
+    assert stored_log(rig.url) == log
+    assert stored_facts(rig.url) == facts
+    assert verify(rig.database).violations == ()
 
 
 def test_an_import_that_ends_anywhere_is_finished_by_the_next(database_url: str) -> None:
@@ -141,23 +138,21 @@ def test_a_fact_that_was_deleted_changed_or_cleared_stays_so(database_url: str) 
     assert bos.list().total == 0
 
 
-def test_a_clearing_before_an_import_takes_nothing_of_it_when_it_is_applied_again(
-    database: Database, database_url: str
-) -> None:
+def test_a_clearing_before_an_import_takes_nothing_of_it_when_it_is_applied_again(rig: Rig) -> None:
     """Each derivation applies all events twice; an imported fact is older than its event."""
-    anas = Facts.for_owner(user_id="ana", database_url=database_url)
+    anas = Facts.for_owner(user_id="ana", database_url=rig.url)
     anas.add("Ana is new here.")
     assert anas.clear() == 1
-    import_all(open_source("agno", str(TABLES / "agno2.sqlite")), database_url)
+    import_all(open_source("agno", str(TABLES / "agno2.sqlite")), rig.url)
     revisions = "SELECT f.fact_id, r.created_at FROM strandline.fact f JOIN strandline.fact_revision r"
     revisions += " USING (shard_key, generation_id, fact_id) ORDER BY 1, 2"
-    before = rows_of(database_url, revisions)
+    before = rows_of(rig.url, revisions)
     ((shard_key, generation),) = rows_of(
-        database_url, "SELECT shard_key, generation_id FROM strandline.fact WHERE text = %s", FACTS[1]
+        rig.url, "SELECT shard_key, generation_id FROM strandline.fact WHERE text = %s", FACTS[1]
     )
-    with database.transaction() as transaction:
+    with rig.database.transaction() as transaction:
         transaction.run(apply_fact_events(shard_key, generation))
-    assert rows_of(database_url, revisions) == before
+    assert rows_of(rig.url, revisions) == before
     assert anas.clear() == 2
 
 

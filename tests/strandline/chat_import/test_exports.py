@@ -11,7 +11,7 @@ import pytest
 
 from strandline import ConfigurationError
 from strandline.chat_import.sources import open_source
-from tests.conftest import MakeMemory
+from tests.conftest import Rig
 from tests.support.imports.outcome import import_all, stored_log
 
 
@@ -61,12 +61,10 @@ def written(path: Path, conversations: object) -> Path:
     return path
 
 
-def test_the_current_branch_of_a_chatgpt_conversation(
-    database_url: str, tmp_path: Path, make_memory: MakeMemory
-) -> None:
+def test_the_current_branch_of_a_chatgpt_conversation(rig: Rig, tmp_path: Path) -> None:
     file = written(tmp_path / "conversations.json", [CHAT])
-    done = import_all(open_source("openai", str(file)), database_url, user="ana")
-    messages = make_memory("chat", user_id="ana").get_all()
+    done = import_all(open_source("openai", str(file)), rig.url, user="ana")
+    messages = rig.memory("chat", user_id="ana").get_all()
     assert [str(message) for message in messages] == [
         "user: question",
         "assistant: second answer",
@@ -89,7 +87,7 @@ def test_the_current_branch_of_a_chatgpt_conversation(
         "thoughts": "is the model's reasoning",
         "picture/parts[0]": "is a file",
     }
-    again = import_all(open_source("openai", str(file)), database_url, user="ana").progress
+    again = import_all(open_source("openai", str(file)), rig.url, user="ana").progress
     assert (again.added, again.known) == (0, 6)
 
 
@@ -167,12 +165,10 @@ CLAUDE = {
 }
 
 
-def test_a_conversation_of_claude_with_tools_and_files(
-    database_url: str, tmp_path: Path, make_memory: MakeMemory
-) -> None:
+def test_a_conversation_of_claude_with_tools_and_files(rig: Rig, tmp_path: Path) -> None:
     file = written(tmp_path / "conversations.json", [CLAUDE])
-    done = import_all(open_source("anthropic", str(file)), database_url)
-    messages = make_memory("talk", user_id="ana").get_all()
+    done = import_all(open_source("anthropic", str(file)), rig.url)
+    messages = rig.memory("talk", user_id="ana").get_all()
     assert [str(message) for message in messages] == [
         "user: Look at this.\n\nnotes.txt:\nTom is a cat.\n\n[tom.png]",
         "assistant: Let me see.",
@@ -190,7 +186,7 @@ def test_a_conversation_of_claude_with_tools_and_files(
         "m2/content[0]": "is the model's reasoning",
         "m4": "is empty",
     }
-    again = import_all(open_source("anthropic", str(file)), database_url).progress
+    again = import_all(open_source("anthropic", str(file)), rig.url).progress
     assert (again.added, again.known) == (0, 5)
 
 

@@ -34,8 +34,7 @@ from strandline.adapters.llamaindex.messages import chat_message_of, message_of
 from strandline.chat_import.records import HistorySource
 from strandline.chat_import.sources import open_source
 from strandline.pipelines.inspect.verify import verify
-from strandline.schemas.postgres.database import Database
-from tests.conftest import MakeMemory, lock_is_awaited, wait_until
+from tests.conftest import Rig, lock_is_awaited, wait_until
 from tests.support.imports.outcome import import_all, stored_log
 from tests.support.processes import forking
 
@@ -96,16 +95,14 @@ def uri(request: pytest.FixtureRequest, database_url: str, tmp_path: Path) -> st
     return database_url.replace("postgresql://", "postgresql+psycopg://")
 
 
-def test_every_message_comes_as_it_was_and_once(
-    uri: str, database: Database, database_url: str, make_memory: MakeMemory
-) -> None:
+def test_every_message_comes_as_it_was_and_once(rig: Rig, uri: str) -> None:
     chatter = [ChatMessage(role="user", content=f"Harbour {n}.") for n in range(40)]
     put(uri, {"ana/1": ANAS, "bo": chatter})
-    done = import_all(open_source("llamaindex", uri), database_url, user="ana", token_limit=100)
+    done = import_all(open_source("llamaindex", uri), rig.url, user="ana", token_limit=100)
     assert (done.progress.sessions, done.progress.added, done.omissions) == (2, 48, [])
     assert done.progress.events > 0
 
-    stored = make_memory("ana/1", user_id="ana").get_all()
+    stored = rig.memory("ana/1", user_id="ana").get_all()
     for message, was in zip(stored, ANAS, strict=True):
         back = chat_message_of(message)
         assert (back.role, back.content) == (was.role, was.content)
@@ -114,15 +111,15 @@ def test_every_message_comes_as_it_was_and_once(
         assert message.metadata["import_table"] == "llama_index_memory"
         assert message.created_at is not None
     assert stored[0].metadata["import_row"] == "1"
-    bos = make_memory("bo", user_id="ana").get_all()
+    bos = rig.memory("bo", user_id="ana").get_all()
     assert [message.text for message in bos] == [message.content for message in chatter]
 
-    log = stored_log(database_url)
+    log = stored_log(rig.url)
     put(uri, {"bo": [ChatMessage(role="user", content="One more.")]})
-    again = import_all(open_source("llamaindex", uri), database_url, user="ana").progress
+    again = import_all(open_source("llamaindex", uri), rig.url, user="ana").progress
     assert (again.added, again.known) == (1, 48)
-    assert [row for row in stored_log(database_url) if "One more." not in row[4]] == log
-    assert verify(database).violations == ()
+    assert [row for row in stored_log(rig.url) if "One more." not in row[4]] == log
+    assert verify(rig.database).violations == ()
 
 
 def quoted(name: str) -> str:
@@ -224,36 +221,32 @@ def test_rows_of_another_database_with_the_same_numbers_are_reported_or_told_apa
     assert names == [None] * 3 + ["b"] * 3
 
 
-def test_a_session_of_another_user_here_stays_untouched(
-    database_url: str, tmp_path: Path, make_memory: MakeMemory
-) -> None:
-    make_memory("s", user_id="bo", memory_blocks=[]).put({"role": "user", "content": "mine"})
+def test_a_session_of_another_user_here_stays_untouched(rig: Rig, tmp_path: Path) -> None:
+    rig.memory("s", user_id="bo", memory_blocks=[]).put({"role": "user", "content": "mine"})
     file = rows(
         tmp_path / "chats.sqlite",
         ("s", '{"role": "user", "content": "x"}'),
         ("t", '{"role": "user", "content": "y"}'),
     )
-    done = import_all(open_source("llamaindex", file), database_url, user="ana")
+    done = import_all(open_source("llamaindex", file), rig.url, user="ana")
     assert done.reasons == {("1", ""): "belongs to a session that another user has here"}
-    assert [(row[0], row[1]) for row in stored_log(database_url)] == [("s", "bo"), ("t", "ana")]
+    assert [(row[0], row[1]) for row in stored_log(rig.url)] == [("s", "bo"), ("t", "ana")]
 
 
-def test_an_import_that_is_killed_is_finished_by_the_next(
-    database: Database, database_url: str, tmp_path: Path, make_memory: MakeMemory
-) -> None:
+def test_an_import_that_is_killed_is_finished_by_the_next(rig: Rig, tmp_path: Path) -> None:
     """It is killed at the third session, whose row another transaction holds."""
     said = [(f"s{n // 9}", json.dumps({"role": "user", "content": f"Harbour {n}."})) for n in range(45)]
     file = rows(tmp_path / "many.sqlite", *said)
     argv = [sys.executable, "-m", "strandline", "import", file, "--from", "llamaindex", "--json"]
-    argv += ["--database-url", database_url, "--token-limit", "400", "--token-flush-size", "60"]
-    make_memory("s2", memory_blocks=[]).put({"role": "user", "content": "Harbour."})
-    with psycopg.connect(database_url) as holder:
+    argv += ["--database-url", rig.url, "--token-limit", "400", "--token-flush-size", "60"]
+    rig.memory("s2", memory_blocks=[]).put({"role": "user", "content": "Harbour."})
+    with psycopg.connect(rig.url) as holder:
         holder.execute("SELECT FROM strandline.session FOR UPDATE")
         with forking.Popen(argv, stdout=subprocess.DEVNULL) as doomed:
-            wait_until(lambda: lock_is_awaited(database_url), timeout=30, what="the third session")
+            wait_until(lambda: lock_is_awaited(rig.url), timeout=30, what="the third session")
             doomed.send_signal(signal.SIGKILL)
-    assert len(stored_log(database_url)) == 2 * 9 + 1
-    done = import_all(open_source("llamaindex", file), database_url, token_limit=400).progress
+    assert len(stored_log(rig.url)) == 2 * 9 + 1
+    done = import_all(open_source("llamaindex", file), rig.url, token_limit=400).progress
     assert (done.added, done.known) == (3 * 9, 2 * 9)
-    assert len({row[2] for row in stored_log(database_url)}) == 46
-    assert verify(database).violations == ()
+    assert len({row[2] for row in stored_log(rig.url)}) == 46
+    assert verify(rig.database).violations == ()

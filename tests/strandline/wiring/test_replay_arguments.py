@@ -16,6 +16,7 @@ from strandline.pipelines.generations.recipe import Recipe
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
+from tests.conftest import Rig
 
 FUNCTIONS: list[Callable[..., Any]] = [
     getattr(replay, name) for name in replay.__all__ if inspect.isfunction(getattr(replay, name))
@@ -125,11 +126,9 @@ def test_the_commands_say_so_too(
         assert f"There is no {thing} {number}" in capfd.readouterr().err
 
 
-def test_what_serves_is_not_compared_with_itself(
-    database: Database, database_url: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    number = replay.serving_generations(database)["facts"].generation_id
-    assert run(["generations", "diff", str(number), "--database-url", database_url]) == 1
+def test_what_serves_is_not_compared_with_itself(rig: Rig, capfd: pytest.CaptureFixture[str]) -> None:
+    number = replay.serving_generations(rig.database)["facts"].generation_id
+    assert run(["generations", "diff", str(number), "--database-url", rig.url]) == 1
     assert capfd.readouterr().err == (
         f"strandline: Generation {number} of facts serves, so it would be compared with itself. Name another"
         f" one of that pipeline: strandline generations diff {number} --against GENERATION;"

@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 from strandline import Memory
-from tests.conftest import MakeMemory, StartWorker, rows_of, wait_until
+from tests.conftest import Rig, rows_of, wait_until
 from tests.support.servers.broker_proxy import BrokerProxy
-from tests.support.servers.model_server import ModelServer
 
 
-def test_a_worker_whose_hands_are_full_as_the_broker_goes_away_goes_on(
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    model_server: ModelServer,
-    database_url: str,
-    broker_url: str,
-) -> None:
+def test_a_worker_whose_hands_are_full_as_the_broker_goes_away_goes_on(rig: Rig) -> None:
     """One thread, so one hint is all that the worker may have in hand: it has to make room by itself."""
-    model_server.behave(latency=1.5)
-    with BrokerProxy(broker_url) as broker:
-        worker = start_worker(
+    rig.model.behave(latency=1.5)
+    with BrokerProxy(rig.broker_url) as broker:
+        worker = rig.start_worker(
             "--concurrency=1",
             "--queues=extract",
             STRANDLINE_BROKER_URL=broker.url,
-            OPENAI_BASE_URL=model_server.base_url,
+            OPENAI_BASE_URL=rig.model.base_url,
             STRANDLINE_EMBEDDING_BACKEND="local",
         )
-        memory = make_memory(broker_url=broker_url)
+        memory = rig.memory(broker_url=rig.broker_url)
         _say(memory, "I sail in spring.")
-        wait_until(lambda: model_server.requests, timeout=20, what="the model to be asked")
+        wait_until(lambda: rig.model.requests, timeout=20, what="the model to be asked")
         broker.down()
-        wait_until(lambda: _applied(database_url) == 1, timeout=20, what="the work to be done all the same")
+        wait_until(lambda: _applied(rig.url) == 1, timeout=20, what="the work to be done all the same")
         # Before the broker is back: the worker does not see a loss that is over when it looks again.
         wait_until(lambda: "broker away" in "".join(worker.output), timeout=20, what="the loss to be told")
         broker.up()
         _say(memory, "I moor in autumn.")
-        wait_until(lambda: _applied(database_url) == 2, timeout=25, what="the worker to go on")
+        wait_until(lambda: _applied(rig.url) == 2, timeout=25, what="the worker to go on")
     said = "".join(worker.output).upper()
     assert "UNABLE TO RESTORE" not in said
     assert "EMERGENCY" not in said, "no file is left behind"

@@ -13,15 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from strandline import ConfigurationError, Memory
+from strandline import ConfigurationError
 from strandline.pipelines.generations.registry import serving_generations
 from strandline.pipelines.replay.new_generation import begin_generation, derive_generation
-from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.lanes import VECTORS
 from strandline.wiring.assembly import prepare_stages
 from strandline.workers.in_process import BackgroundRunner
-from tests.conftest import rows_of
+from tests.conftest import Rig, rows_of
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import say
 
@@ -172,13 +171,11 @@ def test_files_that_cannot_be_used_are_told(
         MultilingualEmbedder()
 
 
-def test_a_change_to_it_by_a_new_generation_finds_what_words_cannot(
-    make_memory: Callable[..., Memory], database: Database, database_url: str
-) -> None:
-    small = load_settings(database_url=database_url, text_backend="local", embedding_backend="local")
-    memory = make_memory("会话", user_id="小明")
+def test_a_change_to_it_by_a_new_generation_finds_what_words_cannot(rig: Rig) -> None:
+    small = load_settings(database_url=rig.url, text_backend="local", embedding_backend="local")
+    memory = rig.memory("会话", user_id="小明")
     say(memory, "我养了一只叫咪咪的小猫。", "今天刮西风。", "利率又上涨了。", "I moved to Graz for my work.")
-    drain_everything(database, database_url, small)
+    drain_everything(rig.database, rig.url, small)
     asked = {
         "有没有动物陪伴他?": "我养了一只叫咪咪的小猫。",
         "因为职业搬到哪个城市": "I moved to Graz for my work.",
@@ -187,16 +184,16 @@ def test_a_change_to_it_by_a_new_generation_finds_what_words_cannot(
         assert memory.search(question) == [], "neither words nor vectors for English find it"
 
     settings = small.model_copy(update={"embedding_backend": "local-multilingual"})
-    runner = BackgroundRunner(database, prepare_stages(database, small), small)
+    runner = BackgroundRunner(rig.database, prepare_stages(rig.database, small), small)
     runner.start()
     try:
-        derive_generation(database, begin_generation(database, VECTORS, settings))
+        derive_generation(rig.database, begin_generation(rig.database, VECTORS, settings))
     finally:
         runner.stop()
-    config = dict(serving_generations(database)[VECTORS].recipe.config)
+    config = dict(serving_generations(rig.database)[VECTORS].recipe.config)
     assert config == {"backend": "local-multilingual", "embedder": "use-multilingual-3", "dimensions": 512}
     lengths = "SELECT DISTINCT vector_dims(embedding) FROM strandline.chunk WHERE generation_id = %s"
-    serving = serving_generations(database)[VECTORS].generation_id
-    assert rows_of(database_url, lengths, serving) == [(512,)]
+    serving = serving_generations(rig.database)[VECTORS].generation_id
+    assert rows_of(rig.url, lengths, serving) == [(512,)]
     for question, text in asked.items():
         assert memory.search(question, limit=1)[0].text == text

@@ -19,9 +19,8 @@ from strandline.cli.doctor.models import check_role
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.models.factory import build_embedder
 from strandline.schemas.model_roles import TEXT_ROLES, TextPurpose
-from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
-from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
+from tests.conftest import Rig, nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer
 
 # Read here, since no test sees the variables of the machine's user.
@@ -85,20 +84,18 @@ def test_each_text_role_answers_in_the_form_of_its_task(role: TextPurpose, setti
     assert check.result == "ok", check.found
 
 
-def test_a_conversation_gets_facts_and_a_summary_and_nothing_waits(
-    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
-) -> None:
-    memory = make_memory("s", user_id="u", memory_blocks=["facts", "summary"], consume="background")
+def test_a_conversation_gets_facts_and_a_summary_and_nothing_waits(rig: Rig) -> None:
+    memory = rig.memory("s", user_id="u", memory_blocks=["facts", "summary"], consume="background")
     for role, content in SAID:
         memory.put({"role": role, "content": content})
     memory.flush(all=True)
-    wait_until(lambda: nothing_due(database_url), timeout=SECONDS, what="facts and a summary")
-    assert rows_of(database_url, "SELECT stage, reason FROM strandline.dead_letter") == []
-    facts = rows_of(database_url, "SELECT text FROM strandline.fact WHERE live")
+    wait_until(lambda: nothing_due(rig.url), timeout=SECONDS, what="facts and a summary")
+    assert rows_of(rig.url, "SELECT stage, reason FROM strandline.dead_letter") == []
+    facts = rows_of(rig.url, "SELECT text FROM strandline.fact WHERE live")
     assert all(text.strip() for (text,) in facts)
     summary = memory.summarize(wait=SECONDS)
     assert summary is not None and summary.text.strip() and summary.through_seq == len(SAID)
-    assert verify(database, deep=True).violations == ()
+    assert verify(rig.database, deep=True).violations == ()
 
 
 def test_the_server_embeds_if_it_has_an_embedder(settings: Settings, url: str, model: str) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from strandline import Memory
 from strandline.cli.doctor.models import check_models
 from strandline.pipelines.generations.definitions import DEFINITIONS
 from strandline.pipelines.models.factory import (
@@ -28,7 +27,7 @@ from strandline.schemas.errors import (
 )
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
-from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import Rig, nothing_due, rows_of, wait_until
 from tests.pipelines.models.test_quirks import EXTRACT, MERGE, error
 from tests.pipelines.models.test_quirks import SUMMARY as SUMMARY_TASK
 from tests.support.servers.model_server import ModelServer, Raw
@@ -259,16 +258,14 @@ def test_doctor_shows_what_the_server_says_and_no_key(
     assert "words alone" in embedding.found
 
 
-def test_without_an_embedding_model_a_worker_says_so_and_serves_the_rest(
-    start_worker: StartWorker, make_memory: Callable[..., Memory], database_url: str, broker_url: str
-) -> None:
-    worker = start_worker(STRANDLINE_EMBEDDING_BACKEND="none", STRANDLINE_TEXT_BACKEND="local")
-    memory = make_memory("s", user_id="ana", broker_url=broker_url)
+def test_without_an_embedding_model_a_worker_says_so_and_serves_the_rest(rig: Rig) -> None:
+    worker = rig.start_worker(STRANDLINE_EMBEDDING_BACKEND="none", STRANDLINE_TEXT_BACKEND="local")
+    memory = rig.memory("s", user_id="ana", broker_url=rig.broker_url)
     memory.put({"role": "user", "content": "My cat is called Mio."})
     memory.flush(all=True)
-    wait_until(lambda: nothing_due(database_url), timeout=60, what="the work to be done")
-    assert rows_of(database_url, "SELECT count(*), count(embedding) FROM strandline.chunk") == [(1, 0)]
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.model_call WHERE model = 'none'") == [(0,)]
+    wait_until(lambda: nothing_due(rig.url), timeout=60, what="the work to be done")
+    assert rows_of(rig.url, "SELECT count(*), count(embedding) FROM strandline.chunk") == [(1, 0)]
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.model_call WHERE model = 'none'") == [(0,)]
     results = memory.search("Mio")
     assert [result.text for result in results] == ["My cat is called Mio."]
     said = [line for line in worker.output if "action=no_embedder" in line]
@@ -286,24 +283,21 @@ def test_without_an_embedding_model_a_worker_says_so_and_serves_the_rest(
     ids=lambda one: next(iter(one)),
 )
 def test_a_read_goes_by_words_whatever_the_environment_of_the_client_is(
+    rig: Rig,
     environment: dict[str, str],
     servers: tuple[ModelServer, ModelServer],
     set_roles: SetRoles,
-    start_worker: StartWorker,
-    make_memory: Callable[..., Memory],
-    database_url: str,
-    broker_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     set_roles(EMBEDDING__BACKEND="openai", EMBEDDING__SENDS_DIMENSIONS="true")
-    start_worker()
-    memory = make_memory("s", user_id="ana", broker_url=broker_url)
+    rig.start_worker()
+    memory = rig.memory("s", user_id="ana", broker_url=rig.broker_url)
     memory.put({"role": "user", "content": "My cat is called Mio."})
     memory.flush(all=True)
-    wait_until(lambda: nothing_due(database_url), timeout=60, what="the work to be done")
+    wait_until(lambda: nothing_due(rig.url), timeout=60, what="the work to be done")
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    reader = make_memory("s", user_id="ana")
+    reader = rig.memory("s", user_id="ana")
     for _ in range(2):
         context = reader.get("What is Mio?")
         assert "Mio" in context[0].text

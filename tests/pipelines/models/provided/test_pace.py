@@ -21,7 +21,7 @@ from strandline.schemas.settings import Settings, load_settings
 from strandline.wiring.assembly import prepare_stages
 from strandline.workers.in_process import BackgroundRunner
 from strandline.workers.worker import Worker
-from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
+from tests.conftest import Rig, nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
 from tests.support.stored import dead_letters, live_facts
 from tests.support.workers.draining import due_lanes
@@ -145,53 +145,42 @@ def paced_settings(database_url: str, model_server: ModelServer, monkeypatch: py
 
 @pytest.mark.parametrize("processes", [1, 3])
 def test_thirty_sessions_at_a_limit_cost_few_requests_more_than_they_need(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    model_server: ModelServer,
-    paced_settings: Settings,
-    processes: int,
+    rig: Rig, paced_settings: Settings, processes: int
 ) -> None:
     """Each runner has its own models, as a process has."""
     server = LimitedServer(10, 2.0)
-    model_server.behave(responder=server.respond)
+    rig.model.behave(responder=server.respond)
     runners = [
-        BackgroundRunner(database, prepare_stages(database, paced_settings), paced_settings)
+        BackgroundRunner(rig.database, prepare_stages(rig.database, paced_settings), paced_settings)
         for _process in range(processes)
     ]
     for number in range(30):
-        memory = make_memory(f"s{number}", user_id=f"u{number}", memory_blocks=["facts", "summary"])
+        memory = rig.memory(f"s{number}", user_id=f"u{number}", memory_blocks=["facts", "summary"])
         memory.put({"role": "user", "content": f"I own boat {number}."})
         memory.flush(all=True)
     for runner in runners:
         runner.start()
     try:
-        wait_until(lambda: nothing_due(database_url), timeout=60, what="all work")
+        wait_until(lambda: nothing_due(rig.url), timeout=60, what="all work")
     finally:
         for runner in runners:
             runner.stop()
     assert server.answered == 60, "one extraction and one summary each"
     assert server.answered + server.refused <= 1.3 * 60
-    assert live_facts(database_url) == 30
-    assert dead_letters(database_url) == 0
-    assert verify(database, deep=True).violations == ()
+    assert live_facts(rig.url) == 30
+    assert dead_letters(rig.url) == 0
+    assert verify(rig.database, deep=True).violations == ()
 
 
 class Died(BaseException):
     """The end of a process."""
 
 
-def test_workers_that_die_at_a_limit_lose_and_double_nothing(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    model_server: ModelServer,
-    paced_settings: Settings,
-) -> None:
+def test_workers_that_die_at_a_limit_lose_and_double_nothing(rig: Rig, paced_settings: Settings) -> None:
     server = LimitedServer(4, 1.0)
-    model_server.behave(responder=server.respond)
+    rig.model.behave(responder=server.respond)
     for number in range(8):
-        memory = make_memory(f"s{number}", user_id=f"u{number}", memory_blocks=["facts"])
+        memory = rig.memory(f"s{number}", user_id=f"u{number}", memory_blocks=["facts"])
         memory.put({"role": "user", "content": f"I own boat {number}."})
         memory.flush(all=True)
 
@@ -203,23 +192,23 @@ def test_workers_that_die_at_a_limit_lose_and_double_nothing(
     points = ["", "called", "", "", "", "applying", "stored", "", "", "called", "loaded"] * 2
     for _process in range(4):
         worker = Worker(
-            database,
-            prepare_stages(database, paced_settings),
+            rig.database,
+            prepare_stages(rig.database, paced_settings),
             paced_settings,
             ring=lambda _lanes: None,
             with_sweep=False,
             reach=die,
         )
         worker.start()
-        for lane in due_lanes(database_url):
+        for lane in due_lanes(rig.url):
             with suppress(Died):
                 worker.drain(lane)
         worker.stop()
-    runner = BackgroundRunner(database, prepare_stages(database, paced_settings), paced_settings)
+    runner = BackgroundRunner(rig.database, prepare_stages(rig.database, paced_settings), paced_settings)
     runner.start()
     try:
-        wait_until(lambda: nothing_due(database_url), timeout=30, what="all work")
+        wait_until(lambda: nothing_due(rig.url), timeout=30, what="all work")
     finally:
         runner.stop()
-    assert live_facts(database_url) == 8
-    assert verify(database, deep=True).violations == ()
+    assert live_facts(rig.url) == 8
+    assert verify(rig.database, deep=True).violations == ()

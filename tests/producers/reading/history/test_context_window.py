@@ -22,7 +22,7 @@ from strandline.producers.reading.history import (
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.message import Message
-from tests.conftest import MakeMemory
+from tests.conftest import MakeMemory, Rig
 
 
 def call(*ids: str) -> dict[str, Any]:
@@ -84,13 +84,13 @@ def read_with(database: Database, operation: Any, step: int, act: Callable[[], o
 
 @pytest.mark.parametrize("way", ["window", "history"])
 def test_a_correction_between_two_pages_shows_one_state(
-    make_memory: MakeMemory, database: Database, monkeypatch: pytest.MonkeyPatch, way: str
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """What stood behind the run is put again under other numbers, which a later page would miss."""
     for name in ("PAGE_MESSAGES", "CONTEXT_PAGE_MESSAGES"):
         monkeypatch.setattr(history, name, 4)
     identity = identify_session("default", "s", None)
-    memory = make_memory("s", memory_blocks=[])
+    memory = rig.memory("s", memory_blocks=[])
     memory.put({"role": "user", "content": "first"})
     memory.add_run("r1", [{"role": "user", "content": "0"}])
     memory.put_messages([{"role": "user", "content": f"message {number}"} for number in range(10)])
@@ -102,7 +102,7 @@ def test_a_correction_between_two_pages_shows_one_state(
             operation = newest_that_fit(identity, 10_000)
         else:
             operation = newest_history(HistoryRequest(identity, HistoryFilter(), None, 0))
-        shown = read_with(database, operation, step, partial(memory.add_run, "r1", said))
+        shown = read_with(rig.database, operation, step, partial(memory.add_run, "r1", said))
         assert shown in (before, memory.get_all())
 
 

@@ -14,7 +14,7 @@ from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.conversation.flush import Flush
 from strandline.schemas.values.identity import identify_session
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, Rig, rows_of
 from tests.support.messages import assistant
 
 SYSTEM = {"role": "system", "content": "Answer in short sentences."}
@@ -43,10 +43,8 @@ def assert_sound(database: Database) -> None:
     assert verify(database).violations == ()
 
 
-def test_a_rewind_takes_back_everything_from_a_message_on(
-    make_memory: MakeMemory, database: Database
-) -> None:
-    memory = make_memory(memory_blocks=[])
+def test_a_rewind_takes_back_everything_from_a_message_on(rig: Rig) -> None:
+    memory = rig.memory(memory_blocks=[])
     memory.put_messages([user("one"), assistant("two"), user("three"), assistant("four")])
     assert shown(memory) == ["one", "two", "three", "four"]
     correction = memory.rewind(3, actor="ana")
@@ -60,7 +58,7 @@ def test_a_rewind_takes_back_everything_from_a_message_on(
     assert texts(memory) == shown(memory) == ["one", "two"]
     assert memory.put(user("three, said better")) == 5
     assert texts(memory) == shown(memory) == ["one", "two", "three, said better"]
-    assert_sound(database)
+    assert_sound(rig.database)
 
 
 def test_a_replaced_message_stays_at_its_place(make_memory: MakeMemory, database: Database) -> None:
@@ -147,16 +145,14 @@ def test_a_rewind_may_find_nothing_left(make_memory: MakeMemory, database: Datab
     assert_sound(database)
 
 
-def test_a_head_that_is_taken_back_can_be_given_anew(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    memory = make_memory(memory_blocks=[])
+def test_a_head_that_is_taken_back_can_be_given_anew(rig: Rig) -> None:
+    memory = rig.memory(memory_blocks=[])
     memory.put_messages([SYSTEM, user("hello")])
     memory.rewind(1)
     assert texts(memory) == []
     memory.put({"role": "system", "content": "Answer at length."})
-    assert marks(database_url) == (4, 3, 3, 4, 1)
-    assert_sound(database)
+    assert marks(rig.url) == (4, 3, 3, 4, 1)
+    assert_sound(rig.database)
 
 
 def test_a_head_keeps_its_place_when_it_is_replaced(make_memory: MakeMemory, database: Database) -> None:
@@ -211,30 +207,26 @@ def test_nobody_corrects_another_owners_session(make_memory: MakeMemory) -> None
     assert texts(mine) == ["mine"]
 
 
-def test_a_correction_is_undone_with_its_transaction(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    memory = make_memory(memory_blocks=[])
+def test_a_correction_is_undone_with_its_transaction(rig: Rig) -> None:
+    memory = rig.memory(memory_blocks=[])
     memory.put_messages([user("one"), user("two")])
-    with psycopg.connect(database_url) as connection:
+    with psycopg.connect(rig.url) as connection:
         memory.rewind(2, connection=connection)
         memory.replace(1, "other", connection=connection)
         connection.rollback()
     assert texts(memory) == ["one", "two"]
-    with psycopg.connect(database_url) as connection:
+    with psycopg.connect(rig.url) as connection:
         memory.rewind(2, connection=connection)
     assert texts(memory) == ["one"]
-    assert_sound(database)
+    assert_sound(rig.database)
 
 
 @pytest.mark.parametrize("kind", ["rewind", "replace"])
-def test_a_flush_that_was_planned_before_a_correction_is_lost(
-    make_memory: MakeMemory, database: Database, database_url: str, kind: str
-) -> None:
-    memory = make_memory("raced", memory_blocks=[])
+def test_a_flush_that_was_planned_before_a_correction_is_lost(rig: Rig, kind: str) -> None:
+    memory = rig.memory("raced", memory_blocks=[])
     memory.put_messages([user("one"), user("two"), user("three")])
     identity = identify_session("default", "raced", None)
-    window = database.run(read_window(identity.shard_key, identity.session_key))
+    window = rig.database.run(read_window(identity.shard_key, identity.session_key))
     assert window is not None
     seen = window.marks
     if kind == "rewind":
@@ -263,9 +255,9 @@ def test_a_flush_that_was_planned_before_a_correction_is_lost(
         lazily=False,
         delay_seconds=0.0,
     )
-    assert database.fetch(planned) == []
+    assert rig.database.fetch(planned) == []
     assert len(memory.flush(all=True)) == 1
-    assert_sound(database)
+    assert_sound(rig.database)
 
 
 def test_two_corrections_at_once_are_both_made(make_memory: MakeMemory, database: Database) -> None:
@@ -285,31 +277,18 @@ def test_two_corrections_at_once_are_both_made(make_memory: MakeMemory, database
     assert_sound(database)
 
 
-async def test_twins_correct_alike(make_memory: MakeMemory, database: Database) -> None:
-    memory = make_memory(memory_blocks=[])
-
-    await memory.aput_messages([user("one"), user("two")])
-    assert (await memory.areplace(1, "uno", idempotency_key="r")).seqs == (1,)
-    assert (await memory.arewind(2, actor="ana")).seqs == (2,)
-    assert [message.text for message in await memory.aget()] == ["uno"]
-    await memory.aclose()
-    assert_sound(database)
-
-
 @pytest.mark.parametrize("derived", [False, True])
-def test_a_reset_begins_after_all_corrections(
-    make_memory: MakeMemory, database: Database, database_url: str, *, derived: bool
-) -> None:
-    memory = make_memory(memory_blocks=[])
+def test_a_reset_begins_after_all_corrections(rig: Rig, *, derived: bool) -> None:
+    memory = rig.memory(memory_blocks=[])
     memory.put_messages([user("one"), user("two")])
     memory.replace(1, "other")
     memory.rewind(2)
     memory.reset(derived=derived)
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.superseded") == [(0 if derived else 2,)]
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.superseded") == [(0 if derived else 2,)]
     memory.put_messages([user("three"), user("four")])
     assert memory.rewind(4).number == 3
     assert texts(memory) == ["three"]
-    assert_sound(database)
+    assert_sound(rig.database)
 
 
 @pytest.mark.parametrize(
@@ -325,29 +304,25 @@ def test_a_reset_begins_after_all_corrections(
         ),
     ],
 )
-def test_verify_finds_what_contradicts_a_correction(
-    make_memory: MakeMemory, database: Database, database_url: str, change: str, kind: str
-) -> None:
-    memory = make_memory(memory_blocks=[])
+def test_verify_finds_what_contradicts_a_correction(rig: Rig, change: str, kind: str) -> None:
+    memory = rig.memory(memory_blocks=[])
     memory.put_messages([user("one"), user("two"), user("three")])
     memory.replace(1, "other")
     memory.rewind(3)
-    assert_sound(database)
-    rows_of(database_url, f"{change} RETURNING 1")
-    assert kind in {violation.kind for violation in verify(database).violations}
+    assert_sound(rig.database)
+    rows_of(rig.url, f"{change} RETURNING 1")
+    assert kind in {violation.kind for violation in verify(rig.database).violations}
 
 
-def test_a_replaced_message_keeps_all_but_its_content(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    memory = make_memory(memory_blocks=[])
+def test_a_replaced_message_keeps_all_but_its_content(rig: Rig) -> None:
+    memory = rig.memory(memory_blocks=[])
     memory.put_messages(
         [{"id": "m1", "role": "user", "content": "kumquat", "metadata": {"mood": "glad", "day": 3}}]
     )
     content = "'envelope', 'digest', 'tokens', 'bytes'"
     kept = f"SELECT to_jsonb(m) - ARRAY[{content}] FROM strandline.message m"
-    before = rows_of(database_url, kept)
+    before = rows_of(rig.url, kept)
     memory.replace(1, "a fruit")
-    assert rows_of(database_url, kept) == before
+    assert rows_of(rig.url, kept) == before
     assert [message.text for message in memory.history(metadata={"mood": "glad"})] == ["a fruit"]
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()

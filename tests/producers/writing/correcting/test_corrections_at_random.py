@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 
 from strandline import Memory
 from strandline.pipelines.inspect.verify import verify
-from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, STAGES, SUMMARY_STAGE, VECTORS_STAGE
 from strandline.wiring.assembly import prepare_stages
 from strandline.workers.in_process import BackgroundRunner
-from tests.conftest import MakeMemory, nothing_due, wait_until
+from tests.conftest import MakeMemory, Rig, nothing_due, wait_until
 from tests.support.fresh_session import derived_of, fresh_copy
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
@@ -138,13 +137,9 @@ WORK = {
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS)
 def test_memory_is_that_of_the_messages_as_they_stand(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    local: Settings,
-    steps: list[tuple[str, int, float]],
+    rig: Rig, local: Settings, steps: list[tuple[str, int, float]]
 ) -> None:
-    conversations = converse(make_memory, 2)
+    conversations = converse(rig.memory, 2)
     for step, which, choice in steps:
         one = conversations[which]
         match step:
@@ -159,23 +154,21 @@ def test_memory_is_that_of_the_messages_as_they_stand(
             case "flush" | "flush_all":
                 one.memory.flush(all=step == "flush_all")
             case _:
-                drain_everything(database, database_url, local, WORK[step])
+                drain_everything(rig.database, rig.url, local, WORK[step])
         if step in ("rewind", "replace", "pop"):
             for each in conversations:
                 each.check()
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
     assert_like_fresh(
-        make_memory, database_url, conversations, lambda: drain_everything(database, database_url, local)
+        rig.memory, rig.url, conversations, lambda: drain_everything(rig.database, rig.url, local)
     )
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_corrections_beside_workers(
-    make_memory: MakeMemory, database: Database, database_url: str, local: Settings, seed: int
-) -> None:
+def test_corrections_beside_workers(rig: Rig, local: Settings, seed: int) -> None:
     """Each session is corrected by a thread of its own, while workers derive what it puts."""
-    conversations = converse(make_memory, 3)
+    conversations = converse(rig.memory, 3)
 
     def act(number: int) -> None:
         chance = random.Random(seed * 100 + number)  # noqa: S311
@@ -192,17 +185,17 @@ def test_corrections_beside_workers(
                 getattr(one, step)(chance.random())
             one.check()
 
-    runner = BackgroundRunner(database, prepare_stages(database, local), local)
+    runner = BackgroundRunner(rig.database, prepare_stages(rig.database, local), local)
     runner.start()
     try:
         with ThreadPoolExecutor(3) as threads:
             list(threads.map(act, range(3)))
         assert_like_fresh(
-            make_memory,
-            database_url,
+            rig.memory,
+            rig.url,
             conversations,
-            lambda: wait_until(lambda: nothing_due(database_url), timeout=120, what="the workers"),
+            lambda: wait_until(lambda: nothing_due(rig.url), timeout=120, what="the workers"),
         )
     finally:
         runner.stop()
-    assert verify(database).violations == ()
+    assert verify(rig.database).violations == ()

@@ -15,10 +15,10 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import STAGES
 from strandline.wiring.assembly import prepare_stages
-from tests.conftest import MakeMemory, nothing_due, rows_of
+from tests.conftest import MakeMemory, Rig, nothing_due, rows_of
 from tests.support.fresh_session import derived_of, fresh_copy
 from tests.support.messages import assistant, user
-from tests.support.servers.model_server import ModelServer, Raw
+from tests.support.servers.model_server import Raw
 from tests.support.stored import dead_letters
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import HandWorker
@@ -77,10 +77,8 @@ def conversation(memory: Memory) -> None:
 
 @pytest.mark.parametrize("kind", ["rewind", "replace", "pop"])
 @pytest.mark.parametrize("is_derived", [False, True])
-def test_no_read_shows_what_was_taken_back(
-    make_memory: MakeMemory, database: Database, database_url: str, work: Work, kind: str, *, is_derived: bool
-) -> None:
-    memory = make_memory(user_id="ana")
+def test_no_read_shows_what_was_taken_back(rig: Rig, work: Work, kind: str, *, is_derived: bool) -> None:
+    memory = rig.memory(user_id="ana")
     conversation(memory)
     if is_derived:
         work()
@@ -100,21 +98,19 @@ def test_no_read_shows_what_was_taken_back(
     for word in gone:
         assert word not in everything_of(memory, word)
         for table in ("message", "fact", "fact_revision", "fact_candidate", "chunk", "block_state"):
-            for (row,) in rows_of(database_url, f"SELECT t::text FROM strandline.{table} t"):
+            for (row,) in rows_of(rig.url, f"SELECT t::text FROM strandline.{table} t"):
                 assert word not in row, table
     assert "kumquat1" in everything_of(memory, "kumquat1")
-    assert_sound(database)
+    assert_sound(rig.database)
     memory.put(user("what comes after"))
-    assert_like_fresh(make_memory, database_url, work, memory)
+    assert_like_fresh(rig.memory, rig.url, work, memory)
     for word in gone:
         assert word not in everything_of(memory, word)
-    assert_sound(database)
+    assert_sound(rig.database)
 
 
-def test_what_is_left_of_an_event_is_in_the_tail(
-    make_memory: MakeMemory, database: Database, work: Work
-) -> None:
-    memory = make_memory(user_id="ana")
+def test_what_is_left_of_an_event_is_in_the_tail(rig: Rig, work: Work) -> None:
+    memory = rig.memory(user_id="ana")
     memory.put_messages([user("kumquat"), assistant("papaya"), user("fig"), assistant("plum")])
     memory.flush(all=True)
     work()
@@ -122,21 +118,19 @@ def test_what_is_left_of_an_event_is_in_the_tail(
     assert [message.text for message in memory.get().tail] == ["kumquat", "guava", "fig", "plum"]
     work()
     assert list(memory.get().tail) == []
-    assert_sound(database)
+    assert_sound(rig.database)
 
 
-def test_the_summary_is_that_of_before_until_the_lane_has_caught_up(
-    make_memory: MakeMemory, database: Database, database_url: str, work: Work, model_server: ModelServer
-) -> None:
-    memory = make_memory(user_id="ana")
+def test_the_summary_is_that_of_before_until_the_lane_has_caught_up(rig: Rig, work: Work) -> None:
+    memory = rig.memory(user_id="ana")
     conversation_of_events(memory, work, 4)
     memory.replace(3, "event 3, otherwise")
-    assert derived_of(database_url, memory).summary == "event 1 event 2"
-    before = model_server.received
+    assert derived_of(rig.url, memory).summary == "event 1 event 2"
+    before = rig.model.received
     work()
-    assert derived_of(database_url, memory).summary == "event 1 event 2 event 3, otherwise event 4"
-    assert model_server.received > before, "no stored answer over other words was used"
-    assert_sound(database)
+    assert derived_of(rig.url, memory).summary == "event 1 event 2 event 3, otherwise event 4"
+    assert rig.model.received > before, "no stored answer over other words was used"
+    assert_sound(rig.database)
 
 
 def conversation_of_events(memory: Memory, work: Work, events: int) -> None:
@@ -146,10 +140,8 @@ def conversation_of_events(memory: Memory, work: Work, events: int) -> None:
         work()
 
 
-def test_the_window_moves_back_over_whole_turns(
-    make_memory: MakeMemory, database: Database, database_url: str, work: Work
-) -> None:
-    memory = make_memory(user_id="ana")
+def test_the_window_moves_back_over_whole_turns(rig: Rig, work: Work) -> None:
+    memory = rig.memory(user_id="ana")
     for number in range(1, 4):
         memory.put_messages([user(f"question {number}"), assistant(f"answer {number}")])
     memory.flush(all=True)
@@ -159,15 +151,15 @@ def test_the_window_moves_back_over_whole_turns(
     context = memory.get()
     assert context.window_from == 1
     assert [message.text for message in context.window] == ["question 1", "answer 1", "question 2"]
-    delivered = rows_of(database_url, "SELECT from_seq, through_seq FROM strandline.flush_event")
+    delivered = rows_of(rig.url, "SELECT from_seq, through_seq FROM strandline.flush_event")
     memory.put(assistant("answer 2, better"))
     memory.flush(all=True)
-    assert rows_of(database_url, "SELECT from_seq, through_seq FROM strandline.flush_event ORDER BY 1") == [
+    assert rows_of(rig.url, "SELECT from_seq, through_seq FROM strandline.flush_event ORDER BY 1") == [
         *delivered,
         (7, 7),
     ]
-    assert_like_fresh(make_memory, database_url, work, memory)
-    assert_sound(database)
+    assert_like_fresh(rig.memory, rig.url, work, memory)
+    assert_sound(rig.database)
 
 
 def test_a_window_holds_no_more_than_a_flush_leaves(make_memory: MakeMemory, database: Database) -> None:
@@ -203,23 +195,19 @@ def test_a_call_and_its_result_come_back_together(make_memory: MakeMemory, datab
     assert_sound(database)
 
 
-def test_a_head_behind_which_something_was_delivered_stays(
-    make_memory: MakeMemory, database: Database
-) -> None:
-    memory = make_memory(memory_blocks=[])
+def test_a_head_behind_which_something_was_delivered_stays(rig: Rig) -> None:
+    memory = rig.memory(memory_blocks=[])
     memory.put_messages([{"role": "system", "content": "Be brief."}, user("one")])
     memory.flush(all=True)
     with pytest.raises(DeliveredError, match="pinned head"):
         memory.rewind(1)
     memory.rewind(2)
     assert [message.text for message in memory.get_all()] == ["Be brief."]
-    assert_sound(database)
+    assert_sound(rig.database)
 
 
-def test_other_sessions_of_the_user_keep_their_facts(
-    make_memory: MakeMemory, database: Database, database_url: str, work: Work
-) -> None:
-    one, two = (make_memory(name, user_id="ana") for name in ("one", "two"))
+def test_other_sessions_of_the_user_keep_their_facts(rig: Rig, work: Work) -> None:
+    one, two = (rig.memory(name, user_id="ana") for name in ("one", "two"))
     for memory, text in ((one, "We both have a dog"), (two, "We both have a dog"), (one, "Mine is Otto")):
         memory.put(user(text))
         memory.flush(all=True)
@@ -227,23 +215,21 @@ def test_other_sessions_of_the_user_keep_their_facts(
     one.rewind(1)
     assert [fact.text for fact in two.facts.list()] == ["We both have a dog"]
     one.put(user("Mine is Anna"))
-    assert_like_fresh(make_memory, database_url, work, one, two)
-    assert_sound(database)
+    assert_like_fresh(rig.memory, rig.url, work, one, two)
+    assert_sound(rig.database)
 
 
-def test_context_of_a_later_batch_counts(
-    make_memory: MakeMemory, database: Database, database_url: str, work: Work
-) -> None:
-    memory = make_memory(user_id="ana", memory_blocks=["facts"])
+def test_context_of_a_later_batch_counts(rig: Rig, work: Work) -> None:
+    memory = rig.memory(user_id="ana", memory_blocks=["facts"])
     conversation_of_events(memory, work, 3)
     batches = "SELECT batch_id FROM strandline.batch WHERE stage = 'extract' AND state = 'applied'"
-    before = set(rows_of(database_url, batches))
+    before = set(rows_of(rig.url, batches))
     memory.replace(2, "event two")
-    kept = before & set(rows_of(database_url, batches))
+    kept = before & set(rows_of(rig.url, batches))
     assert len(kept) == 1, "that of event 1; event 3 was extracted with event 2 before it"
     work()
     assert sorted(fact.text for fact in memory.facts.list()) == ["event 1", "event 3", "event two"]
-    assert_sound(database)
+    assert_sound(rig.database)
 
 
 def test_what_a_person_did_holds(make_memory: MakeMemory, database: Database, work: Work) -> None:
@@ -266,15 +252,9 @@ def test_what_a_person_did_holds(make_memory: MakeMemory, database: Database, wo
 @pytest.mark.parametrize("point", ["loaded", "applying"])
 @pytest.mark.parametrize("kind", ["rewind", "replace"])
 def test_a_worker_in_the_middle_of_a_batch_brings_nothing_back(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    model_settings: Settings,
-    work: Work,
-    point: StopPoint,
-    kind: str,
+    rig: Rig, model_settings: Settings, work: Work, point: StopPoint, kind: str
 ) -> None:
-    memory = make_memory(user_id="ana")
+    memory = rig.memory(user_id="ana")
     conversation(memory)
     reached, go_on = Event(), Event()
 
@@ -283,9 +263,9 @@ def test_a_worker_in_the_middle_of_a_batch_brings_nothing_back(
             reached.set()
             assert go_on.wait(60)
 
-    worker = HandWorker(database, prepare_stages(database, model_settings, STAGES), reach=reach)
+    worker = HandWorker(rig.database, prepare_stages(rig.database, model_settings, STAGES), reach=reach)
     with ThreadPoolExecutor(2) as threads:
-        draining = threads.submit(worker.drain_all, database_url)
+        draining = threads.submit(worker.drain_all, rig.url)
         assert reached.wait(60)
         correct = (lambda: memory.rewind(5)) if kind == "rewind" else (lambda: memory.replace(5, "otherwise"))
         correcting = threads.submit(correct)
@@ -298,15 +278,13 @@ def test_a_worker_in_the_middle_of_a_batch_brings_nothing_back(
             go_on.set()
         draining.result(60)
     assert "kumquat3" not in everything_of(memory, "kumquat3")
-    assert_like_fresh(make_memory, database_url, work, memory)
+    assert_like_fresh(rig.memory, rig.url, work, memory)
     assert "kumquat3" not in everything_of(memory, "kumquat3")
-    assert_sound(database)
+    assert_sound(rig.database)
 
 
-def test_a_flush_that_comes_between_is_corrected_too(
-    make_memory: MakeMemory, database: Database, database_url: str, work: Work
-) -> None:
-    memory = make_memory(user_id="ana")
+def test_a_flush_that_comes_between_is_corrected_too(rig: Rig, work: Work) -> None:
+    memory = rig.memory(user_id="ana")
     for number in range(30):
         memory.put(user(f"kumquat{number}"))
     with ThreadPoolExecutor(2) as threads:
@@ -314,27 +292,22 @@ def test_a_flush_that_comes_between_is_corrected_too(
         correction = memory.rewind(10)
         flushing.result()
     assert len(correction.seqs) == 21
-    assert_like_fresh(make_memory, database_url, work, memory)
-    assert_sound(database)
+    assert_like_fresh(rig.memory, rig.url, work, memory)
+    assert_sound(rig.database)
 
 
 def test_a_dead_letter_is_tried_again_with_other_words(
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    model_settings: Settings,
-    work: Work,
-    model_server: ModelServer,
+    rig: Rig, model_settings: Settings, work: Work
 ) -> None:
-    memory = make_memory(user_id="ana", memory_blocks=["facts", "summary"])
+    memory = rig.memory(user_id="ana", memory_blocks=["facts", "summary"])
     memory.put(user("something refused"))
     memory.flush(all=True)
     refusal = Raw(400, b'{"error": {"code": "content_filter"}}')
-    model_server.behave(responder=lambda request: refusal if "refused" in str(request.body) else None)
-    drain_everything(database, database_url, model_settings)
-    assert dead_letters(database_url) == 2
-    model_server.behave()
+    rig.model.behave(responder=lambda request: refusal if "refused" in str(request.body) else None)
+    drain_everything(rig.database, rig.url, model_settings)
+    assert dead_letters(rig.url) == 2
+    rig.model.behave()
     memory.replace(1, "something harmless")
-    assert dead_letters(database_url) == 0
-    assert_like_fresh(make_memory, database_url, work, memory, memory_blocks=["facts", "summary"])
-    assert_sound(database)
+    assert dead_letters(rig.url) == 0
+    assert_like_fresh(rig.memory, rig.url, work, memory, memory_blocks=["facts", "summary"])
+    assert_sound(rig.database)

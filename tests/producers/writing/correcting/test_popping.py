@@ -19,7 +19,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.conversation.flush import Flush
 from strandline.schemas.queries.conversation.messages import Pop
 from strandline.schemas.values.identity import identify_session
-from tests.conftest import MakeMemory, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, rows_of, wait_until
 from tests.support.messages import user
 from tests.support.stored import flush_events
 
@@ -86,18 +86,16 @@ def test_a_delivered_message_is_taken_back(make_memory: MakeMemory, database: Da
     assert_sound(database)
 
 
-def test_a_message_that_a_reset_took_meanwhile_is_not_popped(
-    make_memory: MakeMemory, database: Database
-) -> None:
+def test_a_message_that_a_reset_took_meanwhile_is_not_popped(rig: Rig) -> None:
     """The pop looks for the newest message again, instead of failing."""
-    memory = make_memory(memory_blocks=[])
+    memory = rig.memory(memory_blocks=[])
     memory.put_messages([user("one"), user("two")])
     memory.flush(all=True)
     identity = identify_session(memory.namespace, memory.session_id, None)
     memory.reset()
-    assert not database.run(take_back(identity, 2, uuid4(), Act.here("pop"), 2))
+    assert not rig.database.run(take_back(identity, 2, uuid4(), Act.here("pop"), 2))
     assert memory.pop() is None
-    assert_sound(database)
+    assert_sound(rig.database)
 
 
 def test_the_only_message_is_taken_back_once(make_memory: MakeMemory, database: Database) -> None:
@@ -118,25 +116,23 @@ WAITING = (
 )
 
 
-def test_several_callers_at_once_get_the_only_message_once(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
+def test_several_callers_at_once_get_the_only_message_once(rig: Rig) -> None:
     """All of them have read it as the newest, and found it delivered, when the first takes it back."""
-    memory = make_memory("raced", memory_blocks=["summary"])
+    memory = rig.memory("raced", memory_blocks=["summary"])
     memory.put(user("its correction opens the lanes"))
     memory.flush(all=True)
     assert memory.pop() is not None
     memory.put(user("the only one"))
     memory.flush(all=True)
-    with ThreadPoolExecutor(4) as threads, psycopg.connect(database_url) as holder:
+    with ThreadPoolExecutor(4) as threads, psycopg.connect(rig.url) as holder:
         holder.execute("SELECT FROM strandline.lane FOR UPDATE")
         pops = [threads.submit(memory.pop) for _ in range(4)]
-        wait_until(lambda: rows_of(database_url, WAITING) == [(4,)], timeout=60, what="four pops to wait")
+        wait_until(lambda: rows_of(rig.url, WAITING) == [(4,)], timeout=60, what="four pops to wait")
         holder.rollback()
         popped = [pop.result() for pop in pops]
     assert [message.text for message in popped if message] == ["the only one"]
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.correction") == [(2,)]
-    assert_sound(database)
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.correction") == [(2,)]
+    assert_sound(rig.database)
 
 
 def test_nobody_pops_from_another_owner(make_memory: MakeMemory) -> None:
@@ -145,22 +141,18 @@ def test_nobody_pops_from_another_owner(make_memory: MakeMemory) -> None:
         make_memory("shared-name", user_id="bo", memory_blocks=[]).pop()
 
 
-def test_a_head_that_is_popped_can_be_given_anew(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    memory = make_memory(memory_blocks=[])
+def test_a_head_that_is_popped_can_be_given_anew(rig: Rig) -> None:
+    memory = rig.memory(memory_blocks=[])
     memory.put_messages([SYSTEM, user("hello")])
     assert [memory.pop(), memory.pop()] != [None, None]
-    assert marks(database_url) == (3, 2, 2, 3, 0, 0)
+    assert marks(rig.url) == (3, 2, 2, 3, 0, 0)
     memory.put({"role": "system", "content": "Answer at length."})
-    assert marks(database_url)[:2] == (4, 3)
-    assert_sound(database)
+    assert marks(rig.url)[:2] == (4, 3)
+    assert_sound(rig.database)
 
 
-def test_ranges_stay_contiguous_over_what_was_popped(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    memory = make_memory(memory_blocks=[])
+def test_ranges_stay_contiguous_over_what_was_popped(rig: Rig) -> None:
+    memory = rig.memory(memory_blocks=[])
     memory.put_messages([user(f"message {n}") for n in range(1, 4)])
     memory.pop()
     memory.flush(all=True)
@@ -169,21 +161,19 @@ def test_ranges_stay_contiguous_over_what_was_popped(
     memory.put_messages([user("five"), user("six")])
     memory.flush(all=True)
     events = rows_of(
-        database_url,
+        rig.url,
         "SELECT from_seq, through_seq, message_count FROM strandline.flush_event ORDER BY from_seq",
     )
     assert events == [(1, 2, 2), (3, 6, 2)]
-    assert_sound(database)
+    assert_sound(rig.database)
 
 
-def test_a_flush_that_was_planned_before_a_pop_does_nothing(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
+def test_a_flush_that_was_planned_before_a_pop_does_nothing(rig: Rig) -> None:
     """The plan names what is gone by then; delivered, it would claim messages that are not there."""
-    memory = make_memory("raced", memory_blocks=[])
+    memory = rig.memory("raced", memory_blocks=[])
     memory.put_messages([user("one"), user("two")])
     identity = identify_session("default", "raced", None)
-    window = database.run(read_window(identity.shard_key, identity.session_key))
+    window = rig.database.run(read_window(identity.shard_key, identity.session_key))
     assert window is not None
     seen, entries = window.marks, window.entries
     memory.pop()
@@ -209,21 +199,19 @@ def test_a_flush_that_was_planned_before_a_pop_does_nothing(
         lazily=False,
         delay_seconds=0.0,
     )
-    assert database.fetch(flush) == []
-    assert flush_events(database_url) == 0
+    assert rig.database.fetch(flush) == []
+    assert flush_events(rig.url) == 0
     assert memory.flush(all=True) != []
-    assert_sound(database)
+    assert_sound(rig.database)
 
 
-def test_an_attempt_that_is_sent_again_takes_nothing_more(
-    make_memory: MakeMemory, database: Database
-) -> None:
-    memory = make_memory("repeated", memory_blocks=[])
+def test_an_attempt_that_is_sent_again_takes_nothing_more(rig: Rig) -> None:
+    memory = rig.memory("repeated", memory_blocks=[])
     memory.put_messages([user("one"), user("two"), user("three")])
     identity = identify_session("default", "repeated", None)
     attempt = Pop(**identity.keys, seq=3, pop_id=UUID(int=7), act=None)
-    assert [database.fetch(attempt), database.fetch(attempt)] == [[("ok",)], [("ok",)]]
-    assert database.fetch(Pop(**identity.keys, seq=3, pop_id=UUID(int=8), act=None)) == [("changed",)]
+    assert [rig.database.fetch(attempt), rig.database.fetch(attempt)] == [[("ok",)], [("ok",)]]
+    assert rig.database.fetch(Pop(**identity.keys, seq=3, pop_id=UUID(int=8), act=None)) == [("changed",)]
     assert texts(memory) == ["one", "two"]
 
 
@@ -247,27 +235,23 @@ def test_a_pop_joins_the_callers_transaction(make_memory: MakeMemory, database_u
 
 
 @pytest.mark.parametrize("derived", [False, True])
-def test_a_reset_counts_nothing_popped_before(
-    make_memory: MakeMemory, database: Database, database_url: str, derived: bool
-) -> None:
-    memory = make_memory(memory_blocks=[])
+def test_a_reset_counts_nothing_popped_before(rig: Rig, derived: bool) -> None:
+    memory = rig.memory(memory_blocks=[])
     memory.put_messages([user("one"), user("two")])
     memory.pop()
     memory.reset(derived=derived)
     memory.put(user("anew"))
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.popped") == [(0 if derived else 1,)]
-    assert_sound(database)
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.popped") == [(0 if derived else 1,)]
+    assert_sound(rig.database)
 
 
-def test_a_loss_beside_a_pop_is_still_named(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    memory = make_memory("lossy", memory_blocks=[])
+def test_a_loss_beside_a_pop_is_still_named(rig: Rig) -> None:
+    memory = rig.memory("lossy", memory_blocks=[])
     memory.put_messages([user("one"), user("two"), user("three")])
     memory.pop()
-    with psycopg.connect(database_url) as connection:
+    with psycopg.connect(rig.url) as connection:
         connection.execute("DELETE FROM strandline.message WHERE seq = 1")
-    missing = [found for found in verify(database).violations if found.kind == "message_missing"]
+    missing = [found for found in verify(rig.database).violations if found.kind == "message_missing"]
     assert [str(found.sentence) for found in missing] == [
         "Messages 1 to 1 of session 'lossy' are missing from the log."
     ]
@@ -291,11 +275,9 @@ STEPS = st.lists(
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
-def test_whatever_happens_everything_adds_up(
-    make_memory: MakeMemory, database: Database, steps: list[str]
-) -> None:
+def test_whatever_happens_everything_adds_up(rig: Rig, steps: list[str]) -> None:
     """Beside a plain list as the model of what the log holds."""
-    memory = make_memory(memory_blocks=[], token_limit=60, token_flush_size=12)
+    memory = rig.memory(memory_blocks=[], token_limit=60, token_flush_size=12)
     model: list[str] = []
     for number, step in enumerate(steps):
         if step in ("put", "head"):
@@ -311,4 +293,4 @@ def test_whatever_happens_everything_adds_up(
         else:
             memory.flush(all=step == "flush_all")
     assert texts(memory) == model
-    assert_sound(database)
+    assert_sound(rig.database)

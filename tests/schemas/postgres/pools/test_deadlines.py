@@ -27,7 +27,7 @@ from strandline.schemas.queries.conversation.sessions import FindOwner, FindOwne
 from strandline.schemas.queries.work.workers import Beat
 from strandline.schemas.settings import Settings
 from strandline.workers.worker import Worker
-from tests.conftest import MakeMemory, needs_internals, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, needs_internals, rows_of, wait_until
 from tests.support.opened_rows import clear_only
 from tests.support.proxies.stalling_proxy import Direction, StallingProxy
 from tests.support.stored import registered_workers
@@ -76,22 +76,22 @@ def said(text: str) -> dict[str, str]:
 
 @BOTH_WAYS
 def test_a_put_on_a_connection_cut_without_a_word_is_repeated_and_there_once(
-    direction: Direction, proxy: StallingProxy, make_memory: MakeMemory, database_url: str
+    rig: Rig, direction: Direction, proxy: StallingProxy
 ) -> None:
-    memory = make_memory("s", database_url=proxy.url, memory_blocks=[])
+    memory = rig.memory("s", database_url=proxy.url, memory_blocks=[])
     assert memory.put(said("first")) == 1
     proxy.stall(direction)
     assert memory.put(said("second")) == 2
     assert proxy.swallowed.is_set()
     assert memory.put(said("third")) == 3
-    assert rows_of(database_url, STORED) == [("first",), ("second",), ("third",)]
+    assert rows_of(rig.url, STORED) == [("first",), ("second",), ("third",)]
 
 
 @BOTH_WAYS
 def test_an_async_put_is_repeated_and_there_once(
-    direction: Direction, proxy: StallingProxy, make_memory: MakeMemory, database_url: str
+    rig: Rig, direction: Direction, proxy: StallingProxy
 ) -> None:
-    memories = [make_memory(f"s{n}", database_url=proxy.url, memory_blocks=[]) for n in range(5)]
+    memories = [rig.memory(f"s{n}", database_url=proxy.url, memory_blocks=[]) for n in range(5)]
 
     async def put_all(text: str) -> list[int]:
         return await asyncio.gather(*(memory.aput(said(text)) for memory in memories))
@@ -106,7 +106,7 @@ def test_an_async_put_is_repeated_and_there_once(
 
     asyncio.run(main())
     counted = "SELECT id, count(*)::int FROM strandline.message GROUP BY 1 ORDER BY 1"
-    assert rows_of(database_url, counted) == [("first", 5), ("second", 5)]
+    assert rows_of(rig.url, counted) == [("first", 5), ("second", 5)]
 
 
 def test_a_read_on_a_connection_cut_without_a_word_is_repeated(
@@ -201,10 +201,10 @@ def test_a_statement_that_postgres_itself_ends_leaves_its_connection_open(throug
 
 
 def test_a_callers_own_connection_is_neither_closed_nor_repeated(
-    proxy: StallingProxy, through: Database, make_memory: MakeMemory, database_url: str
+    rig: Rig, proxy: StallingProxy, through: Database
 ) -> None:
     """It waits for as long as its owner lets it, also when a later statement of ours was given up."""
-    memory = make_memory("s", memory_blocks=[])
+    memory = rig.memory("s", memory_blocks=[])
     memory.put(said("first"))
     through.fetch(LOOK_ONCE)
     with psycopg.connect(proxy.url) as own, ThreadPoolExecutor(1) as threads:
@@ -220,53 +220,47 @@ def test_a_callers_own_connection_is_neither_closed_nor_repeated(
         proxy.cut()
         with pytest.raises(DatabaseUnavailableError):
             waiting.result(300)
-    assert rows_of(database_url, STORED) == [("first",), ("second",)], "what its owner did not commit"
+    assert rows_of(rig.url, STORED) == [("first",), ("second",)], "what its owner did not commit"
 
 
 @clear_only("the statement that hangs would be that for keys, which is repeated")
 @BOTH_WAYS
 def test_a_lane_whose_thread_hangs_in_a_statement_is_taken_over(
-    direction: Direction,
-    proxy: StallingProxy,
-    through: Database,
-    make_memory: MakeMemory,
-    database: Database,
-    database_url: str,
-    settings: Settings,
+    rig: Rig, direction: Direction, proxy: StallingProxy, through: Database
 ) -> None:
     """Its worker beats on other connections, and would vouch for the lane until its lease's deadline."""
-    say(make_memory("s"), "first")
-    lane = summary_lane(database_url, "s")
+    say(rig.memory("s"), "first")
+    lane = summary_lane(rig.url, "s")
     cut = CountingStage(fail=lambda _batch: proxy.stall(direction))
-    first = Worker(through, counting(cut), settings, ring=lambda _lanes: None, with_sweep=False)
-    second = HandWorker(database, counting())
+    first = Worker(through, counting(cut), rig.settings, ring=lambda _lanes: None, with_sweep=False)
+    second = HandWorker(rig.database, counting())
     first.start()
     try:
         assert first.drain(lane) == "lost"
         assert proxy.swallowed.is_set()
         wait_until(lambda: second.drain(lane) == "drained", timeout=30, what="the lane to be released")
-        assert folded(database_url) == [1]
-        assert len(rows_of(database_url, "SELECT 1 FROM strandline.worker")) == 2, "the first still lives"
+        assert folded(rig.url) == [1]
+        assert len(rows_of(rig.url, "SELECT 1 FROM strandline.worker")) == 2, "the first still lives"
     finally:
         first.stop()
 
 
 def test_a_heartbeat_on_a_connection_cut_without_a_word_goes_on_by_another(
-    proxy: StallingProxy, settings: Settings, database_url: str
+    rig: Rig, proxy: StallingProxy
 ) -> None:
     """Long before the deadline of a statement, by when the worker would count as dead."""
-    patient = settings.model_copy(update={"statement_timeout_seconds": 600.0})
+    patient = rig.settings.model_copy(update={"statement_timeout_seconds": 600.0})
     through = Database.connect(ConnectionOptions.from_settings(proxy.url, patient))
     worker = Worker(through, counting(), patient, ring=lambda _lanes: None, with_sweep=False)
     beaten = "SELECT heartbeat_at FROM strandline.worker"
     worker._beat()
-    last = rows_of(database_url, beaten)
+    last = rows_of(rig.url, beaten)
     proxy.stall("asked")
     with ThreadPoolExecutor() as threads:
         beating = threads.submit(worker._beat)
         beating.result(300)
     assert proxy.swallowed.is_set()
-    assert rows_of(database_url, beaten) > last
+    assert rows_of(rig.url, beaten) > last
     through.close()
 
 
@@ -307,45 +301,45 @@ def patiently(url: str, settings: Settings) -> ConnectionOptions:
 
 
 def test_a_long_wait_for_a_connection_leaves_time_for_another(
-    database_url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    through = Database.connect(patiently(database_url, settings))
+    through = Database.connect(patiently(rig.url, rig.settings))
     try:
         through.fetch(LOOK_ONCE)
         with through._pool.connection() as connection:
             pid = connection.info.backend_pid
-        cut_off(pid, database_url)
+        cut_off(pid, rig.url)
         lends = Clock(monkeypatch, 3600.0).lends(through._pool.connection)
         monkeypatch.setattr(through._pool, "connection", lends)
-        with psycopg.connect(database_url) as blocker, ThreadPoolExecutor(1) as threads:
+        with psycopg.connect(rig.url) as blocker, ThreadPoolExecutor(1) as threads:
             blocker.execute("LOCK TABLE strandline.worker")
             beat = threads.submit(through.fetch, beat_of())
-            await_waiting(database_url)
+            await_waiting(rig.url)
             blocker.rollback()
             beat.result(300)
     finally:
         through.close()
-    assert registered_workers(database_url) == 1
+    assert registered_workers(rig.url) == 1
 
 
 async def test_on_an_event_loop_there_is_time_for_another_connection_as_well(
-    database_url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    through = AsyncDatabase.connect(patiently(database_url, settings))
+    through = AsyncDatabase.connect(patiently(rig.url, rig.settings))
     await through.fetch(LOOK_ONCE)
     async with through._pool.connection() as connection:
         pid = connection.info.backend_pid
-    await asyncio.to_thread(cut_off, pid, database_url)
+    await asyncio.to_thread(cut_off, pid, rig.url)
     lends = Clock(monkeypatch, 3600.0).lends(through._pool.connection)
     monkeypatch.setattr(through._pool, "connection", lends)
-    with psycopg.connect(database_url) as blocker:
+    with psycopg.connect(rig.url) as blocker:
         blocker.execute("LOCK TABLE strandline.worker")
         beat = asyncio.create_task(through.fetch(beat_of()))
-        await asyncio.to_thread(await_waiting, database_url)
+        await asyncio.to_thread(await_waiting, rig.url)
         blocker.rollback()
         await asyncio.wait_for(beat, 300)
     await through.close()
-    assert registered_workers(database_url) == 1
+    assert registered_workers(rig.url) == 1
 
 
 def test_a_statement_whose_time_is_up_is_not_sent(

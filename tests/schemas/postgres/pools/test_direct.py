@@ -27,7 +27,7 @@ from strandline.schemas.postgres.query import Query
 from strandline.schemas.postgres.statements import compile_statements
 from strandline.schemas.queries.conversation.sessions import FindOwner
 from strandline.schemas.settings import Settings
-from tests.conftest import needs_internals, rows_of, wait_until
+from tests.conftest import Rig, needs_internals, rows_of, wait_until
 
 pytestmark = needs_internals
 
@@ -133,15 +133,13 @@ def test_prepared_statements_survive_rollbacks_and_dropped_tables(connection: Di
     assert execute(connection, ONE, Asked(3)) == [(3,)]
 
 
-def test_a_lost_connection_is_told_and_a_repeatable_statement_sent_again(
-    database: Database, database_url: str
-) -> None:
-    assert database.fetch(FindOwner(directory_key=uuid4())) == []
+def test_a_lost_connection_is_told_and_a_repeatable_statement_sent_again(rig: Rig) -> None:
+    assert rig.database.fetch(FindOwner(directory_key=uuid4())) == []
     rows_of(
-        database_url,
+        rig.url,
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'strandline'",
     )
-    assert database.fetch(FindOwner(directory_key=uuid4())) == []
+    assert rig.database.fetch(FindOwner(directory_key=uuid4())) == []
 
 
 def test_behind_a_pooler_nothing_is_prepared(database_url: str, settings: Settings) -> None:
@@ -224,17 +222,15 @@ class Interrupting:
         raise KeyboardInterrupt
 
 
-def test_a_session_that_postgres_ended_inside_a_transaction_is_gone(
-    database_url: str, settings: Settings
-) -> None:
-    options = ConnectionOptions.from_settings(database_url, settings)
+def test_a_session_that_postgres_ended_inside_a_transaction_is_gone(rig: Rig) -> None:
+    options = ConnectionOptions.from_settings(rig.url, rig.settings)
     database = Database.connect(replace(options, idle_in_transaction_timeout=0.05))
     ours = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'strandline'"
 
     def outlast() -> None:
         with database.transaction() as tx:
             tx.fetch(FindOwner(directory_key=uuid4()))
-            wait_until(lambda: not rows_of(database_url, ours), timeout=10, what="Postgres to end it")
+            wait_until(lambda: not rows_of(rig.url, ours), timeout=10, what="Postgres to end it")
             tx.fetch(FindOwner(directory_key=uuid4()))
 
     try:

@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager, suppress
 import pytest
 
 from strandline import DatabaseUnavailableError
-from tests.conftest import MakeMemory
+from tests.conftest import Rig
 from tests.support.servers.databases import connect_to, database_in
 
 SSL_REQUEST = 80877103
@@ -79,30 +79,28 @@ def refusing(url: str, refusal: tuple[str, str], *, times: int) -> Iterator[tupl
 
 
 @pytest.mark.parametrize("refusal", [TOO_MANY, STARTING], ids=["too many", "starting"])
-def test_a_put_waits_for_a_server_that_will_take_more(
-    refusal: tuple[str, str], make_memory: MakeMemory, database_url: str
-) -> None:
-    with refusing(database_url, refusal, times=6) as (server, url):
-        memory = make_memory("s", database_url=url)
+def test_a_put_waits_for_a_server_that_will_take_more(rig: Rig, refusal: tuple[str, str]) -> None:
+    with refusing(rig.url, refusal, times=6) as (server, url):
+        memory = rig.memory("s", database_url=url)
         assert memory.put({"role": "user", "content": "hello"}) == 1
         assert server.refused > 6
 
     async def main(url: str) -> None:
-        memory = make_memory("s", database_url=url)
+        memory = rig.memory("s", database_url=url)
         assert await memory.aput({"role": "user", "content": "hello"}) == 2
         await memory.aclose()
 
-    with refusing(database_url, refusal, times=6) as (server, url):
+    with refusing(rig.url, refusal, times=6) as (server, url):
         asyncio.run(main(url))
         assert server.refused > 6
 
 
 def test_another_refusal_is_told_at_once_in_the_servers_words(
-    make_memory: MakeMemory, database_url: str, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_POOL_TIMEOUT_SECONDS", "10000")
     with (
-        refusing(database_url, WRONG_PASSWORD, times=10_000) as (_server, url),
+        refusing(rig.url, WRONG_PASSWORD, times=10_000) as (_server, url),
         pytest.raises(DatabaseUnavailableError, match="пользователь"),
     ):
-        make_memory("s", database_url=url).put({"role": "user", "content": "hello"})
+        rig.memory("s", database_url=url).put({"role": "user", "content": "hello"})
