@@ -282,8 +282,6 @@ def resolve_role(
     )
     values: dict[str, Any] = {"model": model[0]}
     places = {"model": next(chosen_by, model[1])}
-    if name == "query_embedding":
-        places["timeout_seconds"] = "STRANDLINE_QUERY_EMBEDDING_TIMEOUT_SECONDS"
     links: list[ServerRole] = [*(getattr(roles, link) for link in _LIKE[name]), common]
     urls = [next((later.base_url for later in links[n:] if later.base_url), None) for n in range(len(links))]
     for link, url, place in zip(links, urls, (*_LIKE[name], ""), strict=True):
@@ -297,6 +295,9 @@ def resolve_role(
                 places[to] = variable(place, field) if place else COMMON[field]
             elif not place and field in COMMON:
                 places.setdefault(field, COMMON[field])
+    if name == "query_embedding":
+        # A read waits for no call of the time that other calls may take.
+        places["timeout_seconds"] = "STRANDLINE_QUERY_EMBEDDING_TIMEOUT_SECONDS"
     return Role(name, kind.model_construct(**values), places)
 
 

@@ -223,3 +223,12 @@ def test_each_role_has_its_backend(
     set_roles(monkeypatch, **values)
     settings = load_settings()
     assert [settings.backend(role) for role in ROLES] == backends
+
+
+@pytest.mark.parametrize("own_server", [False, True])
+def test_a_late_query_names_the_setting_that_bounds_it(own_server: bool) -> None:
+    roles = {"query_embedding": {"base_url": "http://127.0.0.1:1/v1"}} if own_server else {}
+    settings = load_settings(models=roles, model_timeout_seconds=9)
+    place = settings.role("query_embedding").place("timeout_seconds")
+    assert place == "STRANDLINE_QUERY_EMBEDDING_TIMEOUT_SECONDS"
+    assert settings.role("embedding").place("timeout_seconds") == "STRANDLINE_MODEL_TIMEOUT_SECONDS"
