@@ -82,7 +82,7 @@ SLOW = (
     "producers/writing/correcting/test_corrections_at_random.py",
     "producers/writing/correcting/test_delivered_corrections.py",
     "producers/writing/test_import.py", "project/test_contracts.py", "project/test_documentation.py",
-    "project/test_packaging.py", "project/test_replay_recipes.py", "project/test_side_by_side.py",
+    "project/test_packaging.py", "project/test_replay_recipes.py", "project/test_forked_commands.py",
     "schemas/postgres/pools", "schemas/postgres/test_durability.py",
     "schemas/postgres/test_isolation.py", "schemas/postgres/test_plans.py", "schemas/test_errors_carried.py",
     "schemas/test_fork_safety.py", "schemas/values/test_linear_work.py", "documents", "strandline/adapters",

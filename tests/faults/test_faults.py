@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -12,12 +13,14 @@ from uuid import uuid4
 import pytest
 import redis
 
-from strandline import Memory
+from strandline import Memory, Message, Retention, retention
 from strandline.pipelines.engine.engine import StopPoint
+from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.values.lanes import STAGES, Lane, queue_name
 from tests.conftest import Rig, nothing_due, rows_of, wait_until
+from tests.support.aging import DAY, age_messages
 from tests.support.servers.model_server import ModelServer
-from tests.support.stored import flush_events, registered_workers
+from tests.support.stored import dead_letters, flush_events, registered_workers
 from tests.support.workers.busy_workers import QUICK_TAKE_OVER, environment
 from tests.support.workers.worker_processes import WorkerProcess
 
@@ -278,3 +281,89 @@ def test_a_worker_that_is_told_to_stop_leaves_nothing_behind(rig: Rig) -> None:
     rig.start_worker(**environment(rig.model))
     wait_until(lambda: nothing_due(rig.url), timeout=20, what="the next worker to go on")
     check_applied_once(rig.url)
+
+
+# A model server that is down: puts and reads do not notice, nothing is condemned, and all is caught up.
+SESSIONS = 8
+PUTS = 400
+
+
+def outage_environment(server: ModelServer) -> dict[str, str]:
+    return {
+        "OPENAI_BASE_URL": server.base_url,
+        "STRANDLINE_EMBEDDING_BACKEND": "local",
+        "STRANDLINE_MODEL_TIMEOUT_SECONDS": "2",
+    }
+
+
+@pytest.mark.parametrize("kind", ["500", "hang"])
+def test_an_outage_of_the_model_costs_nothing_but_its_time(rig: Rig, kind: str) -> None:
+    """All the puts are made while no answer comes; how long they take is measured by ``make soak``."""
+    rig.model.behave(hang=True) if kind == "hang" else rig.model.behave(status=500)
+    rig.start_worker(**outage_environment(rig.model))
+    limits = {"token_limit": 400, "token_flush_size": 60}
+    memories = [rig.memory(f"s{n}", user_id=f"u{n % 7}", **limits) for n in range(SESSIONS)]
+    for number in range(PUTS):
+        said = f"I saw {number} gulls at harbour number {number % 97}."
+        memories[number % SESSIONS].put({"role": "user", "content": said})
+    wait_until(lambda: len(rig.model.requests) >= 3, timeout=30, what="the worker to ask in vain")
+    applied = "SELECT count(*) FROM strandline.receipt WHERE stage = 'extract'"
+    assert rows_of(rig.url, applied) == [(0,)], "no model has answered"
+    assert rows_of(rig.url, "SELECT count(*) >= %s FROM strandline.flush_event", SESSIONS) == [(True,)]
+    rig.model.behave()
+    wait_until(lambda: nothing_due(rig.url), timeout=60, what="everything to be caught up")
+    assert dead_letters(rig.url) == 0
+    assert rows_of(rig.url, "SELECT coalesce(max(failures), 0) FROM strandline.lane") == [(0,)]
+
+
+def test_reads_do_not_wait_for_an_embedder_that_is_down(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first read finds out, in its time budget."""
+    monkeypatch.setenv("OPENAI_BASE_URL", rig.model.base_url)
+    config = '{"embedder": "text-embedding-3-small", "dimensions": 256}'
+    rows_of(
+        rig.url,
+        "UPDATE strandline.generation SET config = %s WHERE pipeline = 'vectors' RETURNING 1",
+        config,
+    )
+    memory = rig.memory("s")
+    memory.put({"role": "user", "content": "Herring is what I like."})
+    memory.flush(all=True)
+    memory.get("What do I like?")  # opens connections, loads the client
+    rig.model.behave(hang=True)
+    asked = len(rig.model.requests)
+    for _read in range(3):
+        context = memory.get("What do I like?")
+        assert "search_text_only" in [omission.kind for omission in context.omitted]
+        assert context.to_openai()[-1]["content"] == "Herring is what I like."
+    # It never answers, so none of the reads has waited for it; how long they took is for `make soak`.
+    assert len(rig.model.requests) > asked
+
+
+# Retention by real workers that are killed exactly at a step: nothing is lost, nothing is doubled.
+QUICK = {"STRANDLINE_RETENTION_INTERVAL_SECONDS": "0.2", "STRANDLINE_RETENTION_PASS_SECONDS": "0.1"}
+
+
+def test_workers_killed_at_steps_of_retention_cost_nothing(rig: Rig, tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        memory = rig.memory(name, memory_blocks=[])
+        memory.put_messages([Message(role="user", content=f"{name} {n}") for n in range(40)])
+        memory.flush(all=True)
+        age_messages(rig.url, name, 40 * DAY)
+    stored = rows_of(rig.url, "SELECT session_key, seq, envelope::text FROM strandline.message ORDER BY 1, 2")
+    retention.set_retention(
+        rig.database, Retention(max_age_seconds=30 * DAY, archive=f"file://{tmp_path}/archive")
+    )
+    for point in ("removal_stored", "removal_read_back"):
+        doomed = rig.start_worker(**QUICK, STRANDLINE_STOP_AT=f"{point}:SIGKILL")
+        wait_until(lambda: doomed.process.poll() is not None, timeout=20, what=f"the kill at {point}")  # noqa: B023
+        # Whoever is alive leaves it to the dead one for a minute.
+        rows_of(rig.url, "UPDATE strandline.retention_step SET attempted_at = NULL RETURNING 1")
+    rig.start_worker(**QUICK)
+    left = "SELECT count(*) FROM strandline.message"
+    wait_until(lambda: rows_of(rig.url, left) == [(0,)], timeout=20, what="the last worker to remove all")
+    archived = []
+    for path in tmp_path.rglob("*.jsonl"):
+        header, *rows = map(json.loads, path.read_text().removesuffix("\n").split("\n"))
+        archived += [(header["session_key"], row["seq"], row["envelope"]) for row in rows]
+    assert sorted(archived) == [(str(key), seq, envelope) for key, seq, envelope in stored]
+    assert verify(rig.database).violations == ()

@@ -15,7 +15,7 @@ from strandline.producers.reading.call_pairs import settled
 from strandline.producers.reading.context import MemoryContext
 from strandline.schemas.errors import ConflictError, DeliveredError, NotFoundError
 from tests.conftest import MakeMemory
-from tests.producers.reading.history.test_call_pairs import native_problems, sent_problems
+from tests.producers.reading.history.test_history import native_problems, sent_problems
 from tests.support.providers.drawn_logs import FORMS, LOGS, STEPS, Step, messages_of, openai
 from tests.support.providers.rules import chat_problems
 

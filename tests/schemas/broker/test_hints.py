@@ -23,6 +23,7 @@ from strandline.schemas.broker.hints import (
 )
 from strandline.schemas.broker.rabbit_connection import bare_frames
 from strandline.schemas.broker.redis_channel import MAX_ENVELOPE_BYTES, bare_envelope
+from strandline.schemas.broker.settings import BrokerKind, broker_kind, tls_options
 from strandline.schemas.values.lanes import STAGES, Lane
 
 HINTS = st.builds(
@@ -126,3 +127,28 @@ def test_a_hint_names_its_lane_by_keys_alone() -> None:
     lane = Lane(UUID(int=1), UUID(int=2), 3, "summary")
     arguments = [str(lane.shard_key), str(lane.scope_key), 3, "summary", 4]
     assert json.loads(write_hint(Hint(lane, 4))) == [arguments, {}, {}]
+
+
+# The settings of a broker: its kind, and the name that its certificate is checked for.
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("redis://127.0.0.1/0", "redis"),
+        ("rediss://:secret@cache:6380/1", "redis"),
+        ("redis+socket:///run/redis.sock", "redis"),
+        ("amqp://guest@127.0.0.1//", "rabbitmq"),
+        ("AMQPS://one/live;amqps://two/live", "rabbitmq"),
+        ("sqs://", "other"),
+        ("nonsense", "other"),
+    ],
+)
+def test_the_scheme_says_what_kind_of_broker_it_is(url: str, kind: BrokerKind) -> None:
+    assert broker_kind(url) == kind
+
+
+def test_a_certificate_is_checked_for_the_name_of_an_only_host() -> None:
+    assert tls_options("amqps://user:secret@Broker.example:5671//") == {"server_hostname": "broker.example"}
+    assert tls_options("amqps://one;amqps://two") is None
+    assert tls_options("amqp://broker.example//") is None

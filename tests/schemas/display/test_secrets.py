@@ -18,8 +18,10 @@ from strandline.cli.doctor.servers import check_broker, check_database
 from strandline.cli.servers.targets import Servers
 from strandline.pipelines.models.factory import build_embedder
 from strandline.producers.doorbell.doorbell import Doorbell
+from strandline.schemas.display.service_links import service_links
 from strandline.schemas.display.shown_url import secrets_of, shown_url, without_secrets
 from strandline.schemas.errors import StrandlineError
+from strandline.schemas.misspelt_settings import unknown_settings
 from strandline.schemas.postgres.migrate import current_revision
 from strandline.schemas.postgres.options import psycopg_url
 from strandline.schemas.settings import load_settings
@@ -27,12 +29,10 @@ from tests.support.servers.model_server import ModelServer
 
 # The mark of a secret, found however it was cut in pieces; nothing else of a URL has these letters.
 MARK = "QZX"
-
 # Pieces with the mark, parted by whatever means something in a URL; each piece may be a number beside it.
 SECRETS = st.lists(
     st.tuples(st.sampled_from(list("/@#%:?;[]&=+ ")), st.integers(0, 99)), min_size=0, max_size=5
 ).map(lambda parts: MARK + "".join(f"{special}{MARK}{number}" for special, number in parts))
-
 URLS = (
     "postgresql://me:{}@127.0.0.1:1/db",
     "postgresql://me:{}@127.0.0.1:1/db?sslmode=disable&application_name=a@b",
@@ -149,3 +149,45 @@ def test_no_log_of_the_model_client_has_a_key_of_its_url(
     assert MARK not in told_by(lambda: build_embedder(configured).embed(["ping"], timeout_seconds=10))
     assert "HTTP Request" in caplog.text
     assert MARK not in caplog.text
+
+
+# What Kubernetes sets for a Service is no setting, whatever the Service is called.
+
+
+def links_of(service: str, host: str, port: str) -> dict[str, str]:
+    """The variables of a Service, as the kubelet makes them."""
+    prefix = service.upper().replace("-", "_")
+    url = f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
+    numbered = f"{prefix}_PORT_{port}_TCP"
+    return {
+        f"{prefix}_SERVICE_HOST": host,
+        f"{prefix}_SERVICE_PORT": port,
+        f"{prefix}_SERVICE_PORT_HTTP": port,
+        f"{prefix}_PORT": url,
+        numbered: url,
+        f"{numbered}_PROTO": "tcp",
+        f"{numbered}_PORT": port,
+        f"{numbered}_ADDR": host,
+    }
+
+
+@pytest.mark.parametrize("service", ["strandline", "strandline-service", "strandline-worker", "redis"])
+@pytest.mark.parametrize("host", ["10.96.0.17", "fd07::11"])
+def test_a_service_sets_nothing_and_is_not_warned_of(
+    service: str, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    links = links_of(service, host, "9999")
+    for name, value in links.items():
+        monkeypatch.setenv(name, value)
+    settings = load_settings()
+    assert (settings.service_host, settings.service_port) == ("127.0.0.1", 8420)
+    assert service_links(links) == links.keys()
+    assert list(unknown_settings(links)) == []
+
+
+def test_what_is_set_in_spite_of_a_link_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in links_of("strandline", "10.96.0.17", "9999").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("STRANDLINE_SERVICE_HOST", "0.0.0.0")  # noqa: S104
+    settings = load_settings()
+    assert (settings.service_host, settings.service_port) == ("0.0.0.0", 8420)  # noqa: S104

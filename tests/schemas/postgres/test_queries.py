@@ -12,10 +12,20 @@ import psycopg
 import pytest
 from psycopg import pq
 
-from strandline.schemas.postgres.statements import compile_statements
+from strandline import Memory
+from strandline.schemas.postgres.statements import (
+    compile_statements,
+    function_names,
+    function_source,
+    in_schema,
+    statements,
+)
 from strandline.schemas.queries.application.items import LockItems
 from strandline.schemas.queries.derived.generations import ServingGenerations
+from strandline.schemas.tables import metadata
+from tests.conftest import rows_of
 from tests.project.test_contracts import ALL, name_of
+from tests.support.opened_rows import clear_only
 from tests.support.sql.declared_nulls import wrong_columns
 from tests.support.syntax_trees import tree_of
 from tools.queries import erasing, exporting, resealing
@@ -31,8 +41,6 @@ OTHERWISE_CALLED = {
     "timestamptz": "timestamp with time zone",
     "varchar": "character varying",
 }
-
-
 Spelt = list[tuple[str, str]]
 
 
@@ -157,8 +165,6 @@ HEADER = """-- name: some
 -- repeatable
 SELECT %(keys)s, %(texts)s, %(until)s
 """
-
-
 PARAMS = re.compile(r"^-- params: (.*(?:\n--    .*)*)", re.MULTILINE)
 
 
@@ -221,3 +227,109 @@ def test_a_header_that_cannot_be_read_is_refused(tmp_path: Path, wrong: str) -> 
     (tmp_path / "some.sql").write_text(HEADER.replace("keys uuid[]", wrong), encoding="utf-8")
     with pytest.raises(ValueError, match="some"):
         read_headers(tmp_path / "some.sql")
+
+
+# The statements: every one is valid SQL for the tables there are, in whatever schema they live.
+NAMES = sorted(statements("strandline"))
+TABLES = {table.name for table in metadata.tables.values()}
+PLACEHOLDER = re.compile(r"%\((\w+)\)s")
+
+
+def test_every_statement_has_a_line_of_meaning() -> None:
+    assert NAMES
+    assert [name for name in NAMES if not statements("strandline")[name].startswith("-- ")] == []
+
+
+@pytest.mark.parametrize("schema", ["strandline", "tenant_7"])
+def test_statements_name_tables_of_their_schema_alone(schema: str) -> None:
+    used = [
+        found
+        for sql in statements(schema).values()
+        for found in re.findall(r"(?:FROM|JOIN|INTO|UPDATE)\s+(\w+)\.(\w+)", sql)
+        if found[1] in TABLES
+    ]
+    assert {table for _, table in used} > {"session", "message", "due", "generation"}
+    assert {qualifier for qualifier, _ in used} == {schema}
+
+
+def test_postgres_understands_every_statement(database_url: str) -> None:
+    """PREPARE parses and analyses it: each table, column and function is there, each type agrees."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        for name in NAMES:
+            sql = statements("strandline")[name]
+            for number, parameter in enumerate(dict.fromkeys(PLACEHOLDER.findall(sql)), 1):
+                sql = sql.replace(f"%({parameter})s", f"${number}")
+            if re.search(r"^(SET|CREATE TEMPORARY|COPY|VACUUM) ", sql, re.MULTILINE):
+                continue  # not a statement that can be prepared; it names nothing of ours
+            if "pg_temp." in sql:
+                connection.execute(statements("strandline")["make_import_table"].encode())
+            connection.execute(f"PREPARE {name} AS {sql.replace('%%', '%')}".encode())
+
+
+@clear_only("an encrypted suite adds a function of its own")
+def test_functions_are_those_of_the_database(database_url: str) -> None:
+    found = rows_of(
+        database_url,
+        "SELECT proname::text, prosrc FROM pg_proc"
+        " WHERE pronamespace = 'strandline'::regnamespace ORDER BY 1",
+    )
+    assert [name for name, _ in found] == function_names()
+    for name, source in found:
+        assert source in function_source(name, "strandline")
+        assert name.endswith("_v1"), "a function's name ends in its version, for rolling deploys"
+
+
+def test_a_schema_name_replaces_the_qualifier_and_nothing_else() -> None:
+    sql = "SELECT strandline.fact.text, 'substrandline.x' FROM strandline.fact"
+    assert in_schema(sql, "t") == "SELECT t.fact.text, 'substrandline.x' FROM t.fact"
+
+
+# A session's marks, counters and policy fit together, which Postgres holds without a cost for puts.
+TRIGGER_COLUMNS = """
+SELECT a.attname::text FROM pg_trigger t
+JOIN pg_attribute a ON a.attrelid = t.tgrelid AND a.attnum = ANY (t.tgattr)
+WHERE t.tgrelid = 'strandline.session'::regclass AND NOT t.tgisinternal
+"""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "log_start_seq = 0",
+        "pinned_through = log_start_seq - 2",
+        "window_from = pinned_through",
+        "flushed_through = pinned_through - 1",
+        "window_from = flushed_through + 2",
+        "flushed_through = next_seq",
+        "pinned_tokens = -1",
+        "window_from = window_from, window_tokens = -1",
+        "window_from = window_from, window_messages = -1",
+        "window_from = window_from, window_bytes = -1",
+        "shared_scope = 'family'",
+        "shared_key = gen_random_uuid()",
+        "deliver = 'never'",
+    ],
+)
+def test_a_session_that_contradicts_itself_is_refused(database_url: str, change: str) -> None:
+    Memory.from_defaults("s", database_url=database_url, memory_blocks=[]).put(
+        {"role": "user", "content": "x"}
+    )
+    with psycopg.connect(database_url) as connection, pytest.raises(psycopg.errors.CheckViolation) as refused:
+        connection.execute(f"UPDATE strandline.session SET {change}")
+    assert refused.value.diag.constraint_name == "session_check"
+
+
+@pytest.mark.parametrize("name", ["put_one", "put_many", "put_one_recorded", "put_many_recorded"])
+def test_a_put_in_the_simple_case_sets_no_column_that_is_checked(database_url: str, name: str) -> None:
+    (assignments,) = re.findall(
+        r"UPDATE strandline\.session t SET(.*?)\bWHERE", statements("strandline")[name], re.DOTALL
+    )
+    assigned = set(re.findall(r"(\w+) = (?:t\.|CASE|statement)", assignments))
+    checked = {column for (column,) in rows_of(database_url, TRIGGER_COLUMNS)}
+    assert "next_seq" in assigned and "window_from" in checked
+    assert not assigned & checked
+
+
+def test_the_session_has_no_check_that_each_statement_reads_again(database_url: str) -> None:
+    checks = "SELECT FROM pg_constraint WHERE contype = 'c' AND conrelid = 'strandline.session'::regclass"
+    assert rows_of(database_url, checks) == []

@@ -4,31 +4,44 @@ from __future__ import annotations
 
 import base64
 import json
+import pickle
 import random
+from base64 import b64encode
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from strandline import (
+    AudioPart,
+    ConfigurationError,
+    DocumentPart,
+    ImagePart,
+    InvalidMessageError,
+    Memory,
+    Message,
+    StaticMemoryBlock,
+    TextPart,
+    VideoPart,
+)
 from strandline.pipelines.models.contract import SummaryTask, TranscriptLine
 from strandline.pipelines.models.local.extractive import roll_summary
 from strandline.pipelines.transcript import full_text
 from strandline.producers.blocks.render import message_line, speech_line
 from strandline.producers.tokens import count_default, count_message, count_parts
 from strandline.schemas.values.content_parts import is_payload, split_payloads, without_payloads
-from strandline.schemas.values.message import Message
+from tests.conftest import MakeMemory
 
 BYTES = random.Random(1).randbytes(150_000)  # noqa: S311
 DATA = base64.b64encode(BYTES).decode()
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + BYTES).decode()
 MAIL = base64.encodebytes(BYTES[:5_700]).decode().replace("=", "")
-
 PDF = "data:application/pdf;base64," + DATA
 SOURCE = {"type": "base64", "media_type": "image/png", "data": DATA}
 BINARY = {"kind": "binary", "data": DATA, "media_type": "image/png"}
-
 # Where formats have data: each is a part, or a value beside it.
 PARTS: dict[str, dict[str, Any]] = {
     "data url": {"type": "image_url", "image_url": {"url": "data:image/png;base64," + DATA}},
@@ -160,3 +173,160 @@ def test_the_stand_in_keeps_the_mark_beside_a_sentence() -> None:
     line = TranscriptLine(1, "user", None, text, datetime.now(UTC))
     summary, _topics = roll_summary(SummaryTask("", (line,), 100))
     assert summary == "User: This is my boat Petrel at the quay. [picture] petrel.png"
+
+
+# Content parts: typed values and OpenAI's dicts mean the same, and count by estimates that can be set.
+PART_DATA = b"\x89PNG"
+ENCODED = b64encode(PART_DATA).decode()
+FORMS: list[tuple[Any, dict[str, Any]]] = [
+    (TextPart("Hello"), {"type": "text", "text": "Hello"}),
+    (ImagePart("https://a/b.png"), {"type": "image_url", "image_url": {"url": "https://a/b.png"}}),
+    (
+        ImagePart.from_bytes(PART_DATA, "image/png", detail="low"),
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{ENCODED}", "detail": "low"}},
+    ),
+    (AudioPart(PART_DATA, "wav"), {"type": "input_audio", "input_audio": {"data": ENCODED, "format": "wav"}}),
+    (VideoPart("https://a/b.mp4"), {"type": "video_url", "video_url": {"url": "https://a/b.mp4"}}),
+    (
+        VideoPart.from_bytes(PART_DATA, "video/mp4"),
+        {"type": "video_url", "video_url": {"url": f"data:video/mp4;base64,{ENCODED}"}},
+    ),
+    (
+        DocumentPart(PART_DATA, filename="chart.pdf"),
+        {
+            "type": "file",
+            "file": {"filename": "chart.pdf", "file_data": f"data:application/pdf;base64,{ENCODED}"},
+        },
+    ),
+    (DocumentPart(file_id="file-1"), {"type": "file", "file": {"file_id": "file-1"}}),
+]
+ITS_PARTS = [part for part, _form in FORMS]
+
+
+@pytest.mark.parametrize(("part", "form"), FORMS, ids=lambda value: type(value).__name__)
+def test_a_part_is_the_mapping_that_it_stands_for(part: Any, form: dict[str, Any]) -> None:
+    assert part == form and dict(part) == form and part.to_openai() == form
+    assert len(part) == len(form) and part["type"] == form["type"]
+    assert pickle.loads(pickle.dumps(part)) == form  # noqa: S301
+    assert ENCODED not in repr(part) and "PNG" not in repr(part), "a picture is no matter for a log"
+
+
+def test_typed_parts_are_stored_and_sent_as_openai_spells_them(make_memory: MakeMemory) -> None:
+    memory = make_memory("s", memory_blocks=[])
+    memory.put(Message("user", ITS_PARTS, id="a"))
+    memory.put({"id": "a", "role": "user", "content": [form for _part, form in FORMS]})
+    (stored,) = memory.get_all()
+    assert stored.content == ITS_PARTS
+    assert all(type(part) is dict for part in stored.content or ())
+    sent = memory.get().to_openai(also=["video_url"])
+    assert sent == [{"role": "user", "content": [form for _part, form in FORMS]}]
+    assert str(stored) == "user: Hello"
+    assert stored.shown_text.startswith("Hello\n[picture] b.png\n[picture]\n[sound]\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "image", "document"), [(None, 256, 2048), ({"image": 800, "document": 0}, 800, 0)]
+)
+def test_parts_count_by_their_estimates(
+    make_memory: MakeMemory, given: dict[str, int] | None, image: int, document: int
+) -> None:
+    memory = make_memory("s", memory_blocks=[], part_tokens=given)
+    memory.put({"role": "user", "content": ITS_PARTS})
+    assert memory.get().tokens == count_default("Hello") + 2 * image + 3 * 256 + 2 * document
+
+
+def test_the_estimates_hold_for_blocks_as_well(make_memory: MakeMemory) -> None:
+    block = StaticMemoryBlock(
+        name="chart", static_content=[TextPart("Our <chart>:"), ImagePart("https://a/b.png")]
+    )
+    contexts = [
+        make_memory("s", memory_blocks=[block], part_tokens={"image": tokens}).get() for tokens in (0, 900)
+    ]
+    assert contexts[1].tokens - contexts[0].tokens == 900
+    text, image = contexts[0][0].to_openai(also=["image_url"])["content"]
+    assert "<chart>\nOur &lt;chart&gt;:\n</chart>" in text["text"]
+    assert image == ImagePart("https://a/b.png")
+
+
+@pytest.mark.parametrize("given", [{"picture": 3}, {"image": -1}, {"image": 1.5}, {"image": True}])
+def test_estimates_that_make_no_sense_are_refused(make_memory: MakeMemory, given: Any) -> None:
+    with pytest.raises(ConfigurationError, match="part_tokens"):
+        make_memory("s", part_tokens=given)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ImagePart(b"bytes"),  # type: ignore[arg-type]
+        lambda: ImagePart(""),
+        lambda: ImagePart.from_bytes("text", "image/png"),  # type: ignore[arg-type]
+        lambda: AudioPart("text", "wav"),  # type: ignore[arg-type]
+        lambda: AudioPart(PART_DATA, ""),
+        DocumentPart,
+        lambda: DocumentPart(PART_DATA, file_id="file-1"),
+    ],
+)
+def test_parts_that_cannot_be_sent_are_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(InvalidMessageError):
+        make()
+
+
+def test_reasoning_and_refusals_count_since_they_are_sent_back(make_memory: MakeMemory) -> None:
+    memory: Memory = make_memory("s", memory_blocks=[])
+    thinking = {"type": "thinking", "thinking": "Nine times nine is eighty-one.", "signature": "x" * 99}
+    memory.put({"role": "assistant", "content": [thinking, {"type": "text", "text": "81"}]})
+    memory.put({"role": "assistant", "content": "81", "reasoning_content": "Nine times nine is eighty-one."})
+    expected = count_default("81") + count_default("Nine times nine is eighty-one.")
+    assert [message.tokens for message in memory.get()] == [expected, expected]
+
+
+# JSON values come back as they were put: in metadata, content parts, tool calls and further fields.
+# Values that a put refuses (NUL, lone surrogates) are tested in test_bad_input.
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
+numbers = st.one_of(
+    st.integers(),
+    st.integers(-(10**300), 10**300),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from([1e308, 5e-324, -0.0, 1e16, 1e22, 2.0, 2**53 + 1, 0.1]),
+)
+values = st.recursive(
+    st.one_of(st.none(), st.booleans(), numbers, texts),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=12,
+)
+objects = st.dictionaries(texts.filter(bool), values, max_size=4)
+
+
+def exactly(value: Any) -> str:
+    """A value's JSON: tells 1 from 1.0 and from true, and 0.0 from -0.0."""
+    return json.dumps(value, sort_keys=True)
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(metadata=objects, part=objects, arguments=objects, extra=objects, more=objects)
+def test_json_comes_back_as_it_was_put(
+    make_memory: MakeMemory,
+    metadata: dict[str, Any],
+    part: dict[str, Any],
+    arguments: dict[str, Any],
+    extra: dict[str, Any],
+    more: dict[str, Any],
+) -> None:
+    memory = make_memory("s", memory_blocks=[])
+    memory.reset()
+    calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": json.dumps(arguments)}}]
+    content = [{"type": "input_other", "value": part}]
+    first = {"role": "user", "content": content, "metadata": metadata, "x_extra": {"value": extra}}
+    second = {"role": "assistant", "tool_calls": [calls[0] | {"more": more}], "metadata": metadata}
+    # By itself, and together with another: these are two ways through the database.
+    memory.put(first)
+    memory.put_messages([first, second])
+    for message, given_ in zip(memory.get_all(), (first, first, second), strict=True):
+        assert exactly(message.metadata) == exactly(given_["metadata"])
+        shown = message.to_dict()
+        for field in ("content", "tool_calls", "x_extra"):
+            assert exactly(shown.get(field)) == exactly(given_.get(field))
