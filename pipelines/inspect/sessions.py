@@ -14,6 +14,8 @@ from strandline.pipelines.inspect.directory import check_known, find_session
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, NotFoundError
 from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.postgres.paging import query_with
+from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.conversation.sessions import (
     DirectoryPage,
     DirectoryPageOfNamespace,
@@ -163,25 +165,21 @@ def list_sessions(
     if (user_id is not None or without_user) and namespace is None:
         namespace = DEFAULT_NAMESPACE
     append_inspection(database, namespace or ALL_NAMESPACES, "directory.read")
-    listed: list[SessionEntryRow] = []
+    statement: type[Query[SessionEntryRow]] = DirectoryPageOfUser
     if namespace is None:
-        listed += database.fetch(
-            DirectoryPage(after_namespace=after_namespace, after_session=after_session, limit=limit + 1)
-        )
+        statement = DirectoryPage
     elif without_user:
-        listed += database.fetch(
-            DirectoryPageWithoutUser(namespace=namespace, after_session=after_session, limit=limit + 1)
-        )
+        statement = DirectoryPageWithoutUser
     elif user_id is None:
-        listed += database.fetch(
-            DirectoryPageOfNamespace(namespace=namespace, after_session=after_session, limit=limit + 1)
-        )
-    else:
-        listed += database.fetch(
-            DirectoryPageOfUser(
-                namespace=namespace, user_id=user_id, after_session=after_session, limit=limit + 1
-            )
-        )
+        statement = DirectoryPageOfNamespace
+    asked = {
+        "namespace": namespace,
+        "user_id": user_id,
+        "after_namespace": after_namespace,
+        "after_session": after_session,
+        "limit": limit + 1,
+    }
+    listed = database.fetch(query_with(statement, asked))
     page = [identify_session(row.namespace, row.session_id, row.user_id) for row in listed[:limit]]
     last = page[-1] if len(listed) > limit and page else None
     return SessionPage(

@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol, TypedDict
+from typing import Any, NamedTuple, TypedDict
 from uuid import UUID
 
 from strandline.pipelines.inspect.directory import check_known
@@ -20,6 +20,7 @@ from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS
+from strandline.schemas.postgres.paging import pages, query_with
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.inspection.verify import (
     VerifyBatches,
@@ -145,55 +146,41 @@ class StageChain(TypedDict):
 
 
 class Scope(NamedTuple):
-    """The scope of a check: everything, the owners of a namespace, or one session and its owner's facts.
-
-    ``is_deep``: sealed content is opened where a check has to look into it.
-    """
+    """The scope of a check: everything, the owners of a namespace, or one session and its owner's facts."""
 
     owners: list[UUID] | None = None
     session_key: UUID | None = None
-    is_deep: bool = False
 
     @property
     def params(self) -> ScopeParams:
         return {"owners": self.owners, "session_key": self.session_key}
 
 
-class _Finding(Protocol):
-    @property
-    def kind(self) -> str: ...
-    @property
-    def place(self) -> str: ...
-
-
-Check = Callable[[Scope], Query[_Finding]]
-
-
-CHECKS: Mapping[str, Check] = {
-    "logs, marks and token counts": lambda scope: VerifyLog(**scope.params),
-    "messages outside their log": lambda scope: VerifyStrays(**scope.params),
-    "what retention removed": lambda scope: VerifyRetention(**scope.params),
-    "coverage by flush events": lambda scope: VerifyRanges(**scope.params),
-    "contents of flush events": lambda scope: VerifyEventContents(**scope.params),
-    "corrections": lambda scope: VerifyCorrections(**scope.params),
-    "generations that serve": lambda scope: VerifyGenerations(owners=scope.owners),
-    "work neither due nor received": lambda scope: VerifyWork(**scope.params, **stage_chain()),
-    "order of stages": lambda scope: VerifyOrder(**scope.params, **stage_chain()),
-    "due work": lambda scope: VerifyDue(**scope.params),
-    "receipts": lambda scope: VerifyReceipts(**scope.params, **stage_chain()),
-    "dead letters": lambda scope: VerifyLetters(**scope.params),
-    "batches": lambda scope: VerifyBatches(**scope.params),
-    "context of batches": lambda scope: VerifyContexts(**scope.params),
-    "acts on capturing": lambda scope: VerifyCaptures(**scope.params),
-    "candidates": lambda scope: VerifyCandidates(**scope.params, **stage_chain()),
-    "chunks": lambda scope: VerifyChunks(**scope.params),
-    "messages without chunks": lambda scope: VerifySearchable(**scope.params, with_sealed=scope.is_deep),
-    "shared messages": lambda scope: VerifyShared(**scope.params),
-    "shared messages that were corrected": lambda scope: VerifySharedCorrections(**scope.params),
-    "states": lambda scope: VerifyStates(**scope.params),
-    "facts": lambda scope: VerifyFacts(owners=scope.owners),
-    "provenance of facts": lambda scope: VerifyRevisions(**scope.params, **stage_chain()),
-    "erased users and sessions": lambda _scope: VerifyErased(),
+CHECKS: Mapping[str, type[Query[Any]]] = {
+    "logs, marks and token counts": VerifyLog,
+    "messages outside their log": VerifyStrays,
+    "what retention removed": VerifyRetention,
+    "coverage by flush events": VerifyRanges,
+    "contents of flush events": VerifyEventContents,
+    "corrections": VerifyCorrections,
+    "generations that serve": VerifyGenerations,
+    "work neither due nor received": VerifyWork,
+    "order of stages": VerifyOrder,
+    "due work": VerifyDue,
+    "receipts": VerifyReceipts,
+    "dead letters": VerifyLetters,
+    "batches": VerifyBatches,
+    "context of batches": VerifyContexts,
+    "acts on capturing": VerifyCaptures,
+    "candidates": VerifyCandidates,
+    "chunks": VerifyChunks,
+    "messages without chunks": VerifySearchable,
+    "shared messages": VerifyShared,
+    "shared messages that were corrected": VerifySharedCorrections,
+    "states": VerifyStates,
+    "facts": VerifyFacts,
+    "provenance of facts": VerifyRevisions,
+    "erased users and sessions": VerifyErased,
 }
 
 
@@ -422,9 +409,11 @@ def _findings(
     fetcher: Fetcher, scope: Scope, deep: bool, progress: Progress
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     total = len(CHECKS) + deep
+    # Sealed content is opened only for a deep check.
+    values = {**scope.params, **stage_chain(), "with_sealed": deep}
     for number, (name, check) in enumerate(CHECKS.items(), 1):
         progress(name, number, total)
-        for finding in fetcher.fetch(check(scope._replace(is_deep=deep))):
+        for finding in fetcher.fetch(query_with(check, values)):
             if not (isinstance(finding, VerifySearchableRow) and _is_wordless(finding.envelope)):
                 yield finding.kind, json.loads(finding.place)
     if deep:
@@ -440,23 +429,11 @@ def _is_wordless(envelope: str | None) -> bool:
 
 
 def _wrong_fingerprints(fetcher: Fetcher, scope: Scope) -> Iterator[tuple[str, dict[str, Any]]]:
-    shard_key, generation_id, fact_id = UUID(int=0), 0, UUID(int=0)
-    while True:
-        page = fetcher.fetch(
-            VerifyFactPage(
-                owners=scope.owners,
-                page_size=FACT_PAGE,
-                after_shard=shard_key,
-                after_generation=generation_id,
-                after_fact=fact_id,
-            )
-        )
+    for page in pages(fetcher, VerifyFactPage, owners=scope.owners, page_size=FACT_PAGE):
         for fact in page:
-            shard_key, generation_id, fact_id = fact.shard_key, fact.generation_id, fact.fact_id
             if fingerprint(fact.text) != fact.fingerprint:
-                yield "fact_fingerprint_wrong", {"fact_id": str(fact_id), "generation": generation_id}
-        if len(page) < FACT_PAGE:
-            return
+                place = {"fact_id": str(fact.fact_id), "generation": fact.generation_id}
+                yield "fact_fingerprint_wrong", place
 
 
 def _names(fetcher: Fetcher, findings: Sequence[tuple[str, dict[str, Any]]]) -> dict[str, tuple[str, str]]:

@@ -14,6 +14,7 @@ from strandline.pipelines.audit.appending import Act, append_query
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, ServerLimitError
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.paging import pages
 from strandline.schemas.queries.application.sealing import (
     ChangeEncryption,
     EnableEncryption,
@@ -109,9 +110,7 @@ def prepare_owners(database: Database, content: SealedContent, namespace: str) -
     row = find_encryption(database, namespace)
     items = [item_store_key(namespace), *(adapter_items_key(namespace, one) for one in ITEM_ADAPTERS)]
     yield _give_keys(database, content, namespace, row, items)
-    after = ""
-    while rows := database.fetch(SessionsToSeal(namespace=namespace, after_session=after, limit=PAGE)):
-        after = rows[-1].session_id
+    for rows in pages(database, SessionsToSeal, namespace=namespace, limit=PAGE):
         count = _give_keys(database, content, namespace, row, {one.owner_key for one in rows})
         identities = [identify_session(namespace, one.session_id, one.user_id) for one in rows]
         scopes = database.fetch(
@@ -122,9 +121,7 @@ def prepare_owners(database: Database, content: SealedContent, namespace: str) -
         )
         shared = {scope.shared_key for scope in scopes if scope.shared_key is not None}
         yield count + _give_keys(database, content, namespace, row, shared)
-    owner = UUID(int=0)
-    while owners := database.fetch(FactOwnersToSeal(namespace=namespace, after_owner=owner, limit=PAGE)):
-        owner = owners[-1].shard_key
+    for owners in pages(database, FactOwnersToSeal, namespace=namespace, limit=PAGE):
         yield _give_keys(database, content, namespace, row, [one.shard_key for one in owners])
 
 

@@ -17,6 +17,7 @@ from strandline.pipelines.older_transactions import older_have_ended
 from strandline.pipelines.sealing.rows import reseal_rows
 from strandline.schemas.errors import KeyUnavailableError, SealedContentError, StrandlineError
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.paging import pages
 from strandline.schemas.queries.application.sealing import (
     OwnersWithOldKeys,
     RetireDataKeys,
@@ -106,7 +107,9 @@ def reseal_namespace(
     owner = after_owner
     begun_at = time.monotonic()
     is_quiet: bool | None = None
-    while rows := database.fetch(UnsettledOwners(namespace=namespace, after_owner=owner, limit=PAGE_OWNERS)):
+    while rows := database.fetch(
+        UnsettledOwners(namespace=namespace, after_shard_key=owner, limit=PAGE_OWNERS)
+    ):
         for row in rows:
             if pace.is_stopping():
                 return
@@ -211,13 +214,10 @@ def retire_old_keys(
 
     Each owner is looked at once more before.
     """
-    retired, owner = 0, UUID(int=0)
+    retired = 0
     is_quiet = False
-    while rows := database.fetch(
-        OwnersWithOldKeys(
-            namespace=namespace, after_owner=owner, settled_seconds=after_seconds, limit=PAGE_OWNERS
-        )
-    ):
+    asked = {"namespace": namespace, "settled_seconds": after_seconds, "limit": PAGE_OWNERS}
+    for rows in pages(database, OwnersWithOldKeys, **asked):
         for row in rows:
             owner = row.shard_key
             # Nothing is sealed with them any more, but a transaction from before may still commit such rows.

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from uuid import UUID
 
 from strandline.pipelines.sealing.enabling import encryption_act, find_encryption
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.queries.application.sealing import (
-    KeysOfNamespace,
-    KeysOfNamespaceRow,
-    RewrapDataKey,
-)
+from strandline.schemas.postgres.paging import pages
+from strandline.schemas.queries.application.sealing import KeysOfNamespace, RewrapDataKey
 from strandline.schemas.sealed.content import SealedContent, unwrap_secret, wrap_secret
 from strandline.schemas.sealing.owner_keys import renew_data_key
 
@@ -29,7 +25,7 @@ def rewrap_keys(database: Database, content: SealedContent, namespace: str) -> I
         rewrapped = 0
         present = find_encryption(database, namespace)
         content.check_key(namespace, present)
-        for rows in _pages(database, namespace):
+        for rows in pages(database, KeysOfNamespace, namespace=namespace, limit=PAGE):
             former = [row for row in rows if row.kek_id != present.kek_id]
             for row in former:
                 secret = unwrap_secret(content.keyring, namespace, row.shard_key, row.kek_id, row.wrapped)
@@ -61,7 +57,7 @@ def renew_data_keys(database: Database, content: SealedContent, namespace: str) 
     present = find_encryption(database, namespace)
     content.check_key(namespace, present)
     database.fetch(encryption_act(namespace, step="renew_data_keys"))
-    for rows in _pages(database, namespace):
+    for rows in pages(database, KeysOfNamespace, namespace=namespace, limit=PAGE):
         newest = [row for row in rows if row.is_newest and row.is_settled]
         for row in newest:
             secret = unwrap_secret(content.keyring, namespace, row.shard_key, row.kek_id, row.wrapped)
@@ -76,12 +72,3 @@ def renew_data_keys(database: Database, content: SealedContent, namespace: str) 
             )
             content.cache.forget(row.shard_key)
         yield len(newest)
-
-
-def _pages(database: Database, namespace: str) -> Iterator[list[KeysOfNamespaceRow]]:
-    owner, number = UUID(int=0), 0
-    while rows := database.fetch(
-        KeysOfNamespace(namespace=namespace, after_owner=owner, after_number=number, limit=PAGE)
-    ):
-        owner, number = rows[-1].shard_key, rows[-1].number
-        yield rows

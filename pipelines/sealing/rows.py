@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from strandline.schemas.postgres.database import Fetcher
-from strandline.schemas.postgres.paging import next_page, query_with
+from strandline.schemas.postgres.paging import pages, query_with
 from strandline.schemas.sealed.values import (
     keyed_label,
     keyed_tsvector,
@@ -29,23 +29,14 @@ def reseal_rows(fetcher: Fetcher, keys: OwnerKeys, table: Resealed, page: int) -
     Raises:
         SealedContentError: one does not open.
     """
-    last = None
-    while rows := fetcher.fetch(
-        next_page(
-            table.read,
-            last,
-            shard_key=keys.shard_key,
-            prefix=keys.prefix,
-            has_vectors=keys.has_vectors,
-            limit=page,
-        )
-    ):
-        last = rows[-1]
-        stored = {name: [getattr(row, name) for row in rows] for name in (*table.key, "version")}
+    values = {"shard_key": keys.shard_key, "prefix": keys.prefix, "has_vectors": keys.has_vectors}
+    for rows in pages(fetcher, table.read, **values, limit=page):
+        stored: dict[str, object] = {
+            name: [getattr(row, name) for row in rows] for name in (*table.key, "version")
+        }
         for column in table.columns:
             stored[column.name] = [_reseal_value(keys, column, row) for row in rows]
-        values = {"shard_key": keys.shard_key, "has_vectors": keys.has_vectors, **stored}
-        fetcher.fetch(query_with(table.store, values))
+        fetcher.fetch(query_with(table.store, values | stored))
         yield len(rows)
 
 

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from strandline.pipelines.upkeep.removal import Removal, Remover
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.paging import pages
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.conversation.retention import (
     AdvanceRun,
@@ -73,11 +74,8 @@ def _forget(database: Database, owner: UUID, name: str, age: int, is_ending: Cal
 
 
 def _owners(database: Database, namespace: str) -> Iterator[UUID]:
-    after = UUID(int=0)
-    while page := database.fetch(AgedOwners(namespace=namespace, after=after, limit=OWNERS_PER_PAGE)):
-        for row in page:
-            yield row.shard_key
-        after = page[-1].shard_key
+    for page in pages(database, AgedOwners, namespace=namespace, limit=OWNERS_PER_PAGE):
+        yield from (row.shard_key for row in page)
 
 
 SESSIONS_PER_PAGE = 500
@@ -109,17 +107,10 @@ def is_set(database: Database) -> bool:
 
 def concerned_sessions(database: Database, which: Which) -> Iterator[SessionKeys]:
     """The sessions that may hold expired data; nothing is written."""
-    shard, session = _FIRST, _FIRST
-    while True:
-        rows = database.fetch(
-            SessionsToRetain(after_shard=shard, after_session=session, limit=SESSIONS_PER_PAGE, **which)
-        )
+    for rows in pages(database, SessionsToRetain, **which, limit=SESSIONS_PER_PAGE):
         for row in rows:
             if row.is_concerned:
                 yield SessionKeys(shard_key=row.shard_key, session_key=row.session_key)
-        if len(rows) < SESSIONS_PER_PAGE:
-            return
-        shard, session = rows[-1].shard_key, rows[-1].session_key
 
 
 def run_once(
@@ -177,8 +168,8 @@ def _take_page(database: Database) -> Page | None:
         for run in tx.fetch(TakeRun(namespace=None)):
             rows = tx.fetch(
                 SessionsToRetain(
-                    after_shard=run.position_shard or _FIRST,
-                    after_session=run.position_session or _FIRST,
+                    after_shard_key=run.position_shard or _FIRST,
+                    after_session_key=run.position_session or _FIRST,
                     namespace=None,
                     session_key=None,
                     limit=SESSIONS_PER_PAGE,

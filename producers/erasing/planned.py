@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from strandline.pipelines.upkeep.erasure.records import fence_of
+from strandline.pipelines.upkeep.erasure.steps import MOVED
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.upkeep.erasures import OwnerRows
-
-# Their rows stay: under a random key where a user is erased, and as they are where a session is.
-_STAYING = {"model_call", "audit_entry"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,5 +38,5 @@ def plan_erasure(target: ErasureTarget) -> Operation[PlannedErasure]:
     """Count the rows of a user or of a session, in the tables that the catalog has."""
     rows = yield from fetch(OwnerRows(shard_key=target.owner_key, scope_key=target.scope_key))
     erased_by = yield from fence_of(target.owner_key, target.scope_key)
-    going = {row.table_name: row.rows for row in rows if row.rows and row.table_name not in _STAYING}
+    going = {row.table_name: row.rows for row in rows if row.rows and row.table_name not in MOVED}
     return PlannedErasure(going, erased_by)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from inspect import get_annotations
 from typing import Any, TypeVar
 from uuid import UUID
 
+from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.postgres.query import Query
 
 R = TypeVar("R")
@@ -30,3 +31,11 @@ def next_page(statement: type[Query[R]], last: R | None, **values: object) -> Qu
         if name.startswith("after_"):
             values[name] = _FIRST[kind] if last is None else getattr(last, name.removeprefix("after_"))
     return query_with(statement, values)
+
+
+def pages(fetcher: Fetcher, statement: type[Query[R]], **values: object) -> Iterator[list[R]]:
+    """Pages of rows, each after the last row of the page before, until there are no more rows."""
+    last: R | None = None
+    while rows := fetcher.fetch(next_page(statement, last, **values)):
+        last = rows[-1]
+        yield rows

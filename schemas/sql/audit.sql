@@ -142,7 +142,7 @@ SELECT s.* FROM json_to_recordset(%(seals)s::json) AS s (
 
 -- name: move_sealed
 -- Put acts under their seals, each at its place; returns how many there were. An origin without a digest, as of a user who
--- was erased meanwhile, is left out.
+-- was erased in the meantime, is left out.
 -- params: entry_ids uuid[], chain_keys uuid[], seals bigint[], places integer[], digests bytea?[]
 -- row: entries bigint
 WITH moved AS (
@@ -272,7 +272,7 @@ ORDER BY 1
 -- name: list_acts
 -- Acts of a namespace, newest first: those that no seal covers yet, and the sealed ones from the end of the chain; each
 -- with the user that its pseudonym leads to. Filters that are NULL let all pass. Only what is behind a place of the list:
--- before_at and before_id while it is among the unsealed (what was listed there may be sealed by now), before_seal and
+-- before_at and before_id while it is among the unsealed (what was listed there may be sealed), before_seal and
 -- before_place in the chain.
 -- params: act text?, subject uuid?, before_at timestamptz?, before_seal bigint?, before_place integer?, entry_id uuid?
 -- row: entry_id uuid, seal bigint?, place integer?, act text, actor text?, origin text?, subject uuid?, user_id text?,

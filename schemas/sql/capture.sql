@@ -1,7 +1,7 @@
 -- What is captured as facts: the acts of operators, what applies to a batch, and what came of single events.
 
 -- name: record_capture_act
--- Record an act of a namespace (owner_key NULL) or of one owner; no row if another one took the number meanwhile.
+-- Record an act of a namespace (owner_key NULL) or of one owner; no row if another one took the number in the meantime.
 -- params: owner_key uuid?, capture json
 -- row: recorded
 INSERT INTO strandline.capture_act (namespace, number, owner_key, capture, actor)

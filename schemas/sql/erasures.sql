@@ -43,17 +43,11 @@ SELECT strandline.erase_rows_v1(
 -- row: rows bigint
 SELECT strandline.erase_shared_v1(%(number)s, %(owner_key)s, %(session_key)s, %(limit)s) AS rows
 
--- name: move_calls
--- Give a page of an owner's model calls the key of the erasure (move_calls_v1).
--- params: number integer, limit integer
+-- name: move_rows
+-- Give a page of an owner's rows of a table the key of the erasure (move_rows_v1).
+-- params: number integer, table text, limit integer
 -- row: rows bigint
-SELECT strandline.move_calls_v1(%(number)s, %(shard_key)s, %(ledger_key)s, %(limit)s) AS rows
-
--- name: move_entries
--- Give a page of an owner's acts in the audit trail the key of the erasure (move_entries_v1).
--- params: number integer, limit integer
--- row: rows bigint
-SELECT strandline.move_entries_v1(%(number)s, %(shard_key)s, %(ledger_key)s, %(limit)s) AS rows
+SELECT strandline.move_rows_v1(%(number)s, %(table)s, %(shard_key)s, %(ledger_key)s, %(limit)s) AS rows
 
 -- name: erased_objects
 -- The objects in archives that hold messages of an owner, or of one of its sessions; each that is named may be there.

@@ -11,7 +11,7 @@ SELECT erasure, first_data_key FROM strandline.open_fact_lanes_v1(%(shard_key)s,
 -- name: lock_fact_lanes
 -- Keep merges of this owner, and other edits, from writing until this transaction ends: in the order of the
 -- derivations, and so only where all of them have their row.  What this transaction does to them is noted.
--- No other derivation begins to serve meanwhile (lock_pipeline): an edit gives back what it did where it did it.
+-- No other derivation begins to serve in the meantime (lock_pipeline): an edit gives back what it did where it did it.
 -- row: generation_id integer
 -- repeatable
 WITH @noted_change(%(shard_key)s, 'facts')
@@ -349,7 +349,7 @@ WITH found AS MATERIALIZED (
         CASE %(sort)s WHEN 'oldest' THEN f.said_at END,
         CASE WHEN %(sort)s <> 'oldest' THEN f.created_at END DESC, f.created_at, f.fact_id) AS place
     FROM found f
-    -- Behind a fact by its place, and not by a count: one that came or went meanwhile moves no other.
+    -- Behind a fact by its place, and not by a count: one that came or went in the meantime moves no other.
     WHERE %(after_id)s::uuid IS NULL OR CASE %(sort)s
         WHEN 'oldest' THEN (f.said_at, f.created_at, f.fact_id)
             > (%(after_at)s::timestamptz, %(after_made)s::timestamptz, %(after_id)s::uuid)

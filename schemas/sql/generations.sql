@@ -45,7 +45,7 @@ SELECT generation_id, state, served_until FROM strandline.generation WHERE pipel
 ORDER BY generation_id FOR UPDATE
 
 -- name: begin_generation
--- A derivation beside the one that serves: fed by every flush that sees this row, closed to workers so far.
+-- A derivation next to the one that serves: fed by every flush that sees this row, closed to workers so far.
 -- params: version text
 -- row: generation_id integer
 INSERT INTO strandline.generation (pipeline, version, state, entry_stage, entry_scope, config, prompts,

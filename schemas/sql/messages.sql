@@ -192,7 +192,7 @@ WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq 
 
 -- name: newest_within
 -- A page of messages behind the prompt, the newest first, as far as they fit so many tokens together, up to the one
--- that fills max_bytes; a message takes some beside its texts.
+-- that fills max_bytes; a message takes some next to its texts.
 -- params: before_seq bigint, tokens bigint, max_bytes bigint
 -- row: measured_message
 -- opens: envelope, metadata

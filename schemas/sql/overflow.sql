@@ -1,4 +1,4 @@
--- What an overflow handler is told beside the messages.
+-- What an overflow handler is told next to the messages.
 
 -- name: flushed_sessions
 -- The names of sessions whose events are handed over.

@@ -1,4 +1,4 @@
--- Replays: deriving memory from the log again, beside what serves or in place.
+-- Replays: deriving memory from the log again, next to what serves or in place.
 
 -- name: replay_lanes
 -- Lanes with work of derivations that do not serve, free to be taken, from an owner on: so many of each stage.

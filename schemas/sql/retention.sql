@@ -1,7 +1,7 @@
 -- Retention: what is kept for how long, the steps by which messages leave the log, and where they are archived.
 
 -- name: record_retention_act
--- Record an act of a namespace; no row if another one took the number meanwhile.
+-- Record an act of a namespace; no row if another one took the number in the meantime.
 -- params: max_messages bigint?, archive text?, keeps_important boolean?, ages jsonb
 -- row: number bigint
 WITH ruled AS (@rule_ttl(%(namespace)s))
@@ -56,7 +56,7 @@ SELECT EXISTS (SELECT FROM strandline.retention_act) OR EXISTS (SELECT FROM stra
 -- name: sessions_to_retain
 -- The next sessions in the order of their keys, each with whether something of it may be past its time: it expired, has
 -- a step or a life under way, or its oldest message behind the head is past its age, or there are more than are kept.
--- params: after_session uuid, namespace text?, session_key uuid?
+-- params: namespace text?, session_key uuid?
 -- row: shard_key uuid, session_key uuid, is_concerned boolean
 SELECT s.shard_key, s.session_key, @is_expired(s, s.shard_key, s.session_key) OR EXISTS (
         SELECT FROM strandline.expired_life l
@@ -76,7 +76,7 @@ CROSS JOIN LATERAL (
         @retention_of(max_messages, s.shard_key, s.session_key, s.namespace) AS max_messages,
         coalesce(@retention_of(ttl_seconds, s.shard_key, s.session_key, s.namespace),
             @retention_of(max_age_seconds, s.shard_key, s.session_key, s.namespace)) IS NOT NULL AS is_bounded) AS r
-WHERE (s.shard_key, s.session_key) > (%(after_shard)s::uuid, %(after_session)s::uuid)
+WHERE (s.shard_key, s.session_key) > (%(after_shard_key)s::uuid, %(after_session_key)s::uuid)
     AND (%(namespace)s::text IS NULL OR s.namespace = %(namespace)s)
     AND (%(session_key)s::uuid IS NULL OR s.session_key = %(session_key)s)
 ORDER BY s.shard_key, s.session_key LIMIT %(limit)s
@@ -408,7 +408,7 @@ JOIN strandline.session s ON s.shard_key = o.shard_key AND s.session_key = o.ses
 WHERE %(namespace)s::text IS NULL OR s.namespace = %(namespace)s
 
 -- name: retained_namespaces
--- Namespaces whose newest act names ages of what grows beside the log.
+-- Namespaces whose newest act names ages of what grows next to the log.
 -- row: namespace text, ages text
 SELECT a.namespace, a.ages::text FROM (
     SELECT DISTINCT ON (n.namespace) n.namespace, n.ages FROM strandline.retention_act n
@@ -416,14 +416,13 @@ SELECT a.namespace, a.ages::text FROM (
 WHERE a.ages <> '{}'::jsonb ORDER BY a.namespace
 
 -- name: aged_owners
--- The next owners of a namespace, for what grows beside their logs; also those who have facts and no session.
--- params: after uuid
+-- The next owners of a namespace, for what grows next to their logs; also those who have facts and no session.
 -- row: shard_key uuid
 SELECT s.shard_key FROM strandline.session s
-WHERE s.namespace = %(namespace)s AND s.shard_key > %(after)s
+WHERE s.namespace = %(namespace)s AND s.shard_key > %(after_shard_key)s
 UNION
 SELECT f.shard_key FROM strandline.fact_owner f
-WHERE f.namespace = %(namespace)s AND f.shard_key > %(after)s
+WHERE f.namespace = %(namespace)s AND f.shard_key > %(after_shard_key)s
 ORDER BY shard_key LIMIT %(limit)s
 
 -- name: forget_old_answers
@@ -459,7 +458,7 @@ RETURNING e.number
 
 -- name: forget_ended_facts
 -- Facts that ended so long ago because of another, with their revisions, and the candidates that only these were made of.
--- Lanes and facts are locked first, as an edit locks them: one that a correction or an edit revives meanwhile stays.
+-- Lanes and facts are locked first, as an edit locks them: one that a correction or an edit revives in the meantime stays.
 -- row: fact_id uuid
 WITH locked AS MATERIALIZED (
     SELECT l.generation_id FROM strandline.lane l

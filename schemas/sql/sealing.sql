@@ -23,7 +23,7 @@ SELECT e.kek_id, e.probe, e.vectors FROM strandline.encryption e WHERE e.namespa
 
 -- name: add_data_key
 -- Give an owner its first keys (number is NULL) or a further one, unless another process has (add_data_key_v1); an owner
--- without any rows has nothing to be sealed. is_current: false if the namespace has another key to wrap with by now.
+-- without any rows has nothing to be sealed. is_current: false if the namespace has another key to wrap with.
 -- params: number integer?
 -- row: is_current boolean
 -- repeatable
@@ -50,14 +50,14 @@ WHERE e.namespace = %(namespace)s
 -- The next sessions of a namespace, of whatever kind, by their names.
 -- row: session_id text, user_id text?, owner_key uuid
 SELECT o.session_id, o.user_id, o.owner_key FROM strandline.session_owner o
-WHERE o.namespace = %(namespace)s AND o.session_id > %(after_session)s
+WHERE o.namespace = %(namespace)s AND o.session_id > %(after_session_id)s
 ORDER BY o.session_id LIMIT %(limit)s
 
 -- name: fact_owners_to_seal
 -- The next owners of a namespace whom people gave facts.
 -- row: shard_key uuid
 SELECT f.shard_key FROM strandline.fact_owner f
-WHERE f.namespace = %(namespace)s AND f.shard_key > %(after_owner)s
+WHERE f.namespace = %(namespace)s AND f.shard_key > %(after_shard_key)s
 ORDER BY f.shard_key LIMIT %(limit)s
 
 -- name: seal_sessions
@@ -81,7 +81,7 @@ WHERE NOT EXISTS (SELECT FROM strandline.data_key k WHERE k.shard_key = wanted.s
 SELECT k.shard_key, max(k.number) AS number,
     extract(epoch FROM statement_timestamp() - max(k.created_at))::float8 AS age_seconds
 FROM strandline.data_key k
-WHERE k.namespace = %(namespace)s AND k.settled_at IS NULL AND k.shard_key > %(after_owner)s
+WHERE k.namespace = %(namespace)s AND k.settled_at IS NULL AND k.shard_key > %(after_shard_key)s
 GROUP BY k.shard_key ORDER BY k.shard_key LIMIT %(limit)s
 
 -- name: settle_owner
@@ -108,7 +108,7 @@ RETURNING k.number
 -- params: settled_seconds float8
 -- row: shard_key uuid, number integer
 SELECT k.shard_key, max(k.number) AS number FROM strandline.data_key k
-WHERE k.namespace = %(namespace)s AND k.shard_key > %(after_owner)s
+WHERE k.namespace = %(namespace)s AND k.shard_key > %(after_shard_key)s
 GROUP BY k.shard_key
 HAVING count(*) > 1 AND bool_and(k.settled_at IS NOT NULL) AND NOT EXISTS (
         SELECT FROM strandline.retention_step o WHERE o.shard_key = k.shard_key AND o.object_name IS NOT NULL)
@@ -123,12 +123,12 @@ SELECT k.shard_key, k.number, k.kek_id, k.wrapped, NOT EXISTS (
         SELECT FROM strandline.data_key n WHERE n.shard_key = k.shard_key AND n.number > k.number) AS is_newest,
     k.settled_at IS NOT NULL AS is_settled
 FROM strandline.data_key k
-WHERE k.namespace = %(namespace)s AND (k.shard_key, k.number) > (%(after_owner)s, %(after_number)s)
+WHERE k.namespace = %(namespace)s AND (k.shard_key, k.number) > (%(after_shard_key)s, %(after_number)s)
 ORDER BY k.shard_key, k.number LIMIT %(limit)s
 
 -- name: rewrap_data_key
 -- Store a data key as the namespace's key wraps it, if it is still wrapped by the one before, and the namespace has not
--- got another key meanwhile.
+-- got another key in the meantime.
 -- params: number integer, old_kek_id text
 -- repeatable
 WITH present AS (

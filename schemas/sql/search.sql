@@ -14,7 +14,7 @@ FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integ
     AS c (session_key, from_seq, piece, through_seq, event_id, length, lexemes, embedding, role, speaker, tone, said_on)
 
 -- name: search_chunks
--- The best messages and facts of a scope for a query, best first; a message with those beside it (search_hits_v1).
+-- The best messages and facts of a scope for a query, best first; a message with those next to it (search_hits_v1).
 -- Then, of all of the owner's facts, the best by themselves; and a row with the next part of an index (index_part_v1).
 -- params: generation_id integer?, scope_key uuid?, messages boolean, facts_shown uuid[], topics text[]?,
 --     facts_alone_id integer?, top_facts integer, part_of uuid?, through_session uuid, through_piece integer, at_once
@@ -42,7 +42,7 @@ SELECT 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, N
 WHERE %(at_once)s > 0
 
 -- name: indexed_hits
--- Messages that an index in memory has ranked, each with those beside it, after a row that tells the version of the
+-- Messages that an index in memory has ranked, each with those next to it, after a row that tells the version of the
 -- owner's pieces now; and, if they are asked for, all live facts up to a number of them, with their words.
 -- params: sessions uuid[], numbers integer[]
 -- row: place bigint, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata

@@ -57,7 +57,7 @@ ON CONFLICT (shard_key, generation_id, session_key, from_seq, piece) DO UPDATE S
     speaker = excluded.speaker, tone = excluded.tone, said_on = excluded.said_on
 
 -- name: search_shared_chunks
--- The best messages of a shared scope for a query, best first, each with those beside it (search_hits_v1).
+-- The best messages of a shared scope for a query, best first, each with those next to it (search_hits_v1).
 -- params: generation_id integer?
 -- row: score float8, similarity float8, session_key uuid, from_seq bigint, through_seq bigint, seq bigint, id text,
 --     role text, tokens integer, created_at timestamptz, envelope text, metadata text?, fact_id uuid?, fact text!,

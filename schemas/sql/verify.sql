@@ -834,14 +834,14 @@ FROM strandline.generation g WHERE g.state <> 'retired' ORDER BY g.pipeline, g.g
 
 -- name: verify_fact_page
 -- Facts with their texts and fingerprints, page by page: Python decides when two texts are the same.
--- params: after_generation integer, after_fact uuid
+-- params: after_generation_id integer, after_fact_id uuid
 -- row: shard_key uuid, generation_id integer, fact_id uuid, text text, fingerprint bytea
 -- opens: text, fingerprint fingerprint - text
 -- owner: shard_key
 SELECT x.shard_key, x.generation_id, x.fact_id, x.text, x.fingerprint FROM strandline.fact x
 WHERE @is_judged(x.shard_key)
     AND (x.shard_key, x.generation_id, x.fact_id)
-        > (%(after_shard)s::uuid, %(after_generation)s::integer, %(after_fact)s::uuid)
+        > (%(after_shard_key)s::uuid, %(after_generation_id)s::integer, %(after_fact_id)s::uuid)
 ORDER BY x.shard_key, x.generation_id, x.fact_id LIMIT %(page_size)s
 
 -- name: verify_erased

@@ -36,8 +36,7 @@ from strandline.schemas.queries.upkeep.erasures import (
     KeptItemNames,
     KeptItems,
     KeptItemsRow,
-    MoveCalls,
-    MoveEntries,
+    MoveRows,
     NoteMissed,
 )
 from strandline.schemas.values.identity import adapter_items_key, item_store_key
@@ -128,6 +127,8 @@ ROWS_PER_PAGE = 2_000
 MAX_PASSES = 5
 # The tables whose rows name the objects in archives.
 STEPS = ("retention_step", "given_up_step")
+# Their rows stay, under a random key.
+MOVED = ("model_call", "audit_entry")
 
 Step = Literal["fence", "names", "shared", "rows", "calls", "directory", "items", "check", "receipt"]
 OnProgress = Callable[[Step, str, int], None]
@@ -331,11 +332,15 @@ def _erase_once(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
         if table not in STEPS:
             yield from _erase_table(order, fenced, table, column)
     if target.is_whole_owner:
-        keys = {"shard_key": target.owner_key, "ledger_key": fenced.ledger_key}
-        moves: dict[str, Callable[..., Query[_Page]]] = {"model_call": MoveCalls, "audit_entry": MoveEntries}
-        for table, move in moves.items():
-            moved = move(number=number, **keys, limit=ROWS_PER_PAGE)
-            yield from _erase_pages(order, "calls", table, moved)
+        for table in MOVED:
+            page = MoveRows(
+                number=number,
+                table=table,
+                shard_key=target.owner_key,
+                ledger_key=fenced.ledger_key,
+                limit=ROWS_PER_PAGE,
+            )
+            yield from _erase_pages(order, "calls", table, page)
     if not target.is_whole_owner and target.directory_key is None:
         return  # without a name it has no entry, and those of its owner stay
     directory = EraseDirectory(

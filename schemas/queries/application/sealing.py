@@ -47,7 +47,7 @@ class FindEncryption(Query[FindEncryptionRow], name="find_encryption", repeatabl
 class AddDataKey(Query[IsCurrentRow], name="add_data_key", repeatable=True):
     """Give an owner its first keys (number is NULL) or a further one, unless another process has
     (add_data_key_v1); an owner without any rows has nothing to be sealed. is_current: false if the
-    namespace has another key to wrap with by now.
+    namespace has another key to wrap with.
     """
 
     shard_key: UUID
@@ -84,7 +84,7 @@ class SessionsToSeal(Query[SessionsToSealRow], name="sessions_to_seal", repeatab
     """The next sessions of a namespace, of whatever kind, by their names."""
 
     namespace: str
-    after_session: str
+    after_session_id: str
     limit: int
 
 
@@ -92,7 +92,7 @@ class FactOwnersToSeal(Query[ShardKeyRow], name="fact_owners_to_seal", repeatabl
     """The next owners of a namespace whom people gave facts."""
 
     namespace: str
-    after_owner: UUID
+    after_shard_key: UUID
     limit: int
 
 
@@ -121,7 +121,7 @@ class UnsettledOwners(Query[UnsettledOwnersRow], name="unsettled_owners", repeat
     """
 
     namespace: str
-    after_owner: UUID
+    after_shard_key: UUID
     limit: int
 
 
@@ -154,7 +154,7 @@ class OwnersWithOldKeys(Query[OwnersWithOldKeysRow], name="owners_with_old_keys"
     """
 
     namespace: str
-    after_owner: UUID
+    after_shard_key: UUID
     settled_seconds: float
     limit: int
 
@@ -172,14 +172,14 @@ class KeysOfNamespace(Query[KeysOfNamespaceRow], name="keys_of_namespace", repea
     """The next data keys of a namespace."""
 
     namespace: str
-    after_owner: UUID
+    after_shard_key: UUID
     after_number: int
     limit: int
 
 
 class RewrapDataKey(Query[Never], name="rewrap_data_key", repeatable=True):
     """Store a data key as the namespace's key wraps it, if it is still wrapped by the one before, and the
-    namespace has not got another key meanwhile.
+    namespace has not got another key in the meantime.
     """
 
     namespace: str

@@ -168,7 +168,7 @@ class AddSeals(Query[Never], name="add_seals"):
 
 class MoveSealed(Query[EntriesRow], name="move_sealed"):
     """Put acts under their seals, each at its place; returns how many there were. An origin without a digest,
-    as of a user who was erased meanwhile, is left out.
+    as of a user who was erased in the meantime, is left out.
     """
 
     shard_keys: list[UUID]
@@ -344,7 +344,7 @@ class ListActs(Query[ListActsRow], name="list_acts", repeatable=True):
     """Acts of a namespace, newest first: those that no seal covers yet, and the sealed ones from the end of
     the chain; each with the user that its pseudonym leads to. Filters that are NULL let all pass. Only
     what is behind a place of the list: before_at and before_id while it is among the unsealed (what was
-    listed there may be sealed by now), before_seal and before_place in the chain.
+    listed there may be sealed), before_seal and before_place in the chain.
     """
 
     namespace: str

@@ -257,7 +257,7 @@ class BytesOfMessages(Query[BytesRow], name="bytes_of_messages", repeatable=True
 
 class NewestWithin(Query[MeasuredMessageRow], name="newest_within", repeatable=True):
     """A page of messages behind the prompt, the newest first, as far as they fit so many tokens together, up
-    to the one that fills max_bytes; a message takes some beside its texts.
+    to the one that fills max_bytes; a message takes some next to its texts.
     """
 
     marks = Marks(

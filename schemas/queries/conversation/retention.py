@@ -26,7 +26,7 @@ from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class RecordRetentionAct(Query[NumberRow], name="record_retention_act"):
-    """Record an act of a namespace; no row if another one took the number meanwhile."""
+    """Record an act of a namespace; no row if another one took the number in the meantime."""
 
     namespace: str
     ttl_seconds: int | None
@@ -110,8 +110,8 @@ class SessionsToRetain(Query[SessionsToRetainRow], name="sessions_to_retain", re
     there are more than are kept.
     """
 
-    after_shard: UUID
-    after_session: UUID
+    after_shard_key: UUID
+    after_session_key: UUID
     namespace: str | None
     session_key: UUID | None
     limit: int
@@ -557,16 +557,16 @@ class RetainedNamespacesRow(NamedTuple):
 
 
 class RetainedNamespaces(Query[RetainedNamespacesRow], name="retained_namespaces", repeatable=True):
-    """Namespaces whose newest act names ages of what grows beside the log."""
+    """Namespaces whose newest act names ages of what grows next to the log."""
 
 
 class AgedOwners(Query[ShardKeyRow], name="aged_owners", repeatable=True):
-    """The next owners of a namespace, for what grows beside their logs; also those who have facts and no
+    """The next owners of a namespace, for what grows next to their logs; also those who have facts and no
     session.
     """
 
     namespace: str
-    after: UUID
+    after_shard_key: UUID
     limit: int
 
 
@@ -601,7 +601,7 @@ class ForgetOldTraces(Query[NumberRow], name="forget_old_traces"):
 class ForgetEndedFacts(Query[FactIdRow], name="forget_ended_facts"):
     """Facts that ended so long ago because of another, with their revisions, and the candidates that only
     these were made of. Lanes and facts are locked first, as an edit locks them: one that a correction or
-    an edit revives meanwhile stays.
+    an edit revives in the meantime stays.
     """
 
     shard_key: UUID

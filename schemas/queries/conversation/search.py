@@ -58,7 +58,7 @@ class SearchChunksRow(NamedTuple):
 
 
 class SearchChunks(Query[SearchChunksRow], name="search_chunks", repeatable=True):
-    """The best messages and facts of a scope for a query, best first; a message with those beside it
+    """The best messages and facts of a scope for a query, best first; a message with those next to it
     (search_hits_v1). Then, of all of the owner's facts, the best by themselves; and a row with the next
     part of an index (index_part_v1).
     """
@@ -119,7 +119,7 @@ class IndexedHitsRow(NamedTuple):
 
 
 class IndexedHits(Query[IndexedHitsRow], name="indexed_hits", repeatable=True):
-    """Messages that an index in memory has ranked, each with those beside it, after a row that tells the
+    """Messages that an index in memory has ranked, each with those next to it, after a row that tells the
     version of the owner's pieces now; and, if they are asked for, all live facts up to a number of them,
     with their words.
     """

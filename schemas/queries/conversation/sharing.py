@@ -129,7 +129,7 @@ class SearchSharedChunksRow(NamedTuple):
 
 
 class SearchSharedChunks(Query[SearchSharedChunksRow], name="search_shared_chunks", repeatable=True):
-    """The best messages of a shared scope for a query, best first, each with those beside it
+    """The best messages of a shared scope for a query, best first, each with those next to it
     (search_hits_v1).
     """
 

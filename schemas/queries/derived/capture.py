@@ -12,8 +12,8 @@ from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class RecordCaptureAct(Query[RecordedRow], name="record_capture_act"):
-    """Record an act of a namespace (owner_key NULL) or of one owner; no row if another one took the number
-    meanwhile.
+    """Record an act of a namespace (owner_key NULL) or of one owner; no row if another one took the number in
+    the meantime.
     """
 
     namespace: str

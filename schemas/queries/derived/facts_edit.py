@@ -29,8 +29,8 @@ class OpenFactLanes(Query[OpenFactLanesRow], name="open_fact_lanes", repeatable=
 class LockFactLanes(Query[GenerationIdRow], name="lock_fact_lanes", repeatable=True):
     """Keep merges of this owner, and other edits, from writing until this transaction ends: in the order of
     the derivations, and so only where all of them have their row.  What this transaction does to them is
-    noted. No other derivation begins to serve meanwhile (lock_pipeline): an edit gives back what it did
-    where it did it.
+    noted. No other derivation begins to serve in the meantime (lock_pipeline): an edit gives back what it
+    did where it did it.
     """
 
     shard_key: UUID

@@ -62,7 +62,7 @@ class LockPipeline(Query[LockPipelineRow], name="lock_pipeline"):
 
 
 class BeginGeneration(Query[GenerationIdRow], name="begin_generation"):
-    """A derivation beside the one that serves: fed by every flush that sees this row, closed to workers so
+    """A derivation next to the one that serves: fed by every flush that sees this row, closed to workers so
     far.
     """
 

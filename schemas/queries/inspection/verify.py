@@ -347,9 +347,9 @@ class VerifyFactPage(Query[VerifyFactPageRow], name="verify_fact_page", repeatab
         ),
     )
     owners: list[UUID] | None
-    after_shard: UUID
-    after_generation: int
-    after_fact: UUID
+    after_shard_key: UUID
+    after_generation_id: int
+    after_fact_id: UUID
     page_size: int
 
 

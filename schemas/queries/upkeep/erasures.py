@@ -111,19 +111,11 @@ class EraseShared(Query[RowsRow], name="erase_shared"):
     limit: int
 
 
-class MoveCalls(Query[RowsRow], name="move_calls"):
-    """Give a page of an owner's model calls the key of the erasure (move_calls_v1)."""
+class MoveRows(Query[RowsRow], name="move_rows"):
+    """Give a page of an owner's rows of a table the key of the erasure (move_rows_v1)."""
 
     number: int
-    shard_key: UUID
-    ledger_key: UUID
-    limit: int
-
-
-class MoveEntries(Query[RowsRow], name="move_entries"):
-    """Give a page of an owner's acts in the audit trail the key of the erasure (move_entries_v1)."""
-
-    number: int
+    table: str
     shard_key: UUID
     ledger_key: UUID
     limit: int

@@ -84,7 +84,7 @@ greatest((
     ORDER BY own.number DESC LIMIT 1)
 
 -- fragment: capture_hash(namespace, owner_key, number)
--- A digest of both, which a batch records beside the number; NULL without a number.
+-- A digest of both, which a batch records next to the number; NULL without a number.
 CASE WHEN {number} IS NOT NULL THEN left(encode(sha256(convert_to(concat(
     @common_capture({namespace}, {number}), chr(10), @own_capture({namespace}, {owner_key}, {number})),
     'UTF8')), 'hex'), 16) END

@@ -2,7 +2,7 @@
 
 -- fragment: is_logged(message)
 -- Whether a message belongs to the log as it is now, and may be shown, in a statement with the CTE ``retained``: a reset
--- begins the log anew behind the messages there were.
+-- begins the log again behind the messages there were.
 -- (Not as a join: where the planner expects one message, it would look the session up for each.)
 ({message}.seq >= (SELECT logging.log_from FROM retained logging)
     AND {message}.seq < (SELECT logging.next_seq FROM retained logging) AND @is_shown({message}))

@@ -125,11 +125,11 @@ word_counts AS MATERIALIZED (
 )
 
 -- fragment: neighbours()
--- What a word counts for the messages beside its own, if they are of the same day.
+-- What a word counts for the messages next to its own, if they are of the same day.
 (-3, 0.1::float8), (-2, 0.2), (-1, 0.4), (0, 1), (1, 0.4), (2, 0.2), (3, 0.1)
 
 -- fragment: messages_with_neighbours(best)
--- The messages that say most with what is beside them.
+-- The messages that say most with what is next to them.
 neighbour_shares (distance, share) AS (
     VALUES @neighbours()
 ), best_with_neighbours AS (
@@ -181,7 +181,7 @@ fact_similarities AS (
     GROUP BY c.fact_id
 ), message_factors AS (
     SELECT m.number,
-        -- Asked once for all: as a join it is counted anew for each message.
+        -- Asked once for all: as a join it is counted again for each message.
         CASE WHEN (SELECT bool_or(n.is_named) FROM message_similarities n)
             THEN CASE WHEN m.is_named THEN 1 ELSE 0.7::float8 END * CASE WHEN m.tone = 2 THEN 0.85::float8 ELSE 1 END
             ELSE CASE WHEN p_is_own AND m.role = 'assistant' THEN 0.7::float8 ELSE 1 END
@@ -219,7 +219,7 @@ fact_similarities AS (
     SELECT (t.number >> 40) << 40 AS number, max(t.score) AS score FROM fused_scores t
     WHERE t.number IS NOT NULL GROUP BY (t.number >> 40) << 40
 ), final_scores AS (
-    -- Of several sessions: what one says beside its best message says less that is new.
+    -- Of several sessions: what one says next to its best message says less that is new.
     SELECT o.session_key, t.number - o.number AS seq, t.number, t.through_seq, t.said_on, t.fact_id, t.similarity,
         t.score * CASE WHEN p_scope_key IS NULL AND t.score < b.score THEN 0.9::float8 ELSE 1 END AS score
     FROM fused_scores t

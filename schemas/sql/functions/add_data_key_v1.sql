@@ -2,7 +2,7 @@
 --
 -- p_number: of the further one; NULL for the first, whose number follows those from before an erasure.
 -- The namespace's row of encryption is locked to the end of the transaction, so that a change of its key waits, and
--- then finds what this one wrapped.  Returns false if another key is to wrap by now, and then nothing was written.
+-- then finds what this one wrapped.  Returns false if another key is to wrap, and then nothing was written.
 -- With its first keys an owner without any rows has nothing to be sealed.
 CREATE FUNCTION strandline.add_data_key_v1(
     p_shard_key uuid, p_number integer, p_namespace text, p_kek_id text, p_wrapped bytea

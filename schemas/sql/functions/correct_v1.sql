@@ -8,8 +8,8 @@
 -- their holders (take_lanes_v1), and what was derived is given up (rederive_v1); the session row is locked last.
 --
 -- status: 'ok'; 'repeated' (it was made before: the row tells which it is); 'conflict' (the id is that of another
--- correction); 'again' (a flush delivered something meanwhile: nothing was done, to be called again); 'changed' (the
--- message has other content by now, or another one is the newest, or a correction came between); 'missing' (no such message); 'head' (it is in the
+-- correction); 'again' (a flush delivered something in the meantime: nothing was done, to be called again); 'changed' (the
+-- message has other content, or another one is the newest, or a correction came between); 'missing' (no such message); 'head' (it is in the
 -- pinned head, behind which something was delivered); 'removed' (retention has removed messages from there on); 'full' (it
 -- would add to a namespace that has as many bytes as it may); 'large' (or to what each read holds).  No row if there is no such session.  Where nothing was done,
 -- the other values mean nothing.

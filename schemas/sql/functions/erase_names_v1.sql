@@ -17,7 +17,7 @@ DECLARE
     renamed bigint;
     actors bigint := 0;
     service_keys bigint := 0;
-    -- NULL, which no actor is, where the name is that of an operator, a key or a worker beside the user's.
+    -- NULL, which no actor is, where the name is that of an operator, a key or a worker next to the user's.
     actor_id CONSTANT text := CASE WHEN NOT @is_reserved_actor(p_user_id) THEN p_user_id END;
 BEGIN
     @lock_unfinished(p_number);

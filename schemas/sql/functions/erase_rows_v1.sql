@@ -28,7 +28,7 @@ BEGIN
         USING p_shard_key, p_key, p_limit;
     GET DIAGNOSTICS gone = ROW_COUNT;
     IF p_table = 'chunk' AND p_column IS NOT NULL AND gone > 0 THEN
-        -- Processes keep indexes of what the owner has beside the session.  Of a whole owner these rows go as well.
+        -- Processes keep indexes of what the owner has next to the session.  Of a whole owner these rows go as well.
         @note_change(p_shard_key, 'pieces');
     END IF;
     @count_erased(p_number, p_table, gone);

@@ -1,6 +1,6 @@
 -- expire_v1: end the life of a session to which nobody put for as long as it is kept.
 --
--- The log begins anew, as after a reset; but its work is not void, what was not delivered will be, and its important
+-- The log begins again, as after a reset; but its work is not void, what was not delivered will be, and its important
 -- messages stay in the history (first_kept).  The rest is shown by no read, and retention removes it.
 -- Locks the session's row.  Returns whether it had expired: another call may have been first, or a put.
 CREATE FUNCTION strandline.expire_v1(p_shard_key uuid, p_session_key uuid) RETURNS boolean

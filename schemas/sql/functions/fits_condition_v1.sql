@@ -1,7 +1,7 @@
 -- fits_condition_v1: whether a value of an item fits a condition of a filter.
 --
 -- A plain value is fitted by an equal one; a list, item by item; an object without operators, field by field, with
--- further fields beside them; an object of operators, if all of them hold.  What is absent counts as null.
+-- further fields next to them; an object of operators, if all of them hold.  What is absent counts as null.
 -- Numbers are compared as numbers and text by its bytes; a number and a text, or anything else, have no order.
 CREATE FUNCTION strandline.fits_condition_v1(p_value jsonb, p_condition jsonb) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $function$

@@ -1,13 +1,13 @@
 -- forget_facts_v1: remove the statements of some events from their owner's facts; those of other events stay.
 --
 -- The events are all of a session that is forgotten, or all of the batches of extract that read a message which was
--- corrected.  A merge words facts beside all known facts of the owner, so a fact from other messages may quote these.
+-- corrected.  A merge words facts next to all known facts of the owner, so a fact from other messages may quote these.
 -- Such a wording is replaced by the words that the other candidate had by itself (own_text): extract saw none of these
 -- events when it found that.  A wording quotes if it has a lexeme that is in none of the words it was made of and that
 -- stay; where these events had a part in the fact, any such lexeme counts, elsewhere those that they said.
 -- Each phase is a separate function.  Called by reset_v1 and rederive_v1, which hold the owner's lanes.
 -- Returns the facts that have other words now, or are live again, in any generation. A person may have deleted some
--- of them meanwhile; the caller deletes these again.
+-- of them in the meantime; the caller deletes these again.
 CREATE FUNCTION strandline.forget_facts_v1(p_shard_key uuid, p_events uuid[]) RETURNS uuid[]
 LANGUAGE plpgsql AS $function$
 DECLARE

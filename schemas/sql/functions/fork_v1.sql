@@ -152,7 +152,7 @@ BEGIN
             @note_change(p_shard_key, 'pieces');
         END IF;
         -- In one statement: what counts as applied and what is copied are of one moment, whatever a replay in place takes
-        -- from the source meanwhile.
+        -- from the source in the meantime.
         WITH twins AS MATERIALIZED (
             SELECT n.*, e.event_id AS source_id FROM strandline.flush_event e
             JOIN strandline.flush_event n ON n.shard_key = p_shard_key AND n.session_key = p_new_key

@@ -1,7 +1,7 @@
 -- look_at_bounds_v1: which bound of a namespace on what is stored is reached: 'bytes', 'sessions'; NULL: none.
 --
 -- It goes by the last count.  That is at most ten seconds old, or a hundred times as old as counting took: then one
--- caller counts anew, the others do not wait.  So no put has to change a row of its namespace.
+-- caller counts again, the others do not wait.  So no put has to change a row of its namespace.
 CREATE FUNCTION strandline.look_at_bounds_v1(p_namespace text) RETURNS text
 LANGUAGE plpgsql AS $function$
 DECLARE

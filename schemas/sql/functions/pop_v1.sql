@@ -4,7 +4,7 @@
 -- one; p_pop_id names this attempt, so that an attempt whose answer was lost can be sent again without removing
 -- another message.  The seq is not used again: next_seq stays, and popped keeps the number, without content.
 --
--- Returns 'ok'; 'changed' (another message is the newest by now); 'delivered' (the pipelines have it).
+-- Returns 'ok'; 'changed' (another message is the newest); 'delivered' (the pipelines have it).
 -- p_act: the act for the audit trail (append_act_v1), NULL for none.
 CREATE FUNCTION strandline.pop_v1(
     p_shard_key uuid, p_session_key uuid, p_seq bigint, p_pop_id uuid, p_act jsonb DEFAULT NULL)

@@ -4,7 +4,7 @@
 -- A fork's copy of an event counts as applied in facts, and in blocks of the owner's scope, because its source was, or
 -- would be (fork_v1).  Once that is given up, nothing stands for the fork's messages any more.  So these copies leave
 -- the batch that the fork was made with, and are due; the fork's other events stay as they are.
--- No fork that has copies of these events may come meanwhile: the caller has locked the row of their session, or they
+-- No fork that has copies of these events may come in the meantime: the caller has locked the row of their session, or they
 -- are of an earlier life of it.  Returns the copies.
 CREATE FUNCTION strandline.release_forks_v1(p_shard_key uuid, p_generation_id integer, p_events uuid[]) RETURNS uuid[]
 LANGUAGE plpgsql AS $function$

@@ -1,7 +1,7 @@
 -- remove_messages_v1: take the messages of a step out of the log, once they are in the archive and were read back.
 --
 -- Only as they were archived: if a correction or a pop changed one of them since, or took it, nothing is done, and the
--- step begins anew under another id ('changed').  Important messages stay.
+-- step begins again under another id ('changed').  Important messages stay.
 -- What was derived stays, and is the base of what is derived later: facts with their revisions, and of ordered lanes
 -- the last state that none but removed messages were folded into; the states before it go.  With forget_facts, facts
 -- lose what these events gave them.  Pieces that searches read, and answers of batches of which nothing is left, go.

@@ -3,7 +3,7 @@
 -- Work per question is bounded, but for one look at each code.  By meaning: the pieces whose codes (search_code_v1,
 -- kept in the index of the primary key) differ least from the query's.  By words: an index leads to the pieces that hold a
 -- seldom word of the query, or two of the usual ones; what these pieces say by themselves chooses the messages that
--- are read with those beside them, so that a candidate's score is exact.  How usual a word is, the first pieces of the
+-- are read with those next to them, so that a candidate's score is exact.  How usual a word is, the first pieces of the
 -- scope say: `make bench` (recall) and tests/producers/search/test_search_scopes.py measure and bound what is lost.
 --
 -- For search_v1 alone, which makes the settings.
@@ -148,7 +148,7 @@ WITH RECURSIVE bounds AS MATERIALIZED (
         SELECT u.lexeme, count(*) AS facts FROM searched_facts f CROSS JOIN LATERAL unnest(f.lexemes) AS u (lexeme)
         WHERE u.lexeme = ANY (p_lexemes) GROUP BY u.lexeme) AS o ON o.lexeme = h.lexeme
 ), best_messages AS (
-    -- The messages that say most by themselves, and then, with what is beside them, the best of those around.
+    -- The messages that say most by themselves, and then, with what is next to them, the best of those around.
     SELECT w.number FROM word_counts w JOIN word_weights r ON r.lexeme = w.lexeme
     GROUP BY w.number ORDER BY sum(r.weight * @saturated(w.times)) DESC, w.number
     LIMIT (SELECT b.candidates * least(4, greatest(1, z.places / 20000)) FROM bounds b CROSS JOIN scope_places z)
@@ -172,8 +172,8 @@ WITH RECURSIVE bounds AS MATERIALIZED (
         min(n.said_on) AS said_on, bool_or(n.is_named) AS is_named
     FROM candidate_pieces n GROUP BY n.number
 ), counted_ranges AS (
-    -- The candidates and the messages beside them, which may hold words that were not sought.  The last number says whose
-    -- session it is: what is beside a session's first message may lie before it.
+    -- The candidates and the messages next to them, which may hold words that were not sought.  The last number says whose
+    -- session it is: what is next to a session's first message may lie before it.
     SELECT max(n.number) AS number, min(n.number) - 3 AS first, max(n.number) + 3 AS last FROM (
         SELECT g.number, sum(g.is_apart) OVER (ORDER BY g.number) AS island FROM (
             SELECT m.number, coalesce(m.number - lag(m.number) OVER (ORDER BY m.number) > 6, true)::integer AS is_apart

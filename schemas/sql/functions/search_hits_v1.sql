@@ -1,4 +1,4 @@
--- search_hits_v1: what search_v1 finds, each with its text: a message with those beside it, a fact with its sentence,
+-- search_hits_v1: what search_v1 finds, each with its text: a message with those next to it, a fact with its sentence,
 -- when it was last said (created_at), and where.
 --
 -- p_is_shared: the messages are those of a shared scope.  p_beside: how many to show before and after each.

@@ -1,7 +1,7 @@
 -- search_v1: the best messages and facts of a scope for a query; words and vectors are fused by score, about half and
 -- half, and without a vector only the words count.
 --
--- Words: BM25 (sql/fragments/bm25.sql).  A word counts in part for the messages beside its own;
+-- Words: BM25 (sql/fragments/bm25.sql).  A word counts in part for the messages next to its own;
 -- as in BM25F, counts are set against the length of the message they are of before they are added up.
 -- Vectors: the cosine of query and piece without what the whole scope has in common (the mean of its first pieces,
 -- less of it where they are few), since that says nothing of one message, and at the scale by which the scope's
@@ -9,7 +9,7 @@
 -- its best piece's; of a few words a vector says little.
 -- Then what else speaks for a message: who speaks, if the query names a speaker of the scope or speaks of the asker;
 -- how, if it reads like a standing wish of the user, or asks; and when, if the query names a date.
--- Facts: their words count as a message's do, with nothing beside them, and as rare as they are in messages and facts
+-- Facts: their words count as a message's do, with nothing next to them, and as rare as they are in messages and facts
 -- together (an owner may have facts, and no messages that are indexed);
 -- by meaning a fact is as near as the nearest candidate that it comes from, and what the best facts by words
 -- come from is a candidate too.

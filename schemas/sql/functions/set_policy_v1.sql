@@ -2,7 +2,7 @@
 --
 -- A compare-and-set under the session's lock, which puts and flushes take as well: p_before is the policy that
 -- p_after was made from.  Earlier flushes stay with the pipelines that they were fed to.
--- status: 'ok'; 'changed' (another caller changed it meanwhile); 'unknown_pipeline' (detail names the pipelines that
+-- status: 'ok'; 'changed' (another caller changed it in the meantime); 'unknown_pipeline' (detail names the pipelines that
 -- are not registered); no row if there is no such session.  over: the window is above the mark now, or its turns are delivered
 -- from now on, and the caller flushes; the watch is for the case that it dies before it does.
 -- p_act: the act for the audit trail (append_act_v1), NULL for none.

@@ -1,7 +1,7 @@
 -- take_lanes_v1: lock all lanes of a session and its owner, and take them from their holders.  For those who then give
 -- up what was derived from the session.
 --
--- With the lanes that no worker has opened yet: one that opened a lane meanwhile would hold it, with what it had loaded,
+-- With the lanes that no worker has opened yet: one that opened a lane in the meantime would hold it, with what it had loaded,
 -- and leave a batch of events that are gone.  These come after the others, since an edit that holds the others may be
 -- making the same row, and would wait for it.
 -- A replay that makes work of an event holds its row until it commits, a worker that is just applying holds that of

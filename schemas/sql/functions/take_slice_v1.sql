@@ -5,7 +5,7 @@
 -- each worker but one, and by the excess of running calls over their estimates.  A slice is a fiftieth of the budget;
 -- towards its end a quarter of what is left, but enough for the call that is asked for.
 -- A namespace whose budget is used up waits until the next day; one whose rest others hold, until the first of their
--- slices ends.  No worker gives it a turn meanwhile.
+-- slices ends.  No worker gives it a turn in the meantime.
 -- Returns the day, whether there is a budget at all, what is granted (NULL: not limited) and for how many seconds; or
 -- without a grant, for how many seconds the namespace waits, and for what.
 CREATE FUNCTION strandline.take_slice_v1(
@@ -77,7 +77,7 @@ BEGIN
                 AND (l.calls_per_day, l.tokens_per_day, l.usd_per_day, l.updated_at) IS NOT DISTINCT FROM
                     (wanted.calls_per_day, wanted.tokens_per_day, wanted.usd_per_day, wanted.updated_at))
         THEN
-            -- Other limits were set meanwhile: those apply.
+            -- Other limits were set in the meantime: those apply.
             RETURN QUERY SELECT * FROM strandline.take_slice_v1(p_namespace, p_worker_id, p_day, p_calls_used,
                 p_tokens_used, p_usd_used, p_tokens_wanted, p_slice_seconds);
             RETURN;
