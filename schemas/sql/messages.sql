@@ -33,23 +33,7 @@ WITH held AS (
     JOIN strandline.session t ON t.shard_key = g.shard_key AND t.session_key = g.session_key
     WHERE @takes_simply(t, g, rule.records_puts)
     FOR NO KEY UPDATE OF t SKIP LOCKED
-), stored AS (
-    INSERT INTO strandline.message (
-        shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata, calls,
-        answers, created_at, labels)
-    SELECT h.shard_key, h.session_key, h.next_seq, h.incarnation, h.id, h.role, h.tokens, h.bytes, h.digest,
-        h.envelope, h.metadata, h.calls, h.answers, coalesce(h.created_at, statement_timestamp()), h.labels
-    FROM held h
-    ON CONFLICT (shard_key, incarnation, id) DO NOTHING
-    RETURNING shard_key, session_key, seq, role, tokens, bytes
-), moved AS (
-    UPDATE strandline.session t SET
-        next_seq = t.next_seq + 1, window_tokens = t.window_tokens + n.tokens,
-        window_messages = t.window_messages + 1, window_bytes = t.window_bytes + n.bytes,
-        replan_at_tokens = CASE WHEN n.role IN ('user', 'tool') THEN 0 ELSE t.replan_at_tokens END,
-        last_put_at = statement_timestamp()
-    FROM stored n WHERE t.shard_key = n.shard_key AND t.session_key = n.session_key
-)
+), @stored_and_moved()
 SELECT session_key::text, seq FROM stored
 
 -- name: put

@@ -107,3 +107,23 @@ NOT ({session}.next_seq = {session}.pinned_through + 1 AND {given}.role IN ('sys
         AND ({session}.idle_seconds IS NULL OR {session}.watched_until >= statement_timestamp())
         AND NOT @ends_turn({session}, {given}.role, {given}.calls) AND coalesce({given}.data_key, 0) >= {session}.first_data_key
         AND NOT @is_ruled({session}, {unless})
+
+-- fragment: stored_and_moved()
+-- Messages of put_many, and the marks of their sessions moved: two queries of a WITH.
+stored AS (
+    INSERT INTO strandline.message (
+        shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata, calls,
+        answers, created_at, labels)
+    SELECT h.shard_key, h.session_key, h.next_seq, h.incarnation, h.id, h.role, h.tokens, h.bytes, h.digest,
+        h.envelope, h.metadata, h.calls, h.answers, coalesce(h.created_at, statement_timestamp()), h.labels
+    FROM held h
+    ON CONFLICT (shard_key, incarnation, id) DO NOTHING
+    RETURNING shard_key, session_key, seq, role, tokens, bytes
+), moved AS (
+    UPDATE strandline.session t SET
+        next_seq = t.next_seq + 1, window_tokens = t.window_tokens + n.tokens,
+        window_messages = t.window_messages + 1, window_bytes = t.window_bytes + n.bytes,
+        replan_at_tokens = CASE WHEN n.role IN ('user', 'tool') THEN 0 ELSE t.replan_at_tokens END,
+        last_put_at = statement_timestamp()
+    FROM stored n WHERE t.shard_key = n.shard_key AND t.session_key = n.session_key
+)
