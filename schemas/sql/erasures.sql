@@ -139,7 +139,7 @@ LIMIT %(limit)s
 
 -- name: owner_directory
 -- The next sessions of a user, of every kind.
--- params: user_id text, after_session_id text
+-- params: user_id text
 -- row: session_id text, kind text, created_at timestamptz
 SELECT o.session_id, o.kind, o.created_at FROM strandline.session_owner o
 WHERE o.namespace = %(namespace)s AND o.user_id = %(user_id)s AND o.session_id > %(after_session_id)s

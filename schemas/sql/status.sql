@@ -88,7 +88,6 @@ SELECT current_setting('server_version') AS server,
 
 -- name: missing_rights
 -- Rights that this user lacks on the schema of the tables, and on pgvector's; an object of each, and their number.
--- params: schema name
 -- row: right_name text, kind text, schema_name text, example text, objects bigint, role_name text
 WITH schemas AS (
     SELECT n.oid, n.nspname, e.oid AS extension
