@@ -87,7 +87,7 @@ ORDER BY n.shard_key
 ON CONFLICT DO NOTHING
 
 -- name: lock_chains
--- Lock chains that are to be extended, without those that another sealer has.
+-- Lock the chains to extend, except chains that another sealer has locked.
 -- row: shard_key uuid
 SELECT c.shard_key FROM strandline.audit_chain c WHERE c.shard_key = ANY (%(shard_keys)s::uuid[])
 ORDER BY c.shard_key FOR NO KEY UPDATE SKIP LOCKED

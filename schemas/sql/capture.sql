@@ -1,4 +1,4 @@
--- What is captured as facts: the acts of operators, what applies to a batch, and what came of single events.
+-- Capturing of facts: the acts of operators, the act that applies to a batch, and the outcome of single events.
 
 -- name: record_capture_act
 -- Record an act of a namespace (owner_key NULL) or of one owner; no row if another one took the number in the meantime.

@@ -1,4 +1,4 @@
--- Erasures: the fence of an owner or a session, the steps that follow it, what is left, and the records.
+-- Erasures: the fence of an owner or a session, the steps that follow it, the remaining rows, and the records.
 
 -- name: look_at_fence
 -- The erasure that keeps an owner or a session away (look_at_fence_v1); until the transaction ends, none is begun.
@@ -38,7 +38,7 @@ SELECT strandline.erase_rows_v1(
     %(number)s, %(table)s, %(shard_key)s, %(column)s, %(key)s, %(limit)s) AS rows
 
 -- name: erase_shared
--- Delete a page of what an owner, or one of its sessions, shared with scopes (erase_shared_v1).
+-- Delete a page of the copies that an owner, or one of its sessions, shared with scopes (erase_shared_v1).
 -- params: number integer, owner_key uuid, session_key uuid?, limit integer
 -- row: rows bigint
 SELECT strandline.erase_shared_v1(%(number)s, %(owner_key)s, %(session_key)s, %(limit)s) AS rows
@@ -115,13 +115,13 @@ SELECT strandline.erase_items_v1(
     %(number)s, %(shard_key)s, %(path_from)s, %(path_before)s, %(limit)s) AS rows
 
 -- name: erased_rows
--- What there is of owners and sessions that were erased, by table (erased_rows_v1).
+-- Rows of erased owners and sessions, counted by table (erased_rows_v1).
 -- params: shard_key uuid?, scope_key uuid?
 -- row: table_rows
 SELECT table_name, rows FROM strandline.erased_rows_v1(%(shard_key)s, %(scope_key)s)
 
 -- name: owner_rows
--- What there is of an owner, or of one of its sessions, by table (owner_rows_v1).
+-- Rows of an owner, or of one of its sessions, counted by table (owner_rows_v1).
 -- row: table_rows
 SELECT table_name, rows FROM strandline.owner_rows_v1(%(shard_key)s, %(scope_key)s)
 
@@ -155,7 +155,7 @@ WHERE number = %(number)s AND owner_key = %(owner_key)s AND scope_key = %(scope_
 RETURNING number
 
 -- name: note_missed
--- Keep with an erasure what it could not reach, since another process may be the one that makes its receipt.
+-- Keep with an erasure the places that it could not reach, since another process may make its receipt.
 -- params: number integer, missed text[]
 UPDATE strandline.erasure SET missed = ARRAY(SELECT DISTINCT unnest(missed || %(missed)s::text[]))
 WHERE number = %(number)s AND state = 'running'

@@ -35,7 +35,7 @@ JOIN strandline.fact f ON f.shard_key = o.shard_key AND f.generation_id = g.gene
 ORDER BY g.state = 'serving' DESC, f.generation_id DESC
 
 -- name: explain_find_fact_events
--- The owners whose events name this fact, which may be gone.
+-- The owners whose events name this fact, even if it is gone.
 -- params: owner_key uuid?
 -- row: shard_key uuid
 SELECT DISTINCT e.shard_key FROM (

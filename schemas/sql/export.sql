@@ -27,7 +27,7 @@ FROM @filled((SELECT m.* FROM strandline.message m
 ORDER BY m.session_key, m.seq
 
 -- name: export_flushes
--- What was delivered to the pipelines, with what became of it in each stage.
+-- Deliveries to the pipelines, with their outcome in each stage.
 -- params: session_key uuid?, after_from_seq bigint
 -- row: session_key uuid, event_id uuid, cause text, from_seq bigint, through_seq bigint, message_count integer, tokens
 --     bigint, created_at timestamptz, receipts text
@@ -57,7 +57,7 @@ FROM @filled((SELECT b.*, g.pipeline, octet_length(b.state::text) AS bytes
 ORDER BY b.scope_key, b.generation_id, b.ordinal
 
 -- name: export_answers
--- The raw answers of models; of vectors, which are numbers, the size alone.
+-- Raw answers of models; for vectors, which are numbers, the size alone.
 -- params: scope_key uuid?, after_batch_id uuid, after_step text
 -- row: batch_id uuid, step text, stage text?, scope_key uuid?, model text, prompt_hash text, body bytea?, bytes integer,
 --     created_at timestamptz

@@ -32,7 +32,7 @@ SELECT generation_id, pipeline, version, state, entry_scope, config::text, promp
 FROM strandline.generation WHERE generation_id = %(generation_id)s
 
 -- name: kept_generations
--- The derivations that are fed: all but those that were pruned.
+-- The derivations that are fed: all but the pruned ones.
 -- row: generation
 SELECT generation_id, pipeline, version, state, entry_scope, config::text, prompts::text
 FROM strandline.generation WHERE state <> 'retired'
@@ -255,7 +255,7 @@ UPDATE strandline.due SET ring_at = statement_timestamp()
 WHERE generation_id = %(generation_id)s AND stage = ANY (%(stages)s::text[]) AND ring_at = 'infinity'
 
 -- name: list_generations
--- All derivations, newest last, with what they hold and what they lack.
+-- All derivations, newest last, with their contents and their backlog.
 -- params: pipeline text?
 -- row: generation_id integer, pipeline text, state text, version text, config text, created_at timestamptz,
 --     served_until timestamptz?, is_filled boolean, due bigint, dead bigint, owners bigint

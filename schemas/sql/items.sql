@@ -51,13 +51,13 @@ WHERE s.shard_key = %(shard_key)s AND s.path = %(path)s AND s.key > %(after)s AN
 ORDER BY s.key LIMIT %(limit)s
 
 -- name: delete_items
--- Delete items by path and key; one that is not there is no error.
+-- Delete items by path and key; a missing item is no error.
 -- repeatable
 DELETE FROM strandline.store_item s USING unnest(%(paths)s::text[], %(keys)s::text[]) AS k (path, key)
 WHERE s.shard_key = %(shard_key)s AND s.path = k.path AND s.key = k.key
 
 -- name: get_items
--- Items by path and key, without those that have expired.
+-- Items by path and key, except expired ones.
 -- row: item
 -- opens: value
 SELECT s.path, s.key, s.value::text, s.ttl_minutes, s.created_at, s.updated_at

@@ -107,7 +107,7 @@ WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id 
 FOR UPDATE
 
 -- name: see_lane
--- Whether the lease is held, without waiting for who has the lane locked; no row means that it was lost.
+-- Whether the lease is held, without waiting for a lock on the lane; no row means that it was lost.
 -- row: held integer
 SELECT 1 AS held FROM strandline.lane
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s

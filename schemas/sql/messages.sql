@@ -61,7 +61,7 @@ FROM @filled((SELECT m.* FROM strandline.message m
 ORDER BY m.seq
 
 -- name: messages_with_ids
--- Messages of an owner's sessions, or of one of them, by their ids: those that reads may show.
+-- Messages of an owner's sessions, or of one of them, by their ids, if reads may show them.
 -- params: scope_key uuid?
 -- row: message
 -- opens: envelope, metadata
@@ -331,7 +331,7 @@ COPY pg_temp.strandline_import (
     place, id, role, tokens, bytes, digest, envelope, metadata, created_at, calls, answers, labels) FROM STDIN
 
 -- name: put_imported
--- Put what was copied, as ``put`` does.
+-- Put the copied messages, as ``put`` does.
 -- params: act jsonb?
 -- row: put
 SELECT p.status, p.detail, p.seqs, p.to_flush, p.is_recorded

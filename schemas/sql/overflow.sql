@@ -1,4 +1,4 @@
--- What an overflow handler is told next to the messages.
+-- The state of a session that an overflow handler is given with the messages.
 
 -- name: flushed_sessions
 -- The names of sessions whose events are handed over.

@@ -1,4 +1,4 @@
--- Replays: deriving memory from the log again, next to what serves or in place.
+-- Replays: deriving memory from the log again, as a new derivation or in place.
 
 -- name: replay_lanes
 -- Lanes with work of derivations that do not serve, free to be taken, from an owner on: so many of each stage.
@@ -135,7 +135,7 @@ LEFT JOIN strandline.due d ON d.generation_id = %(generation_id)s AND d.created_
 GROUP BY m.moment
 
 -- name: selected_owners
--- Owners who have sessions that fit, in order.
+-- Owners with matching sessions, in order.
 -- params: after uuid, namespace text?
 -- row: shard_key uuid
 SELECT DISTINCT s.shard_key FROM strandline.session s

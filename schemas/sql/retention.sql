@@ -1,4 +1,4 @@
--- Retention: what is kept for how long, the steps by which messages leave the log, and where they are archived.
+-- Retention: how long rows are kept, the steps by which messages leave the log, and where they are archived.
 
 -- name: record_retention_act
 -- Record an act of a namespace; no row if another one took the number in the meantime.
@@ -234,7 +234,7 @@ WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND from_seq =
 RETURNING step_id
 
 -- name: mark_read_back
--- Record that what is in the archive was read, and is what was written.
+-- Record that the archived object was read, and is as it was written.
 -- row: step_id uuid
 UPDATE strandline.retention_step SET state = 'read_back', read_back_at = statement_timestamp()
 WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND from_seq = %(from_seq)s
@@ -262,7 +262,7 @@ WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND from_seq =
     AND step_id = %(step_id)s AND state <> 'removed'
 
 -- name: archived_objects
--- What an owner, or one of its sessions, has in archives: ranges that left the log, in order, and those on their way.
+-- Archived ranges of an owner, or of one of its sessions, in order: those that left the log, and those on their way.
 -- params: session_key uuid?
 -- row: session_key uuid, session_id text, from_seq bigint, through_seq bigint, step_id uuid, cause text, state text,
 --     archive text?, object_name text?, object_digest text?, messages integer, removed integer, kept_seqs bigint[],
@@ -293,7 +293,7 @@ FROM unnest(%(ids)s::text[], %(envelopes)s::text[], %(metadata)s::text[]) WITH O
 ORDER BY o.place
 
 -- name: insert_archived_input
--- Messages from the archive for a derivation to be made of; those that are there stay.
+-- Messages from the archive, as the input of a derivation; existing rows stay.
 -- params: messages json
 INSERT INTO strandline.archived_input (
     shard_key, session_key, seq, generation_id, id, role, tokens, envelope, metadata, created_at)
@@ -358,7 +358,7 @@ UPDATE strandline.retention_run SET
 WHERE run_id = %(run_id)s
 
 -- name: count_run
--- Add to what a pass has done.
+-- Add to the counts of a pass.
 -- params: run_id integer
 UPDATE strandline.retention_run r SET updated_at = statement_timestamp(), counts = (
     SELECT coalesce(jsonb_object_agg(n.name, n.number), '{}') FROM (
@@ -392,7 +392,7 @@ WHERE o.state <> 'removed' AND (%(namespace)s::text IS NULL OR s.namespace = %(n
 ORDER BY o.attempted_at NULLS FIRST, o.shard_key, o.session_key LIMIT %(limit)s
 
 -- name: retention_totals
--- Of a namespace or all: what has left the log, what is under way, and what waits.
+-- Ranges of a namespace or of all that have left the log, are under way, or wait.
 -- params: namespace text?
 -- row: removed bigint, kept bigint, archived bigint, open_steps bigint, failing_steps bigint, waiting_lives bigint
 SELECT coalesce(sum(o.removed) FILTER (WHERE o.state = 'removed'), 0)::bigint AS removed,
@@ -408,7 +408,7 @@ JOIN strandline.session s ON s.shard_key = o.shard_key AND s.session_key = o.ses
 WHERE %(namespace)s::text IS NULL OR s.namespace = %(namespace)s
 
 -- name: retained_namespaces
--- Namespaces whose newest act names ages of what grows next to the log.
+-- Namespaces whose newest act names ages of the tables that grow next to the log.
 -- row: namespace text, ages text
 SELECT a.namespace, a.ages::text FROM (
     SELECT DISTINCT ON (n.namespace) n.namespace, n.ages FROM strandline.retention_act n

@@ -73,7 +73,7 @@ WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq 
 ORDER BY m.seq
 
 -- name: replaced_messages
--- Messages of a session by their ids: those that were given other content.
+-- Messages of a session whose ids were given with other content.
 -- row: message
 -- opens: envelope, metadata
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text

@@ -275,7 +275,7 @@ FROM strandline.session s
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: show_events
--- A session's flush events in order, each with what the pipelines have done with it so far.
+-- A session's flush events in order, each with its outcome in the pipelines so far.
 -- row: event_id uuid, cause text, from_seq bigint, through_seq bigint, message_count integer, tokens bigint, receipts
 --     text
 SELECT e.event_id, e.cause, e.from_seq, e.through_seq, e.message_count, e.tokens,

@@ -16,7 +16,7 @@ SELECT strandline.lock_shared_session_v1(
     %(shard_key)s, %(session_key)s, %(incarnation)s, %(owner_key)s, %(session_id)s) AS is_gone
 
 -- name: shared_copies
--- What was copied of a range of a session's messages.
+-- The copies of a range of a session's messages.
 -- row: seq bigint, id text, envelope text
 -- opens: envelope
 SELECT m.seq, m.id, m.envelope::text FROM strandline.shared_message m
@@ -29,7 +29,7 @@ WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
 SELECT strandline.clear_shared_v1(%(shard_key)s, %(session_key)s, %(seqs)s::bigint[]) AS nothing
 
 -- name: share_messages
--- Copies of messages; those that are there already stay.
+-- Copies of messages; existing copies stay.
 -- params: tokens integer[], created_at timestamptz[], metadata text?[]
 -- seals: envelopes json message ids, metadata json metadata ids
 INSERT INTO strandline.shared_message (shard_key, session_key, incarnation, seq, id, role, tokens, created_at,

@@ -45,7 +45,7 @@ SELECT s.session_key, s.namespace, s.session_id FROM strandline.session s
 WHERE s.session_key = ANY (%(session_keys)s::uuid[])
 
 -- name: verify_totals
--- Totals of what was checked.
+-- Totals of the checked rows.
 -- params: session_key uuid?
 -- row: sessions bigint, messages bigint, events bigint, facts bigint, pending bigint, holes bigint, applications
 --     bigint, voids bigint, dropped bigint, tombstones bigint

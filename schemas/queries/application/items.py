@@ -62,7 +62,7 @@ class ItemsAfter(Query[ItemsAfterRow], name="items_after", repeatable=True):
 
 
 class DeleteItems(Query[Never], name="delete_items", repeatable=True):
-    """Delete items by path and key; one that is not there is no error."""
+    """Delete items by path and key; a missing item is no error."""
 
     paths: list[str]
     keys: list[str]
@@ -70,7 +70,7 @@ class DeleteItems(Query[Never], name="delete_items", repeatable=True):
 
 
 class GetItems(Query[ItemRow], name="get_items", repeatable=True):
-    """Items by path and key, without those that have expired."""
+    """Items by path and key, except expired ones."""
 
     marks = Marks(owner=2, opens=(Mark(2, "json", "item"),))
     paths: list[str]

@@ -110,7 +110,7 @@ class OpenChains(Query[Never], name="open_chains", repeatable=True):
 
 
 class LockChains(Query[ShardKeyRow], name="lock_chains"):
-    """Lock chains that are to be extended, without those that another sealer has."""
+    """Lock the chains to extend, except chains that another sealer has locked."""
 
     shard_keys: list[UUID]
 

@@ -98,7 +98,7 @@ class History(Query[MessageRow], name="history", repeatable=True):
 
 
 class MessagesWithIds(Query[MessageRow], name="messages_with_ids", repeatable=True):
-    """Messages of an owner's sessions, or of one of them, by their ids: those that reads may show."""
+    """Messages of an owner's sessions, or of one of them, by their ids, if reads may show them."""
 
     marks = Marks(
         owner=1,
@@ -458,7 +458,7 @@ class CopyImport(Query[Never], name="copy_import"):
 
 
 class PutImported(Query[PutRow], name="put_imported"):
-    """Put what was copied, as ``put`` does."""
+    """Put the copied messages, as ``put`` does."""
 
     shard_key: UUID
     session_key: UUID

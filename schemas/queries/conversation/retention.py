@@ -304,7 +304,7 @@ class MarkArchived(Query[StepIdRow], name="mark_archived"):
 
 
 class MarkReadBack(Query[StepIdRow], name="mark_read_back"):
-    """Record that what is in the archive was read, and is what was written."""
+    """Record that the archived object was read, and is as it was written."""
 
     shard_key: UUID
     session_key: UUID
@@ -367,8 +367,8 @@ class ArchivedObjectsRow(NamedTuple):
 
 
 class ArchivedObjects(Query[ArchivedObjectsRow], name="archived_objects", repeatable=True):
-    """What an owner, or one of its sessions, has in archives: ranges that left the log, in order, and those
-    on their way.
+    """Archived ranges of an owner, or of one of its sessions, in order: those that left the log, and those on
+    their way.
     """
 
     shard_key: UUID
@@ -418,7 +418,7 @@ class OpenArchived(Query[OpenArchivedRow], name="open_archived", repeatable=True
 
 
 class InsertArchivedInput(Query[Never], name="insert_archived_input"):
-    """Messages from the archive for a derivation to be made of; those that are there stay."""
+    """Messages from the archive, as the input of a derivation; existing rows stay."""
 
     shard_key: UUID
     session_key: UUID
@@ -488,7 +488,7 @@ class AdvanceRun(Query[Never], name="advance_run"):
 
 
 class CountRun(Query[Never], name="count_run"):
-    """Add to what a pass has done."""
+    """Add to the counts of a pass."""
 
     counts: str
     run_id: int
@@ -546,7 +546,7 @@ class RetentionTotalsRow(NamedTuple):
 
 
 class RetentionTotals(Query[RetentionTotalsRow], name="retention_totals", repeatable=True):
-    """Of a namespace or all: what has left the log, what is under way, and what waits."""
+    """Ranges of a namespace or of all that have left the log, are under way, or wait."""
 
     namespace: str | None
 
@@ -557,7 +557,7 @@ class RetainedNamespacesRow(NamedTuple):
 
 
 class RetainedNamespaces(Query[RetainedNamespacesRow], name="retained_namespaces", repeatable=True):
-    """Namespaces whose newest act names ages of what grows next to the log."""
+    """Namespaces whose newest act names ages of the tables that grow next to the log."""
 
 
 class AgedOwners(Query[ShardKeyRow], name="aged_owners", repeatable=True):

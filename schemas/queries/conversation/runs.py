@@ -116,7 +116,7 @@ class RunRows(Query[RunRowsRow], name="run_rows", repeatable=True):
 
 
 class ReplacedMessages(Query[MessageRow], name="replaced_messages", repeatable=True):
-    """Messages of a session by their ids: those that were given other content."""
+    """Messages of a session whose ids were given with other content."""
 
     marks = Marks(
         owner=0,

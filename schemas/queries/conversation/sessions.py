@@ -362,7 +362,7 @@ class ShowEventsRow(NamedTuple):
 
 
 class ShowEvents(Query[ShowEventsRow], name="show_events", repeatable=True):
-    """A session's flush events in order, each with what the pipelines have done with it so far."""
+    """A session's flush events in order, each with its outcome in the pipelines so far."""
 
     shard_key: UUID
     session_key: UUID

@@ -44,7 +44,7 @@ class SharedCopiesRow(NamedTuple):
 
 
 class SharedCopies(Query[SharedCopiesRow], name="shared_copies", repeatable=True):
-    """What was copied of a range of a session's messages."""
+    """The copies of a range of a session's messages."""
 
     marks = Marks(owner=0, opens=(Mark(2, "json", "message", 1),))
     shard_key: UUID
@@ -62,7 +62,7 @@ class ClearShared(Query[NothingRow], name="clear_shared"):
 
 
 class ShareMessages(Query[Never], name="share_messages"):
-    """Copies of messages; those that are there already stay."""
+    """Copies of messages; existing copies stay."""
 
     marks = Marks(
         owner=0,

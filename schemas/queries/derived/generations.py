@@ -44,7 +44,7 @@ class FindGeneration(Query[GenerationRow], name="find_generation", repeatable=Tr
 
 
 class KeptGenerations(Query[GenerationRow], name="kept_generations", repeatable=True):
-    """The derivations that are fed: all but those that were pruned."""
+    """The derivations that are fed: all but the pruned ones."""
 
 
 class LockPipelineRow(NamedTuple):
@@ -263,7 +263,7 @@ class ListGenerationsRow(NamedTuple):
 
 
 class ListGenerations(Query[ListGenerationsRow], name="list_generations", repeatable=True):
-    """All derivations, newest last, with what they hold and what they lack."""
+    """All derivations, newest last, with their contents and their backlog."""
 
     pipeline: str | None
 

@@ -135,7 +135,7 @@ class OlderBacklog(Query[OlderBacklogRow], name="older_backlog", repeatable=True
 
 
 class SelectedOwners(Query[ShardKeyRow], name="selected_owners", repeatable=True):
-    """Owners who have sessions that fit, in order."""
+    """Owners with matching sessions, in order."""
 
     after: UUID
     namespace: str | None

@@ -47,7 +47,7 @@ class ExplainFindFacts(Query[ExplainFindFactsRow], name="explain_find_facts", re
 
 
 class ExplainFindFactEvents(Query[ShardKeyRow], name="explain_find_fact_events", repeatable=True):
-    """The owners whose events name this fact, which may be gone."""
+    """The owners whose events name this fact, even if it is gone."""
 
     namespace: str
     session_id: str | None

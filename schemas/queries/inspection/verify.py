@@ -85,7 +85,7 @@ class VerifyTotalsRow(NamedTuple):
 
 
 class VerifyTotals(Query[VerifyTotalsRow], name="verify_totals", repeatable=True):
-    """Totals of what was checked."""
+    """Totals of the checked rows."""
 
     owners: list[UUID] | None
     session_key: UUID | None

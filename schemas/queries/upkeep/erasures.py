@@ -103,7 +103,9 @@ class EraseRows(Query[RowsRow], name="erase_rows"):
 
 
 class EraseShared(Query[RowsRow], name="erase_shared"):
-    """Delete a page of what an owner, or one of its sessions, shared with scopes (erase_shared_v1)."""
+    """Delete a page of the copies that an owner, or one of its sessions, shared with scopes
+    (erase_shared_v1).
+    """
 
     number: int
     owner_key: UUID
@@ -206,14 +208,14 @@ class EraseItems(Query[RowsRow], name="erase_items"):
 
 
 class ErasedRows(Query[TableRowsRow], name="erased_rows"):
-    """What there is of owners and sessions that were erased, by table (erased_rows_v1)."""
+    """Rows of erased owners and sessions, counted by table (erased_rows_v1)."""
 
     shard_key: UUID | None
     scope_key: UUID | None
 
 
 class OwnerRows(Query[TableRowsRow], name="owner_rows"):
-    """What there is of an owner, or of one of its sessions, by table (owner_rows_v1)."""
+    """Rows of an owner, or of one of its sessions, counted by table (owner_rows_v1)."""
 
     shard_key: UUID
     scope_key: UUID
@@ -255,9 +257,7 @@ class FinishErasure(Query[NumberRow], name="finish_erasure"):
 
 
 class NoteMissed(Query[Never], name="note_missed"):
-    """Keep with an erasure what it could not reach, since another process may be the one that makes its
-    receipt.
-    """
+    """Keep with an erasure the places that it could not reach, since another process may make its receipt."""
 
     missed: list[str]
     number: int

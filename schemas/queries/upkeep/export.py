@@ -67,7 +67,7 @@ class ExportFlushesRow(NamedTuple):
 
 
 class ExportFlushes(Query[ExportFlushesRow], name="export_flushes", repeatable=True):
-    """What was delivered to the pipelines, with what became of it in each stage."""
+    """Deliveries to the pipelines, with their outcome in each stage."""
 
     shard_key: UUID
     session_key: UUID | None
@@ -113,7 +113,7 @@ class ExportAnswersRow(NamedTuple):
 
 
 class ExportAnswers(Query[ExportAnswersRow], name="export_answers", repeatable=True):
-    """The raw answers of models; of vectors, which are numbers, the size alone."""
+    """Raw answers of models; for vectors, which are numbers, the size alone."""
 
     marks = Marks(owner=0, opens=(Mark(6, "bytes", "answer"),))
     shard_key: UUID

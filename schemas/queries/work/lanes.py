@@ -192,7 +192,7 @@ class LockLane(Query[HeldRow], name="lock_lane"):
 
 
 class SeeLane(Query[HeldRow], name="see_lane", repeatable=True):
-    """Whether the lease is held, without waiting for who has the lane locked; no row means that it was lost."""
+    """Whether the lease is held, without waiting for a lock on the lane; no row means that it was lost."""
 
     shard_key: UUID
     scope_key: UUID

@@ -1,4 +1,4 @@
--- What the statements of the audit trail share.
+-- Text that statements of the audit trail share.
 
 -- fragment: session_pseudonym(salt, session_key)
 -- A session's pseudonym: it follows from the key by a secret of the owner's, which erasure destroys.

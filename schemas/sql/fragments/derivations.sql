@@ -143,7 +143,7 @@
                 AND dead.event_id = again.event_id AND dead.dropped_at IS NOT NULL))
 
 -- fragment: fits(session, event)
--- Whether an event is among those that a replay was begun for.
+-- Whether a replay was begun for an event.
 ((%(namespace)s::text IS NULL OR {session}.namespace = %(namespace)s)
         AND (%(session_id)s::text IS NULL OR {session}.session_id = %(session_id)s)
         AND (%(user_id)s::text IS NULL OR {session}.user_id = %(user_id)s)

@@ -55,7 +55,7 @@ EXISTS (
             AND NOT @is_by_assistants({shard_key}, said.session_key, said.seqs))))
 
 -- fragment: newest_revisions(shard_key, generation_id, fact_id)
--- What is shown of a fact's history.
+-- The part of a fact's history that is shown.
 @newest((SELECT revised.* FROM strandline.fact_revision revised WHERE revised.shard_key = {shard_key}
     AND revised.generation_id = {generation_id} AND revised.fact_id = {fact_id}), revision)
 
@@ -72,7 +72,7 @@ greatest((
     WHERE own.namespace = {namespace} AND own.owner_key = {owner_key} AND own.created_at <= {at}))
 
 -- fragment: common_capture(namespace, number)
--- What a namespace had captured at an act of this number, as JSON text; NULL if it had said nothing.
+-- The choice of a namespace at an act of this number, as JSON text; NULL if it had said nothing.
 (SELECT common.capture::text FROM strandline.capture_act common
     WHERE common.namespace = {namespace} AND common.owner_key IS NULL AND common.number <= {number}
     ORDER BY common.number DESC LIMIT 1)

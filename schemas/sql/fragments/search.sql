@@ -4,7 +4,7 @@
 -- says which weighs what, and why.  All in float8: by default this would be numeric arithmetic.
 
 -- fragment: search_parameters()
--- The parameters of search_v1, which says what they are, and of the two functions that do its work.
+-- The parameters of search_v1, which explains them, and of the two functions that do its work.
 p_shard_key uuid, p_generation_id integer, p_scope_key uuid, p_visible_in uuid, p_visible_from bigint,
     p_embedding halfvec, p_lexemes text[], p_similarity_cutoff float8, p_top_k integer, p_messages boolean,
     p_facts_generation_id integer, p_facts_shown uuid[], p_topics text[], p_agent_id text, p_team_id text,
@@ -125,7 +125,7 @@ word_counts AS MATERIALIZED (
 )
 
 -- fragment: neighbours()
--- What a word counts for the messages next to its own, if they are of the same day.
+-- The weight of a word for the messages next to its own, if they are of the same day.
 (-3, 0.1::float8), (-2, 0.2), (-1, 0.4), (0, 1), (1, 0.4), (2, 0.2), (3, 0.1)
 
 -- fragment: messages_with_neighbours(best)

@@ -1,4 +1,4 @@
--- carry_base_v1: begin a new derivation of an owner with what the one that serves keeps of messages that are gone.
+-- carry_base_v1: begin a new derivation of an owner with the memory that the serving one keeps of removed messages.
 --
 -- Messages that retention removed cannot be derived again, so their events count as applied in the new derivation, by
 -- batches that name where their results come from (carried_from).  Of facts it is what these messages gave: each fact in

@@ -1,4 +1,4 @@
--- derive_again_v1: give up what one stage of a derivation made of some events, and make them due again.
+-- derive_again_v1: give up the results of one stage of a derivation for some events, and make them due again.
 --
 -- Batches that hold one of the events are void, applied or open, with all of their events: their answers spoke of other
 -- words.  What they made is deleted; of an ordered lane the states from the first fold of such an event on, or of

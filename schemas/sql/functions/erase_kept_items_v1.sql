@@ -1,4 +1,4 @@
--- erase_kept_items_v1: delete items that an adapter kept of an owner, those that are still as they were read.
+-- erase_kept_items_v1: delete items that an adapter kept of an owner, if they are still as they were read.
 --
 -- p_versions: of each item, the transaction that wrote it (xmin).  Returns how many there were.
 CREATE FUNCTION strandline.erase_kept_items_v1(

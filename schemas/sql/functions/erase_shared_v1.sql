@@ -1,4 +1,4 @@
--- erase_shared_v1: delete a page of what an owner, or one of its sessions (p_session_key), has shared with a scope.
+-- erase_shared_v1: delete a page of the copies that an owner, or one of its sessions (p_session_key), shared with a scope.
 --
 -- Of one session in one scope at a time: copies, their pieces in each derivation, and in the end the rows that name the
 -- session's lives there.  After the fence no worker copies any more, so no row has to stay to keep one away.

@@ -1,4 +1,4 @@
--- look_at_bounds_v1: which bound of a namespace on what is stored is reached: 'bytes', 'sessions'; NULL: none.
+-- look_at_bounds_v1: which of a namespace's bounds on stored data is reached: 'bytes', 'sessions'; NULL: none.
 --
 -- It goes by the last count.  That is at most ten seconds old, or a hundred times as old as counting took: then one
 -- caller counts again, the others do not wait.  So no put has to change a row of its namespace.

@@ -1,4 +1,4 @@
--- readmit_v1: lift the fence of an owner or of a session: what is written from now on is of a new life.
+-- readmit_v1: lift the fence of an owner or of a session: later writes belong to a new life.
 --
 -- p_erasures: only if one of these set the fence; NULL for whichever did.
 -- The fence of a session is another one than its owner's: each is lifted by itself.

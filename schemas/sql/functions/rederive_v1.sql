@@ -1,10 +1,10 @@
--- rederive_v1: give up what was derived from some messages of a session, in each derivation, and make their events due
+-- rederive_v1: give up the memory derived from some messages of a session, in each derivation, and make their events due
 -- again.  For correct_v1, before it takes the messages out of the log.
 --
 -- Of facts, batches of extract count that saw one of the messages as context, or would have if nobody had taken it back
 -- (@lines_before); and since a batch is void as a whole, every event of it, in each derivation.  These events leave the
 -- merges that they were in, which are not repeated, and are merged again once they are extracted.
--- Forks that stand on what is given up derive their copies of the events for themselves (release_forks_v1).
+-- Forks that stand on that memory derive their copies of the events for themselves (release_forks_v1).
 -- The caller has locked all lanes of session and owner, and taken them from their holders.
 -- Returns the facts that have other words now, or are live again (forget_facts_v1).
 CREATE FUNCTION strandline.rederive_v1(p_shard_key uuid, p_session_key uuid, p_seqs bigint[]) RETURNS uuid[]

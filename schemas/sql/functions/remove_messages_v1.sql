@@ -2,7 +2,7 @@
 --
 -- Only as they were archived: if a correction or a pop changed one of them since, or took it, nothing is done, and the
 -- step begins again under another id ('changed').  Important messages stay.
--- What was derived stays, and is the base of what is derived later: facts with their revisions, and of ordered lanes
+-- Derived memory stays, and is the base of later derivations: facts with their revisions, and of ordered lanes
 -- the last state that none but removed messages were folded into; the states before it go.  With forget_facts, facts
 -- lose what these events gave them.  Pieces that searches read, and answers of batches of which nothing is left, go.
 -- The lanes are locked, so that no worker is writing; the session's row comes last, so that a put waits for the commit
@@ -141,7 +141,7 @@ BEGIN
     SELECT * INTO s FROM strandline.session t
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key FOR NO KEY UPDATE;
     IF s.incarnation = step.incarnation AND step.through_seq >= s.window_from THEN
-        -- The window begins behind what was removed.
+        -- The window begins behind the removed messages.
         SELECT coalesce(sum(m.tokens), 0), count(*), coalesce(sum(m.bytes), 0)
             INTO s.window_tokens, s.window_messages, s.window_bytes FROM strandline.message m
             WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key AND m.seq > step.through_seq

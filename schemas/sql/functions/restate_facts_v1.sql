@@ -1,4 +1,4 @@
--- restate_facts_v1: let facts say again what is left of their history; where another fact says that, it gets their
+-- restate_facts_v1: let facts say again the rest of their history; where another fact says that, it gets their
 -- sources, and they are gone.
 --
 -- A part of forgetting (forget_facts_v1).  The caller holds the owner's lanes.

@@ -1,7 +1,7 @@
 -- session_rows_v1: how many rows there are that go with a session, by table: those under its key, and of its owner the
 -- tables in which nothing says which session a row is of.
 --
--- What a forgetting reset deletes is the difference between before and after it.
+-- The difference between before and after a forgetting reset is the number of rows that it deletes.
 CREATE FUNCTION strandline.session_rows_v1(p_shard_key uuid, p_session_key uuid) RETURNS jsonb
 LANGUAGE plpgsql AS $function$
 DECLARE
