@@ -6,7 +6,6 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from datetime import datetime
 from json import dumps, loads
-from uuid import UUID
 
 from strandline.pipelines.audit.appending import append_inspection
 from strandline.pipelines.inspect.changes import corrections_of, policy_changes
@@ -39,29 +38,16 @@ from strandline.schemas.values.identity import (
 )
 from strandline.schemas.wire.explanations import CorrectionTrace, PolicyChangeTrace
 from strandline.schemas.wire.report import Report
+from strandline.schemas.wire.sessions import CoverageOut, FlushOut, HoleOut, PolicyOut
 
 
-class SessionPolicy(Report):
+class SessionPolicy(PolicyOut, Report):
     """The stored policy of a session; its tokenizer counts the tokens.
 
     ``flush_at_tokens`` is the mark; ``idle_seconds`` null: never flushed because it is idle; ``max_facts``
     null: no influence on when facts are condensed; ``message_flush_size`` null: a quarter of
     ``max_window_messages``.
     """
-
-    token_limit: int
-    flush_at_tokens: int
-    token_flush_size: int
-    idle_seconds: int | None
-    tokenizer: str
-    pipelines: tuple[str, ...]
-    max_facts: int | None
-    shared_scope: str | None
-    max_window_messages: int
-    max_window_bytes: int
-    message_flush_size: int | None
-    deliver: str
-    time_zone: str | None = None
 
 
 class SessionState(Report):
@@ -90,40 +76,19 @@ class SessionPage(Report):
     after: str | None
 
 
-class PipelineCoverage(Report):
+class PipelineCoverage(CoverageOut, Report):
     """How far a pipeline is with a session's flushes; ``generation`` null: no worker has registered it.
 
     Everything flushed up to ``covered_through`` is in its memory; ``due`` and ``dead`` count the rest.
     """
 
-    pipeline: str
-    generation: int | None
-    covered_through: int | None
-    due: int
-    dead: int
 
-
-class SessionFlush(Report):
+class SessionFlush(FlushOut, Report):
     """One flush event of a session."""
 
-    event_id: UUID
-    cause: str
-    from_seq: int
-    through_seq: int
-    messages: int
-    tokens: int
-    at: datetime
 
-
-class SessionHole(Report):
+class SessionHole(HoleOut, Report):
     """A dead letter of a session; ``strandline dead-letters show`` takes its ``id``."""
-
-    id: str
-    generation: int
-    from_seq: int
-    through_seq: int
-    at: datetime
-    reason: str
 
 
 class SessionPicture(Report):

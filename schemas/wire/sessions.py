@@ -8,7 +8,8 @@ from uuid import UUID
 
 from pydantic import Field
 
-from strandline.schemas.wire.base import Actor, Answer, Json, Name, Request, Seq, TimeZone, example
+from strandline.schemas.wire.base import Actor, Answer, Name, Request, Seq, TimeZone, example
+from strandline.schemas.wire.explanations import CorrectionTrace, PolicyChangeTrace
 from strandline.schemas.wire.messages import ABOUT, Limit, MessageOut, WindowBytes, WindowMessages
 
 
@@ -105,27 +106,12 @@ class HoleOut(Answer):
     reason: str
 
 
-class PolicyChangeOut(Answer):
+class PolicyChangeOut(PolicyChangeTrace, Answer):
     """A change of the policy: only what changed, and who changed it."""
 
-    number: int
-    at: datetime
-    actor: str | None
-    flushed_through: int
-    before: Json
-    after: Json
 
-
-class CorrectionNote(Answer):
+class CorrectionNote(CorrectionTrace, Answer):
     """A correction of the log; ``messages`` is how many it took back or replaced."""
-
-    number: int
-    kind: str
-    from_seq: int
-    through_seq: int
-    messages: int
-    actor: str | None
-    at: datetime
 
 
 class SessionPictureOut(Answer):
