@@ -6,9 +6,11 @@ A context has hundreds of messages, so these become dicts at once, and JSON is m
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
+from pydantic import BaseModel
 from pydantic_core import to_json
+from starlette.requests import Request
 from starlette.responses import Response
 
 from strandline.producers.facts.listing import Fact
@@ -16,8 +18,13 @@ from strandline.producers.reading.context import MemoryContext
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.search import SearchResult
 from strandline.schemas.values.message import Message, plain
-from strandline.schemas.wire.base import CAUGHT_UP_HEADER, COVERED_HEADER
+from strandline.schemas.wire.base import CAUGHT_UP_HEADER, COVERED_HEADER, Page
 from strandline.schemas.wire.contexts import MessagesForm
+from strandline.schemas.wire.facts import FactOut
+from strandline.service.gate.cursors import cursor_of
+from strandline.service.gate.problems import NOT_FOUND, ProblemError, invalid
+
+A = TypeVar("A", bound=BaseModel)
 
 
 def json_response(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -115,3 +122,44 @@ def hit_form(hit: SearchResult) -> dict[str, Any]:
     if isinstance(hit, FoundFact):
         return {**form, "fact": fact_form(hit.fact)}
     return {**form, "session_id": hit.session_id, "message": message_form(hit.message)}
+
+
+def fact_response(fact: Fact | None, status: int = 200) -> Response:
+    """A fact, whose ETag names it as it is; raises a problem if there is none."""
+    if fact is None:
+        raise ProblemError(NOT_FOUND)
+    return json_response(fact_form(fact), status, etag_of(fact))
+
+
+def version_in(if_match: str | None) -> str | None:
+    """The version that If-Match names; None: any."""
+    if if_match is None or if_match.strip() == "*":
+        return None
+    tag = if_match.strip()
+    if len(tag) < 2 or tag[0] != '"' or tag[-1] != '"':
+        raise invalid("/header/If-Match", "It must be one strong ETag, as the service gave it.")
+    return tag[1:-1]
+
+
+def is_known(request: Request, fact: Fact) -> bool:
+    """Whether If-None-Match names the fact as it is."""
+    known = request.headers.get("if-none-match", "").split(",")
+    return any(one.strip().removeprefix("W/") in (etag_of(fact)["ETag"], "*") for one in known)
+
+
+def response_of(result: Any, answer: type[BaseModel] | None, status: int) -> Any:
+    """The result of an operation as the model of the answer; a model of one field holds it."""
+    if answer is FactOut and not isinstance(result, Response):
+        return fact_response(result, status)
+    if answer is None or isinstance(result, (Response, BaseModel)):
+        return result
+    name, *others = answer.model_fields
+    return answer.model_validate(result if others or hasattr(result, name) else {name: result})
+
+
+def page_of(kind: type[A], rows: Iterable[object], name: str, after: str | None) -> Page[A]:
+    """Rows as a page of the list ``name``, which goes on behind ``after``; None: it ends."""
+    following = None if after is None else cursor_of(name, after)
+    return Page[kind](  # type: ignore[valid-type]
+        items=[kind.model_validate(row) for row in rows], next_cursor=following
+    )

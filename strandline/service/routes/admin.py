@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Annotated, TypeVar
 from uuid import UUID
 
-from fastapi import Path, Query, Request
+from fastapi import Path, Query
 from starlette.responses import Response
 
 from strandline.administration.generations import (
@@ -40,6 +40,7 @@ from strandline.pipelines.replay.records import ask_to_stop, newest_replays
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
+from strandline.schemas.wire import acts
 from strandline.schemas.wire.base import Page
 from strandline.schemas.wire.operations import (
     DeadLetterOut,
@@ -58,14 +59,14 @@ from strandline.schemas.wire.work import (
     StatusReport,
     WorkerReport,
 )
-from strandline.service.access import Access
+from strandline.service.answering import Routes
 from strandline.service.gate.cursors import cursor_of, read_number_cursor, read_place_cursor
 from strandline.service.gate.problems import NOT_FOUND, ProblemError
-from strandline.service.params import Cursor, PageSize, decoded, make_router
-from strandline.service.route import Call, call_of
+from strandline.service.params import Cursor, PageSize, decoded
+from strandline.service.route import Call
 from strandline.service.service import Service
 
-router = make_router()
+routes = Routes("operations")
 
 T = TypeVar("T")
 
@@ -81,66 +82,59 @@ EventId = Annotated[UUID, Path(description="The flush event.")]
 Stage = Annotated[str | None, Query(min_length=1, max_length=512, description="Only this stage of it.")]
 
 
-@router.get("/v1/status", tags=["operations"])
-@Access("operate", "others", (), holder="installation")
-async def get_status(request: Request) -> StatusReport:
-    """The work that is due, held, dead and done, and the live workers."""
-    return await _operate(request, read_status)
+@routes.answer(acts.GET_STATUS, "operate", "others", holder="installation")
+async def get_status(call: Call) -> StatusReport:
+    """What is due, held, dead and done, and who is there to do it."""
+    return await _operate(call, read_status)
 
 
-@router.get("/v1/admin/workers", tags=["operations"])
-@Access("operate", "others", (), holder="installation")
-async def get_workers(request: Request) -> Page[WorkerReport]:
+@routes.answer(acts.GET_WORKERS, "operate", "others", holder="installation")
+async def get_workers(call: Call) -> Page[WorkerReport]:
     """The workers with a heartbeat."""
-    status = await _operate(request, read_status)
+    status = await _operate(call, read_status)
     return Page[WorkerReport](items=status.workers)
 
 
-@router.get("/v1/admin/namespaces", tags=["operations"])
-@Access("operate", "others", (), holder="namespace")
-async def get_namespaces(request: Request) -> LimitsReport:
+@routes.answer(acts.GET_NAMESPACES, "operate", "others", holder="namespace")
+async def get_namespaces(call: Call) -> LimitsReport:
     """The limits of namespaces that have some, with their use today and what waits."""
-    managed = call_of(request).caller.managed_namespace
-    limits = await _operate(request, lambda database, settings: read_limits(database, settings, managed))
+    managed = call.caller.managed_namespace
+    limits = await _operate(call, lambda database, settings: read_limits(database, settings, managed))
     return LimitsReport(namespaces=limits)
 
 
-@router.get("/v1/admin/namespaces/{namespace}/limits", tags=["operations"])
-@Access("operate", "others", (), holder="namespace")
-async def get_limits(request: Request, namespace: Namespace) -> NamespaceLimitsReport:
+@routes.answer(acts.GET_LIMITS, "operate", "others", holder="namespace")
+async def get_limits(call: Call, namespace: Namespace) -> NamespaceLimitsReport:
     """The limits of a namespace; 404 if it has none."""
-    if call_of(request).caller.managed_namespace not in (None, namespace):
+    if call.caller.managed_namespace not in (None, namespace):
         raise ProblemError(NOT_FOUND)
-    reports = await _operate(request, lambda database, settings: read_limits(database, settings, namespace))
+    reports = await _operate(call, lambda database, settings: read_limits(database, settings, namespace))
     if not reports:
         raise ProblemError(NOT_FOUND)
     return reports[0]
 
 
-@router.put("/v1/admin/namespaces/{namespace}/limits", tags=["operations"])
-@Access("operate", "others", (), holder="installation", idempotent="same")
-async def put_limits(request: Request, namespace: Namespace, body: LimitsIn) -> NamespaceLimitsReport:
+@routes.answer(acts.PUT_LIMITS, "operate", "others", holder="installation")
+async def put_limits(call: Call, namespace: Namespace, body: LimitsIn) -> NamespaceLimitsReport:
     """Set all limits of a namespace; null removes one."""
 
     def set_and_read(database: Database, settings: Settings) -> list[NamespaceLimitsReport]:
         write_limits(database, namespace, body, whole=True)
         return read_limits(database, settings, namespace)
 
-    reports = await _operate(request, set_and_read)
+    reports = await _operate(call, set_and_read)
     return reports[0] if reports else _no_limits(namespace)
 
 
-@router.get("/v1/admin/dead-letters", tags=["operations"])
-@Access("operate", "others", ("names", "operators"), holder="namespace")
+@routes.answer(acts.GET_LETTERS, "operate", "others", ("names", "operators"), holder="namespace")
 async def get_letters(
-    request: Request,
+    call: Call,
     limit: PageSize = 100,
     cursor: Cursor = None,
     pipeline: Annotated[str | None, Query(max_length=512, description="Only of this pipeline.")] = None,
     dropped: Annotated[bool, Query(description="Also those that were given up for good.")] = False,
 ) -> Page[DeadLetterOut]:
     """Events that a pipeline gave up on, oldest first, each with its reason."""
-    call = call_of(request)
     after = read_place_cursor(_LETTERS, cursor, LetterPlace.read)
     letters = await call.block(
         lambda database: list_dead_letters(
@@ -159,11 +153,9 @@ async def get_letters(
     return Page[DeadLetterOut](items=items, next_cursor=following)
 
 
-@router.post("/v1/admin/dead-letters/{event_id}/retry", tags=["operations"])
-@Access("operate", "others", (), holder="namespace", idempotent="same")
-async def retry_letter(request: Request, event_id: EventId, stage: Stage = None) -> LetterActions:
+@routes.answer(acts.RETRY_LETTER, "operate", "others", holder="namespace")
+async def retry_letter(call: Call, event_id: EventId, stage: Stage = None) -> LetterActions:
     """Make an event due again, in the stages that gave up on it."""
-    call = call_of(request)
 
     def retry(database: Database) -> LetterActions:
         actions = []
@@ -177,11 +169,9 @@ async def retry_letter(request: Request, event_id: EventId, stage: Stage = None)
     return await call.block(retry)
 
 
-@router.post("/v1/admin/dead-letters/{event_id}/drop", tags=["operations"])
-@Access("operate", "others", (), holder="namespace", idempotent="same")
-async def drop_letter(request: Request, event_id: EventId, stage: Stage = None) -> LetterActions:
+@routes.answer(acts.DROP_LETTER, "operate", "others", holder="namespace")
+async def drop_letter(call: Call, event_id: EventId, stage: Stage = None) -> LetterActions:
     """Give an event up for good; its messages stay in the log, and reads no longer wait for them."""
-    call = call_of(request)
 
     def drop(database: Database) -> LetterActions:
         actions = []
@@ -193,76 +183,64 @@ async def drop_letter(request: Request, event_id: EventId, stage: Stage = None) 
     return await call.block(drop)
 
 
-@router.post("/v1/admin/replays", status_code=202, tags=["operations"])
-@Access("operate", "others", (), holder="installation", idempotent="refused")
-async def post_replay(request: Request, body: ReplayIn, response: Response) -> OperationOut:
+@routes.answer(acts.POST_REPLAY, "operate", "others", status=202, holder="installation")
+async def post_replay(call: Call, body: ReplayIn, response: Response) -> OperationOut:
     """Derive memory again from the log, in place or as a new generation; the operation says how far it is."""
-    service = call_of(request).service
-    begun = await _operate(request, lambda database, settings: begin_replay(database, settings, body))
+    service = call.service
+    begun = await _operate(call, lambda database, settings: begin_replay(database, settings, body))
     service.replays.carry_on(service.resources.database(), begun.replay_id)
     response.headers["Location"] = f"/v1/admin/operations/{begun.replay_id}"
     return _operation(service, begun)
 
 
-@router.post("/v1/admin/replays/estimate", tags=["operations"])
-@Access("operate", "others", (), holder="installation")
-async def estimate_replay(request: Request, body: ReplayIn) -> EstimatesReport:
-    """The work and the cost of a replay; nothing is done."""
-    return await _operate(request, lambda database, settings: estimate_replays(database, settings, body))
+@routes.answer(acts.ESTIMATE_REPLAY, "operate", "others", holder="installation")
+async def estimate_replay(call: Call, body: ReplayIn) -> EstimatesReport:
+    """How much work a replay would be, and what it would cost; nothing is done."""
+    return await _operate(call, lambda database, settings: estimate_replays(database, settings, body))
 
 
-@router.get("/v1/admin/operations", tags=["operations"])
-@Access("operate", "others", (), holder="installation")
-async def get_operations(
-    request: Request, limit: PageSize = 100, cursor: Cursor = None
-) -> Page[OperationOut]:
+@routes.answer(acts.GET_OPERATIONS, "operate", "others", holder="installation")
+async def get_operations(call: Call, limit: PageSize = 100, cursor: Cursor = None) -> Page[OperationOut]:
     """Replays, newest first."""
-    service = call_of(request).service
+    service = call.service
     before = read_number_cursor(_OPERATIONS, cursor) or None
-    newest = await call_of(request).block(lambda database: newest_replays(database, before, limit + 1))
+    newest = await call.block(lambda database: newest_replays(database, before, limit + 1))
     items = [_operation(service, report_of(replay)) for replay in newest[:limit]]
     following = cursor_of(_OPERATIONS, items[-1].operation_id) if len(newest) > limit else None
     return Page[OperationOut](items=items, next_cursor=following)
 
 
-@router.get("/v1/admin/operations/{operation_id}", tags=["operations"])
-@Access("operate", "others", (), holder="installation")
-async def get_operation(request: Request, operation_id: ReplayId) -> OperationOut:
+@routes.answer(acts.GET_OPERATION, "operate", "others", holder="installation")
+async def get_operation(call: Call, operation_id: ReplayId) -> OperationOut:
     """How a replay stands."""
-    service = call_of(request).service
-    replay = await call_of(request).block(lambda database: find_replay(database, operation_id))
-    return _operation(service, report_of(replay))
+    replay = await call.block(lambda database: find_replay(database, operation_id))
+    return _operation(call.service, report_of(replay))
 
 
-@router.post("/v1/admin/operations/{operation_id}/stop", tags=["operations"])
-@Access("operate", "others", (), holder="installation", idempotent="same")
-async def stop_operation(request: Request, operation_id: ReplayId) -> OperationOut:
+@routes.answer(acts.STOP_OPERATION, "operate", "others", holder="installation")
+async def stop_operation(call: Call, operation_id: ReplayId) -> OperationOut:
     """Have a replay stop after its present step, whichever process carries it on; `resume` goes on with it.
 
     `is_running` is false once it has; one that is not running stays as it is.
     """
-    service = call_of(request).service
-    replay = await call_of(request).block(lambda database: ask_to_stop(database, operation_id))
+    service = call.service
+    replay = await call.block(lambda database: ask_to_stop(database, operation_id))
     service.replays.stop(operation_id)  # at once, if it is here
     return _operation(service, report_of(replay))
 
 
-@router.get("/v1/admin/generations", tags=["operations"])
-@Access("operate", "others", (), holder="installation")
+@routes.answer(acts.GET_GENERATIONS, "operate", "others", holder="installation")
 async def get_generations(
-    request: Request,
+    call: Call,
     pipeline: Annotated[str | None, Query(max_length=512, description="Only of this pipeline.")] = None,
 ) -> GenerationsReport:
     """The generations of each pipeline, and replays that are not finished."""
-    return await _operate(
-        request, lambda database, settings: generations_report(database, settings, pipeline)
-    )
+    return await _operate(call, lambda database, settings: generations_report(database, settings, pipeline))
 
 
-@router.get("/v1/admin/generations/{generation}/diff", tags=["operations"])
-@Access("operate", "others", (), holder="installation")
+@routes.answer(acts.DIFF_GENERATION, "operate", "others", holder="installation")
 async def diff_generation(
-    request: Request,
+    call: Call,
     generation: GenerationId,
     against: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="Default: what serves.")] = None,
 ) -> DiffTotals:
@@ -270,14 +248,13 @@ async def diff_generation(
 
     Only counts: `strandline generations diff` shows what differs, to who may open the database.
     """
-    return await call_of(request).block(lambda database: compare_totals(database, generation, against))
+    return await call.block(lambda database: compare_totals(database, generation, against))
 
 
-@router.post("/v1/admin/generations/{generation}/promote", tags=["operations"])
-@Access("operate", "others", (), holder="installation", idempotent="refused")
-async def promote_generation(request: Request, generation: GenerationId, body: Promotion) -> SwitchReport:
+@routes.answer(acts.PROMOTE_GENERATION, "operate", "others", holder="installation")
+async def promote_generation(call: Call, generation: GenerationId, body: Promotion) -> SwitchReport:
     """Let a generation serve all owners that it covers, or one."""
-    return await call_of(request).block(
+    return await call.block(
         lambda database: promote(
             database,
             generation,
@@ -288,28 +265,25 @@ async def promote_generation(request: Request, generation: GenerationId, body: P
     )
 
 
-@router.delete("/v1/admin/generations/{generation}", tags=["operations"])
-@Access("operate", "others", (), holder="installation", idempotent="same")
-async def prune_generation(request: Request, generation: GenerationId) -> SwitchReport:
+@routes.answer(acts.PRUNE_GENERATION, "operate", "others", holder="installation")
+async def prune_generation(call: Call, generation: GenerationId) -> SwitchReport:
     """Delete a generation that does not serve."""
-    return await call_of(request).block(lambda database: delete_generation(database, generation))
+    return await call.block(lambda database: delete_generation(database, generation))
 
 
-@router.post("/v1/admin/pipelines/{pipeline}/rollback", tags=["operations"])
-@Access("operate", "others", (), holder="installation", idempotent="refused")
-async def roll_pipeline_back(request: Request, pipeline: Pipeline) -> SwitchReport:
+@routes.answer(acts.ROLL_PIPELINE_BACK, "operate", "others", holder="installation")
+async def roll_pipeline_back(call: Call, pipeline: Pipeline) -> SwitchReport:
     """Let the generation serve again that served before, for all owners."""
 
     def roll_back(database: Database, settings: Settings) -> SwitchReport:
         check_pipelines(database, settings, (pipeline,))
         return serve_earlier(database, pipeline)
 
-    return await _operate(request, roll_back)
+    return await _operate(call, roll_back)
 
 
-async def _operate(request: Request, act: Callable[[Database, Settings], T]) -> T:
+async def _operate(call: Call, act: Callable[[Database, Settings], T]) -> T:
     """The result of an operator's blocking act; it ends with the request."""
-    call = call_of(request)
     return await call.block(lambda database: act(database, call.service.settings))
 
 

@@ -12,7 +12,9 @@ from strandline.producers.blocks.base import InsertMethod
 from strandline.producers.blocks.resolve import pipelines_of
 from strandline.producers.memory import SessionMemory, new_session_id
 from strandline.producers.reading.read import DEFAULT_WAIT_SECONDS, is_covered, pauses_within
+from strandline.producers.reading.summary import Summary
 from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.wire import acts
 from strandline.schemas.wire.contexts import (
     ABOUT_FORM,
     ContextOut,
@@ -20,30 +22,28 @@ from strandline.schemas.wire.contexts import (
     Hits,
     LatestSummaryOut,
     LatestSummaryRequest,
-    LatestSummaryText,
     MessagesForm,
     SearchRequest,
     SummaryOut,
-    SummaryText,
 )
 from strandline.schemas.wire.messages import MessageIn
-from strandline.service.access import Access
+from strandline.service.answering import Routes
 from strandline.service.forms import context_form, freshness, hit_form, json_response
 from strandline.service.gate.problems import NOT_FOUND, ProblemError
-from strandline.service.params import SessionId, make_router
+from strandline.service.params import SessionId
 from strandline.service.route import Call, call_of
 
-router = make_router()
+routes = Routes("contexts")
 
 _FOR_LATEST = ContextRequest()
 
 
-@router.post("/v1/sessions/{session_id}/context", tags=["contexts"], response_model=ContextOut)
-@Access(
+@routes.answer(
+    acts.READ_CONTEXT,
     "read",
     "reads",
     ("messages", "facts", "summaries", "names"),
-    takes_user=True,
+    ContextOut,
     is_direct=True,
     own_turns=True,
 )
@@ -60,10 +60,9 @@ async def read_context(
     return await call.service.turns.take(call.asker, _read(call, session_id, body))
 
 
-@router.get("/v1/sessions/{session_id}/context", tags=["contexts"], response_model=ContextOut)
-@Access("read", "reads", ("messages", "facts", "summaries", "names"), takes_user=True)
+@routes.answer(acts.GET_CONTEXT, "read", "reads", ("messages", "facts", "summaries", "names"), ContextOut)
 async def get_context(
-    request: Request,
+    call: Call,
     session_id: SessionId,
     input: Annotated[
         str | None, Query(max_length=8_000, description="What to search memory for; default: the latest.")
@@ -74,13 +73,10 @@ async def get_context(
     form: Annotated[MessagesForm, Query(description=ABOUT_FORM)] = "stored",
 ) -> Response:
     """The same, for what fits a query."""
-    return await _read(
-        call_of(request), session_id, ContextRequest(input=input, token_limit=token_limit, form=form)
-    )
+    return await _read(call, session_id, ContextRequest(input=input, token_limit=token_limit, form=form))
 
 
-@router.post("/v1/sessions/{session_id}/search", tags=["contexts"], response_model=Hits)
-@Access("read", "reads", ("messages", "facts", "names"), takes_user=True, is_direct=True)
+@routes.answer(acts.SEARCH, "read", "reads", ("messages", "facts", "names"), Hits, is_direct=True)
 async def search(request: Request, session_id: SessionId, body: SearchRequest) -> Response:
     """Search messages, and facts if asked for, best first."""
     call = call_of(request)
@@ -89,30 +85,23 @@ async def search(request: Request, session_id: SessionId, body: SearchRequest) -
     return await call.aside.run(lambda: json_response({"items": [hit_form(hit) for hit in hits]}))
 
 
-@router.post("/v1/sessions/{session_id}/summary", tags=["contexts"])
-@Access("write", "others", ("summaries",), takes_user=True, idempotent="same")
-async def summarize(request: Request, session_id: SessionId) -> SummaryOut:
-    """Deliver the undelivered messages, and give the session's summary as workers have made it so far.
+@routes.answer(acts.SUMMARIZE, "write", "others", ("summaries",), SummaryOut)
+async def summarize(call: Call, memory: SessionMemory) -> Summary | None:
+    """Deliver what was not delivered yet, and give the session's summary, as far as workers are with it.
 
     `Prefer: wait=5` waits for them so long.
     """
-    call = call_of(request)
-    memory = await call.service.records.open(call.caller.session(session_id))
     summary = await memory.asummarize(wait=call.wait_seconds)
     await call.check_key()
-    return SummaryOut(summary=None if summary is None else SummaryText.model_validate(summary))
+    return summary
 
 
-@router.post("/v1/sessions/{session_id}/summary/latest", tags=["contexts"])
-@Access("read", "others", ("summaries",), takes_user=True)
-async def summarize_last(
-    request: Request, session_id: SessionId, body: LatestSummaryRequest
-) -> LatestSummaryOut:
-    """Have a model summarize the last messages or runs; this process calls it, and the ledger counts it."""
-    call = call_of(request)
-    memory = await call.service.records.open(call.caller.session(session_id))
-    summary = await memory.asummarize_last(**body.model_dump())
-    return LatestSummaryOut(summary=None if summary is None else LatestSummaryText.model_validate(summary))
+routes.pass_on(
+    acts.SUMMARIZE_LAST, "read", "others", ("summaries",), LatestSummaryOut, to=SessionMemory.summarize_last,
+    body=LatestSummaryRequest, about=(
+        "Have a model summarize the last messages or runs; this process calls it, and the ledger counts it."
+    ),
+)  # fmt: skip
 
 
 async def _read(call: Call, session_id: str, body: ContextRequest) -> Response:

@@ -10,13 +10,14 @@ from fastapi import Request
 from fastapi.sse import format_sse_event
 from starlette.responses import StreamingResponse
 
-from strandline.service.access import Access
+from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.wire import acts
+from strandline.service.answering import Routes
 from strandline.service.events import Listener, is_event_id
 from strandline.service.gate.problems import invalid
-from strandline.service.params import SessionId, make_router
-from strandline.service.route import Call, call_of
+from strandline.service.route import Call
 
-router = make_router()
+routes = Routes("events")
 
 RETRY_MILLISECONDS = 1_000
 _STREAM: dict[int | str, dict[str, Any]] = {
@@ -42,27 +43,24 @@ class EventStream(StreamingResponse):
     media_type = "text/event-stream"
 
 
-@router.get("/v1/events", tags=["events"], response_class=EventStream, responses=_STREAM)
-@Access("read", "streams", ("names",), takes_user=True)
-async def namespace_events(request: Request) -> EventStream:
-    """The events of the namespace, of a user, or, with `Strandline-User: -`, of sessions without a user.
+@routes.answer(
+    acts.NAMESPACE_EVENTS, "read", "streams", ("names",), response_class=EventStream, responses=_STREAM
+)
+async def namespace_events(request: Request, call: Call) -> EventStream:
+    """What happens in the namespace, or to one of its users, or, with `Strandline-User: -`, to what has none.
 
     The first event is a `position`, so that a stream has an id before anything happens.
     `Last-Event-ID` resumes: what came after that event is told, perhaps some of it again, for a day.
     """
-    call = call_of(request)
     listener = Listener(call.caller.tenant, **call.caller.whose)
     return await _stream(call, request, listener)
 
 
-@router.get(
-    "/v1/sessions/{session_id}/events", tags=["events"], response_class=EventStream, responses=_STREAM
+@routes.answer(
+    acts.SESSION_EVENTS, "read", "streams", ("names",), response_class=EventStream, responses=_STREAM
 )
-@Access("read", "streams", ("names",), takes_user=True)
-async def session_events(request: Request, session_id: SessionId) -> EventStream:
+async def session_events(request: Request, call: Call, identity: SessionIdentity) -> EventStream:
     """What happens to one session; `Last-Event-ID` resumes."""
-    call = call_of(request)
-    identity = call.caller.session(session_id)
     await call.service.records.find(identity)
     listener = Listener(identity.namespace, **call.caller.whose, session_key=identity.session_key)
     return await _stream(call, request, listener)

@@ -4,33 +4,32 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Query, Request
+from fastapi import Query
 
 from strandline.pipelines.inspect.explain_message import explain_fact_alone, explain_message_alone
+from strandline.schemas.wire import acts
 from strandline.schemas.wire.explanations import (
     AnyFactExplanation,
     FactExplanation,
     MessageExplanation,
     RemovedFactExplanation,
 )
-from strandline.service.access import Access
-from strandline.service.params import FactId, MessageId, make_router
-from strandline.service.route import call_of
+from strandline.service.answering import Routes
+from strandline.service.params import FactId, MessageId
+from strandline.service.route import Call
 
-router = make_router()
+routes = Routes("explain")
 
 
-@router.get("/v1/explain/messages/{message_id}", tags=["explain"])
-@Access("read", "others", ("facts", "names", "operators"), takes_user=True)
+@routes.answer(acts.EXPLAIN_MESSAGE, "read", "others", ("facts", "names", "operators"))
 async def explain_message(
-    request: Request,
+    call: Call,
     message_id: MessageId,
     session_id: Annotated[
         str | None, Query(min_length=1, max_length=512, description="Its session, if several use the id.")
     ] = None,
 ) -> MessageExplanation:
     """Follow a message to the memory derived from it: where it is, and what each stage made of it."""
-    call = call_of(request)
     return await call.block(
         lambda database: explain_message_alone(
             database,
@@ -42,11 +41,11 @@ async def explain_message(
     )
 
 
-@router.get("/v1/explain/facts/{fact_id:uuid}", tags=["explain"], response_model=AnyFactExplanation)
-@Access("read", "others", ("messages", "facts", "names", "operators"), takes_user=True)
-async def explain_fact(request: Request, fact_id: FactId) -> FactExplanation | RemovedFactExplanation:
-    """Follow a fact back to its messages; of a removed fact only people's operations."""
-    call = call_of(request)
+@routes.answer(
+    acts.EXPLAIN_FACT, "read", "others", ("messages", "facts", "names", "operators"), AnyFactExplanation
+)
+async def explain_fact(call: Call, fact_id: FactId) -> FactExplanation | RemovedFactExplanation:
+    """Follow a fact back to its messages; of one that people took away only what they did."""
     return await call.block(
         lambda database: explain_fact_alone(
             database,

@@ -11,10 +11,11 @@ from starlette.responses import Response
 
 from strandline.pipelines.audit.appending import Act
 from strandline.producers.audit.carrying_out import Recorder
-from strandline.producers.facts.listing import Fact, FactFilter, FactPlace, PageRequest
+from strandline.producers.facts.listing import FactFilter, FactPlace, PageRequest
 from strandline.producers.facts.listing import list_facts as facts_of
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.writing.sources import FactChanges, named_source
+from strandline.schemas.wire import acts
 from strandline.schemas.wire.facts import (
     ChosenFactsOut,
     Cleared,
@@ -30,19 +31,18 @@ from strandline.schemas.wire.facts import (
     FactsFrom,
     FactsOut,
     FoundFacts,
-    MergedOut,
     OptimizationOut,
     OptimizeIn,
     SortOrder,
 )
-from strandline.service.access import Access
-from strandline.service.forms import etag_of, fact_form, json_response
+from strandline.service.answering import Routes
+from strandline.service.forms import etag_of, fact_form, fact_response, is_known, json_response
 from strandline.service.gate.cursors import cursor_of, read_place_cursor
-from strandline.service.gate.problems import NOT_FOUND, ProblemError, invalid
-from strandline.service.params import Cursor, FactId, PageSize, SourceId, UserId, make_router
-from strandline.service.route import call_of
+from strandline.service.gate.problems import NOT_FOUND, ProblemError
+from strandline.service.params import Cursor, FactId, PageSize, SourceId, UserId
+from strandline.service.route import Call
 
-router = make_router()
+routes = Routes("facts")
 
 _LIST = "facts"
 TopicFilter = Annotated[list[str] | None, Query(max_length=20, description="Facts with one of these topics.")]
@@ -54,10 +54,9 @@ _NOT_CHANGED: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/v1/users/{user}/facts", tags=["facts"], response_model=FactsOut)
-@Access("read", "reads", ("facts", "names"))
+@routes.answer(acts.LIST_FACTS, "read", "reads", ("facts", "names"), FactsOut)
 async def list_facts(
-    request: Request,
+    call: Call,
     user: UserId,
     limit: PageSize = 100,
     cursor: Cursor = None,
@@ -76,7 +75,6 @@ async def list_facts(
     fact, so none is left out and none comes twice.  Sorted by `updated`, a fact that changes moves.
     A page ends with the fact that fills 4 MB, if that comes before `limit`.
     """
-    call = call_of(request)
     owner = call.caller.owner(user)
     after = read_place_cursor(f"{_LIST}/{sort}", cursor, FactPlace.read)
     page_request = replace(PageRequest.check(limit, 0, sort, contains), limit=limit + 1, after=after)
@@ -95,104 +93,75 @@ async def list_facts(
     return await call.aside.run(lambda: json_response(body))
 
 
-@router.post("/v1/users/{user}/facts", status_code=201, tags=["facts"], response_model=FactOut)
-@Access("facts", "writes", ("facts", "names"), idempotent="same")
-async def add_fact(request: Request, user: UserId, body: FactIn) -> Response:
-    """Add a fact by hand; a live fact in the same words is given instead."""
-    fact = await owner_facts(request, user).aadd(**body.model_dump())
-    return _fact_response(fact, status=201)
+routes.pass_on(
+    acts.ADD_FACT, "facts", "writes", ("facts", "names"), FactOut, to=OwnerFacts.add, body=FactIn, status=201,
+    about="Add a fact by hand; a live fact in the same words is given instead.",
+)  # fmt: skip
+routes.pass_on(
+    acts.CLEAR_FACTS, "facts", "writes", (), Cleared, to=OwnerFacts.clear,
+    about="Delete all facts of the user for good; nothing said earlier comes back as a fact.",
+)  # fmt: skip
 
 
-@router.delete("/v1/users/{user}/facts", tags=["facts"])
-@Access("facts", "writes", (), idempotent="refused")
-async def clear_facts(request: Request, user: UserId) -> Cleared:
-    """Delete all facts of the user for good; nothing said earlier comes back as a fact."""
-    return Cleared(facts=await owner_facts(request, user).aclear())
-
-
-@router.get(
-    "/v1/users/{user}/facts/{fact_id:uuid}", tags=["facts"], response_model=FactOut, responses=_NOT_CHANGED
-)
-@Access("read", "reads", ("facts", "names"))
-async def get_fact(request: Request, user: UserId, fact_id: FactId) -> Response:
+@routes.answer(acts.GET_FACT, "read", "reads", ("facts", "names"), FactOut, responses=_NOT_CHANGED)
+async def get_fact(request: Request, facts: OwnerFacts, fact_id: FactId) -> Response:
     """One fact, even if it ended; its ETag names it as it is."""
-    fact = await owner_facts(request, user).aget(fact_id)
-    if fact is not None and _is_known(request, etag_of(fact)["ETag"]):
+    fact = await facts.aget(fact_id)
+    if fact is not None and is_known(request, fact):
         return Response(status_code=304, headers=etag_of(fact))
-    return _fact_response(fact)
+    return fact_response(fact)
 
 
-@router.patch("/v1/users/{user}/facts/{fact_id:uuid}", tags=["facts"], response_model=FactOut)
-@Access("facts", "writes", ("facts", "names"), matches=True, idempotent="refused")
-async def replace_fact(request: Request, user: UserId, fact_id: FactId, body: FactPatch) -> Response:
-    """Give a live fact other words; with `If-Match` only if it is still as that ETag says."""
-    fact = await owner_facts(request, user).areplace(
-        fact_id, **body.model_dump(), if_version=_if_match(request)
-    )
-    return _fact_response(fact)
+routes.pass_on(
+    acts.REPLACE_FACT, "facts", "writes", ("facts", "names"), FactOut, to=OwnerFacts.replace,
+    about="Give a live fact other words; with `If-Match` only if it is still as that ETag says.",
+    body=FactPatch, matches=True,
+)  # fmt: skip
 
 
-@router.delete("/v1/users/{user}/facts/{fact_id:uuid}", status_code=204, tags=["facts"])
-@Access("facts", "writes", (), matches=True, idempotent="same")
-async def delete_fact(request: Request, user: UserId, fact_id: FactId) -> Response:
+@routes.answer(acts.DELETE_FACT, "facts", "writes", status=204, matches=True)
+async def delete_fact(facts: OwnerFacts, fact_id: FactId, if_version: str | None) -> Response:
     """Delete a fact and its history for good; it does not come back from earlier messages."""
-    facts = owner_facts(request, user)
-    if not await facts.adelete(fact_id, if_version=_if_match(request)):
+    if not await facts.adelete(fact_id, if_version=if_version):
         raise ProblemError(NOT_FOUND)
     return Response(status_code=204)
 
 
-@router.put("/v1/users/{user}/facts/{fact_id:uuid}/feedback", tags=["facts"], response_model=FactOut)
-@Access("facts", "writes", ("facts", "names"), matches=True, idempotent="same")
-async def judge_fact(request: Request, user: UserId, fact_id: FactId, body: FactFeedback) -> Response:
-    """Record people's opinion of a fact; null removes it."""
-    fact = await owner_facts(request, user).afeedback(
-        fact_id, **body.model_dump(), if_version=_if_match(request)
-    )
-    return _fact_response(fact)
+routes.pass_on(
+    acts.JUDGE_FACT, "facts", "writes", ("facts", "names"), FactOut, to=OwnerFacts.feedback,
+    about="Record people's opinion of a fact; null removes it.",
+    body=FactFeedback, matches=True,
+)  # fmt: skip
 
 
-@router.get("/v1/users/{user}/facts/{fact_id:uuid}/history", tags=["facts"], response_model=FactHistoryOut)
-@Access("read", "reads", ("facts", "names", "operators"))
-async def fact_history(request: Request, user: UserId, fact_id: FactId) -> Response:
+@routes.answer(acts.FACT_HISTORY, "read", "reads", ("facts", "names", "operators"), FactHistoryOut)
+async def fact_history(facts: OwnerFacts, fact_id: FactId) -> Response:
     """A fact with its revisions, each with the messages, flush and model, or the person, that made it."""
-    fact = await owner_facts(request, user).aget(fact_id)
+    fact = await facts.aget(fact_id)
     if fact is None:
         raise ProblemError(NOT_FOUND)
     return json_response({"fact": fact_form(fact), "revisions": fact.revisions}, headers=etag_of(fact))
 
 
-@router.post("/v1/users/{user}/facts/search", tags=["facts"], response_model=FoundFacts)
-@Access("read", "reads", ("facts", "names"))
-async def search_facts(request: Request, user: UserId, body: FactSearch) -> Response:
-    """The live facts that match best, best first; they end with the fact that fills 4 MB."""
-    matches = await owner_facts(request, user).asearch(**body.model_dump())
+@routes.answer(acts.SEARCH_FACTS, "read", "reads", ("facts", "names"), FoundFacts)
+async def search_facts(call: Call, facts: OwnerFacts, body: FactSearch) -> Response:
+    """The live facts that match best, best first; they end with the one that fills 4 MB."""
+    matches = await facts.asearch(**body.model_dump())
     items = [{"fact": fact_form(m.fact), "score": m.score, "similarity": m.similarity} for m in matches]
-    return await call_of(request).aside.run(lambda: json_response({"items": items}))
+    return await call.aside.run(lambda: json_response({"items": items}))
 
 
-@router.post("/v1/users/{user}/facts/choose", tags=["facts"], response_model=ChosenFactsOut)
-@Access("read", "others", ("facts", "names"))
-async def choose_facts(request: Request, user: UserId, body: FactChoice) -> Response:
+@routes.answer(acts.CHOOSE_FACTS, "read", "others", ("facts", "names"), ChosenFactsOut)
+async def choose_facts(facts: OwnerFacts, body: FactChoice) -> Response:
     """Let a model choose the facts that help with a question; the ledger counts its call."""
-    chosen = await owner_facts(request, user).achoose(**body.model_dump())
-    return json_response(
-        {
-            "items": [*map(fact_form, chosen)],
-            "considered": chosen.considered,
-            "model": chosen.model,
-            "input_tokens": chosen.input_tokens,
-            "output_tokens": chosen.output_tokens,
-        }
-    )
+    chosen = await facts.achoose(**body.model_dump())
+    return json_response({"items": [*map(fact_form, chosen)], **vars(chosen)})
 
 
-@router.post("/v1/users/{user}/facts/from-messages", tags=["facts"], response_model=FactChangesOut)
-@Access("facts", "others", ("facts", "names"), idempotent="own")
-async def facts_from_messages(request: Request, user: UserId, body: FactsFrom) -> Response:
+@routes.answer(acts.FACTS_FROM_MESSAGES, "facts", "others", ("facts", "names"), FactChangesOut)
+async def facts_from_messages(call: Call, facts: OwnerFacts, body: FactsFrom) -> Response:
     """Have facts made of messages that are in no chat; `Prefer: wait=5` waits for the workers so long."""
-    call = call_of(request)
-    changes = await owner_facts(request, user).acreate_from(
+    changes = await facts.acreate_from(
         [message.openai_form() for message in body.messages],
         key=body.key or call.idempotency_key,
         wait=call.wait_seconds,
@@ -201,77 +170,33 @@ async def facts_from_messages(request: Request, user: UserId, body: FactsFrom) -
     return _changes_response(changes)
 
 
-@router.post("/v1/users/{user}/facts/instruct", tags=["facts"], response_model=FactChangesOut)
-@Access("facts", "others", ("facts", "names"), idempotent="own")
-async def instruct_facts(request: Request, user: UserId, body: FactInstruction) -> Response:
+@routes.answer(acts.INSTRUCT_FACTS, "facts", "others", ("facts", "names"), FactChangesOut)
+async def instruct_facts(call: Call, facts: OwnerFacts, body: FactInstruction) -> Response:
     """Have the facts changed as the user asks for; `Prefer: wait=5` waits for the workers so long."""
-    call = call_of(request)
-    changes = await owner_facts(request, user).ainstruct(
-        body.task, key=body.key or call.idempotency_key, wait=call.wait_seconds
-    )
+    changes = await facts.ainstruct(body.task, key=body.key or call.idempotency_key, wait=call.wait_seconds)
     await call.check_key()
     return _changes_response(changes)
 
 
-@router.post("/v1/users/{user}/facts/optimize", tags=["facts"])
-@Access("facts", "others", ("facts",), idempotent="refused")
-async def optimize_facts(request: Request, user: UserId, body: OptimizeIn) -> OptimizationOut:
+@routes.answer(acts.OPTIMIZE_FACTS, "facts", "others", ("facts",))
+async def optimize_facts(facts: OwnerFacts, body: OptimizeIn) -> OptimizationOut:
     """Propose to say the facts in fewer sentences, and carry it out if asked; a model is asked once.
 
     What people worded or judged stays as it is. A fact that was changed since is a conflict.
     """
-    facts = owner_facts(request, user)
     proposal = await facts.aoptimize()
     if body.apply:
         await facts.aapply_optimization(proposal)
-    return OptimizationOut(
-        merged=[MergedOut.model_validate(one) for one in proposal.merged],
-        facts_before=proposal.facts_before,
-        facts_after=proposal.facts_after,
-        tokens_before=proposal.tokens_before,
-        tokens_after=proposal.tokens_after,
-        model=proposal.model,
-        applied=body.apply,
-    )
+    named = {name: getattr(proposal, name) for name in OptimizationOut.model_fields if name != "applied"}
+    return OptimizationOut.model_validate({**named, "applied": body.apply})
 
 
-@router.delete("/v1/users/{user}/sources/{source}", status_code=204, tags=["facts"])
-@Access("facts", "writes", (), idempotent="same")
-async def forget_source(request: Request, user: UserId, source: SourceId) -> Response:
+@routes.answer(acts.FORGET_SOURCE, "facts", "writes", status=204)
+async def forget_source(call: Call, facts: OwnerFacts, user: UserId, source: SourceId) -> Response:
     """Delete the messages of a source, and the facts that only it supports."""
-    call = call_of(request)
     await call.service.records.find(named_source(call.caller.owner(user), source))
-    await owner_facts(request, user).aforget_source(source)
+    await facts.aforget_source(source)
     return Response(status_code=204)
-
-
-def owner_facts(request: Request, user: str) -> OwnerFacts:
-    """The facts of a user of the caller's."""
-    call = call_of(request)
-    return OwnerFacts(call.service.resources, call.caller.owner(user))
-
-
-def _if_match(request: Request) -> str | None:
-    """The version that If-Match names; None: any."""
-    value = request.headers.get("if-match")
-    if value is None or value.strip() == "*":
-        return None
-    tag = value.strip()
-    if len(tag) < 2 or tag[0] != '"' or tag[-1] != '"':
-        raise invalid("/header/If-Match", "It must be one strong ETag, as the service gave it.")
-    return tag[1:-1]
-
-
-def _is_known(request: Request, etag: str) -> bool:
-    """Whether If-None-Match names this ETag."""
-    known = request.headers.get("if-none-match", "").split(",")
-    return any(one.strip().removeprefix("W/") in (etag, "*") for one in known)
-
-
-def _fact_response(fact: Fact | None, *, status: int = 200) -> Response:
-    if fact is None:
-        raise ProblemError(NOT_FOUND)
-    return json_response(fact_form(fact), status, etag_of(fact))
 
 
 def _changes_response(changes: FactChanges) -> Response:

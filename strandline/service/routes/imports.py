@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from uuid import UUID, uuid5
 
-from fastapi import Request
-
 from strandline.producers.execution import on_database
 from strandline.producers.facts.edit_operations import Wording
 from strandline.producers.facts.importing import FactsImported, ImportedFact
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.writing.bulk_import import Imported
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.wire import acts
 from strandline.schemas.wire.operations import (
     ImportedFactIn,
     ImportFactsIn,
@@ -19,30 +19,27 @@ from strandline.schemas.wire.operations import (
     ImportIn,
     ImportOut,
 )
-from strandline.service.access import Access
+from strandline.service.answering import Routes
 from strandline.service.gate.problems import invalid
-from strandline.service.params import SessionId, UserId, make_router
+from strandline.service.params import UserId
 from strandline.service.records import SessionRecords
-from strandline.service.route import call_of
+from strandline.service.route import Call
 
-router = make_router()
+routes = Routes("imports")
 
 _FACTS = UUID("3b0d6a4e-6f2c-5c8e-8f6e-0f0f5a5b7c21")
 
 
-@router.post("/v1/sessions/{session_id}/import", tags=["imports"])
-@Access("write", "others", (), takes_user=True, idempotent="same")
-async def import_messages(request: Request, session_id: SessionId, body: ImportIn) -> ImportOut:
+@routes.answer(acts.IMPORT_MESSAGES, "write", "others")
+async def import_messages(call: Call, identity: SessionIdentity, body: ImportIn) -> ImportOut:
     """Take messages over that were said elsewhere, and flush what does not fit the window.
 
     Live work goes before theirs.  Repeating it adds nothing, so each message needs an id of its own.
     """
-    call = call_of(request)
     for index, message in enumerate(body.messages):
         if message.id is None:
             raise invalid(f"/body/messages/{index}/id", "It is missing: imported messages need ids.")
     messages = [message.openai_form() for message in body.messages]
-    identity = call.caller.session(session_id)
 
     def import_all(database: Database) -> Imported:
         memory = SessionRecords(on_database(call.service.resources, database)).begin(identity)
@@ -53,11 +50,9 @@ async def import_messages(request: Request, session_id: SessionId, body: ImportI
     return ImportOut(added=done.added, known=done.known, events=events)
 
 
-@router.post("/v1/users/{user}/facts/import", tags=["imports"])
-@Access("facts", "others", (), idempotent="same")
-async def import_facts(request: Request, user: UserId, body: ImportFactsIn) -> ImportFactsOut:
-    """Import facts of another system, each once; a fact that was changed or deleted since stays so."""
-    call = call_of(request)
+@routes.answer(acts.IMPORT_FACTS, "facts", "others")
+async def import_facts(call: Call, user: UserId, body: ImportFactsIn) -> ImportFactsOut:
+    """Take facts over that another system kept, each once; one that was changed or deleted since stays so."""
     owner = call.caller.owner(user)
     actor = call.caller.actor
     facts = [_fact(user, fact, actor) for fact in body.facts]

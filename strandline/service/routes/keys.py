@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Query, Request
+from fastapi import Query
 
 from strandline.schemas.values.identity import kept_request_key
+from strandline.schemas.wire import acts
 from strandline.schemas.wire.base import Page
 from strandline.schemas.wire.keys import (
     SCOPES,
@@ -17,7 +18,7 @@ from strandline.schemas.wire.keys import (
     NewKey,
     RevokedKey,
 )
-from strandline.service.access import Access
+from strandline.service.answering import Routes
 from strandline.service.gate.cursors import cursor_of, read_text_cursor
 from strandline.service.gate.keys import (
     KeyMaker,
@@ -28,10 +29,10 @@ from strandline.service.gate.keys import (
     rotate_key,
 )
 from strandline.service.gate.problems import FORBIDDEN, ProblemError
-from strandline.service.params import Cursor, KeyId, PageSize, make_router
-from strandline.service.route import Call, call_of
+from strandline.service.params import Cursor, KeyId, PageSize
+from strandline.service.route import Call
 
-router = make_router()
+routes = Routes("keys")
 
 _LIST = "keys"
 _USUAL_OVERLAP = KeyRotation()
@@ -40,11 +41,9 @@ WithMade = Annotated[
 ]
 
 
-@router.get("/v1/whoami", tags=["keys"])
-@Access(None, "reads", ("names", "operators"), takes_user=True)
-async def whoami(request: Request) -> Identity:
+@routes.answer(acts.WHOAMI, None, "reads", ("names", "operators"))
+async def whoami(call: Call) -> Identity:
     """Whose the key is, and what it may do."""
-    call = call_of(request)
     caller = call.caller
     return Identity(
         key_id=caller.key_id,
@@ -57,15 +56,13 @@ async def whoami(request: Request) -> Identity:
     )
 
 
-@router.post("/v1/admin/keys", status_code=201, tags=["keys"])
-@Access("operate", "keys", ("names", "operators"), holder="namespace", idempotent="once")
-async def post_key(request: Request, body: KeyRequest) -> NewKey:
+@routes.answer(acts.POST_KEY, "operate", "keys", ("names", "operators"), status=201, holder="namespace")
+async def post_key(call: Call, body: KeyRequest) -> NewKey:
     """Make a key of this namespace; its text is shown this once.
 
     The key of an operator of the whole installation names the namespace, or makes another such key.
     Repeated with its `Idempotency-Key` it is a conflict, which names the key that was made.
     """
-    call = call_of(request)
     namespace = call.caller.managed_namespace
     if namespace is not None and body.namespace not in (None, namespace):
         raise ProblemError(
@@ -82,11 +79,9 @@ async def post_key(request: Request, body: KeyRequest) -> NewKey:
     return await call.service.runner.arun(create_key(spec, _maker(call)))
 
 
-@router.get("/v1/admin/keys", tags=["keys"])
-@Access("operate", "keys", ("names", "operators"), holder="namespace")
-async def get_keys(request: Request, limit: PageSize = 100, cursor: Cursor = None) -> Page[KeyInfo]:
+@routes.answer(acts.GET_KEYS, "operate", "keys", ("names", "operators"), holder="namespace")
+async def get_keys(call: Call, limit: PageSize = 100, cursor: Cursor = None) -> Page[KeyInfo]:
     """The keys of this namespace, ended ones too; an operator of the installation sees those of all."""
-    call = call_of(request)
     after = read_text_cursor(_LIST, cursor)
     keys = await call.service.runner.arun(
         list_keys(call.caller.managed_namespace, after=after, limit=limit + 1)
@@ -97,14 +92,12 @@ async def get_keys(request: Request, limit: PageSize = 100, cursor: Cursor = Non
     return Page[KeyInfo](items=page, next_cursor=following)
 
 
-@router.post("/v1/admin/keys/{key_id}/rotate", status_code=201, tags=["keys"])
-@Access("operate", "keys", ("names", "operators"), holder="namespace", idempotent="once")
-async def post_rotation(request: Request, key_id: KeyId, body: KeyRotation = _USUAL_OVERLAP) -> NewKey:
+@routes.answer(acts.POST_ROTATION, "operate", "keys", ("names", "operators"), status=201, holder="namespace")
+async def post_rotation(call: Call, key_id: KeyId, body: KeyRotation = _USUAL_OVERLAP) -> NewKey:
     """Make a key that opens the same, and lives as long; the old one goes on for a while.
 
     Repeated with its `Idempotency-Key` it is a conflict, which names the key that was made.
     """
-    call = call_of(request)
     return await call.service.runner.arun(
         rotate_key(
             key_id,
@@ -116,11 +109,9 @@ async def post_rotation(request: Request, key_id: KeyId, body: KeyRotation = _US
     )
 
 
-@router.delete("/v1/admin/keys/{key_id}", tags=["keys"])
-@Access("operate", "keys", ("names", "operators"), holder="namespace", idempotent="same")
-async def delete_key(request: Request, key_id: KeyId, with_made: WithMade = False) -> RevokedKey:
+@routes.answer(acts.DELETE_KEY, "operate", "keys", ("names", "operators"), holder="namespace")
+async def delete_key(call: Call, key_id: KeyId, with_made: WithMade = False) -> RevokedKey:
     """End a key now; every process refuses it within five seconds."""
-    call = call_of(request)
     revoking = revoke_key(key_id, namespace=call.caller.managed_namespace, with_made=with_made)
     return await call.service.runner.arun(revoking)
 

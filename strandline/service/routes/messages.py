@@ -15,13 +15,16 @@ from strandline.producers.blocks.resolve import max_facts_of, pipelines_of
 from strandline.producers.reading.history import HistoryFilter, newest_history, newest_that_fit
 from strandline.producers.reading.history import HistoryRequest as NewestRequest
 from strandline.producers.runs.run import RunHistoryRequest as RunHistory
+from strandline.producers.runs.run import SessionRun
 from strandline.producers.runs.run import run_history as messages_of_runs
 from strandline.producers.sessions import HISTORY_PAGE_BYTES, history_part
 from strandline.producers.tokens import DEFAULT_ENCODING
 from strandline.schemas.errors import ConflictError
+from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import Policy, make_policy
+from strandline.schemas.wire import acts
 from strandline.schemas.wire.base import MAX_SEQ, Page, ProblemPlace
 from strandline.schemas.wire.messages import (
     HistoryRequest,
@@ -34,22 +37,22 @@ from strandline.schemas.wire.messages import (
     RunOut,
     RunRequest,
 )
-from strandline.service.access import Access
+from strandline.service.answering import Routes
 from strandline.service.forms import json_response, message_forms
 from strandline.service.gate.cursors import cursor_of, read_number_cursor
 from strandline.service.gate.problems import CONFLICT, KEY_REUSED, ProblemError
 from strandline.service.idempotency import message_id
-from strandline.service.params import Cursor, PageSize, RunId, SessionId, make_router
+from strandline.service.params import Cursor, PageSize, RunId, SessionId
 from strandline.service.records import SessionRecords
 from strandline.service.route import Call, call_of
 
-router = make_router()
+routes = Routes("messages")
+runs = Routes("runs")
 
 _LOG = "messages"
 
 
-@router.post("/v1/sessions/{session_id}/messages", status_code=201, tags=["messages"])
-@Access("write", "writes", (), takes_user=True, idempotent="own", is_direct=True)
+@routes.answer(acts.PUT_MESSAGES, "write", "writes", status=201, is_direct=True)
 async def put_messages(request: Request, session_id: SessionId, body: PutMessages) -> MessagesPut:
     """Append messages to a session; it begins with its first put.
 
@@ -76,18 +79,15 @@ async def put_messages(request: Request, session_id: SessionId, body: PutMessage
     return MessagesPut(messages=[MessagePlace(id=message["id"], seq=seq) for message, seq in places])
 
 
-@router.get("/v1/sessions/{session_id}/messages", tags=["messages"], response_model=Page[MessageOut])
-@Access("read", "reads", ("messages",), takes_user=True)
+@routes.answer(acts.LIST_MESSAGES, "read", "reads", ("messages",), Page[MessageOut])
 async def list_messages(
-    request: Request,
-    session_id: SessionId,
+    call: Call,
+    identity: SessionIdentity,
     limit: PageSize = 100,
     cursor: Cursor = None,
     after_seq: Annotated[int, Query(ge=0, le=MAX_SEQ, description="Only messages with a higher number.")] = 0,
 ) -> Response:
     """The whole log in order, flushed messages included, page by page."""
-    call = call_of(request)
-    identity = call.caller.session(session_id)
     await call.service.records.find(identity)
     after = max(after_seq, read_number_cursor(_LOG, cursor))
     listing = _recorder(call, identity).read(
@@ -101,60 +101,50 @@ async def list_messages(
     return await _respond(call, page, following)
 
 
-@router.post("/v1/sessions/{session_id}/history", tags=["messages"], response_model=Page[MessageOut])
-@Access("read", "reads", ("messages",), takes_user=True)
-async def history(request: Request, session_id: SessionId, body: HistoryRequest) -> Response:
+@routes.answer(acts.HISTORY, "read", "reads", ("messages",), Page[MessageOut])
+async def history(call: Call, identity: SessionIdentity, body: HistoryRequest) -> Response:
     """The newest messages that pass all filters, in order; `offset` leaves out so many of the newest."""
-    call = call_of(request)
-    identity = call.caller.session(session_id)
     await call.service.records.find(identity)
     filters = HistoryFilter.check(body.roles, body.metadata, body.since, body.until)
     newest = newest_history(
         NewestRequest(identity, filters, body.limit, body.offset, max_bytes=HISTORY_PAGE_BYTES)
     )
-    listing = _recorder(call, identity).record_read("history", newest)
-    return await _respond(call, await call.service.runner.arun(listing))
+    return await _read(call, identity, newest)
 
 
-@router.get("/v1/sessions/{session_id}/context_window", tags=["messages"], response_model=Page[MessageOut])
-@Access("read", "reads", ("messages",), takes_user=True)
+@routes.answer(acts.CONTEXT_WINDOW, "read", "reads", ("messages",), Page[MessageOut])
 async def context_window(
-    request: Request,
-    session_id: SessionId,
+    call: Call,
+    identity: SessionIdentity,
     max_tokens: Annotated[int, Query(ge=0, le=2**31 - 1, description="Their tokens together.")] = 4_000,
 ) -> Response:
     """The newest messages that fit, in order, without derived memory; calls and results are together.
 
     They end with the message that fills 4 MB.
     """
-    call = call_of(request)
-    identity = call.caller.session(session_id)
     await call.service.records.find(identity)
     newest = newest_that_fit(identity, max_tokens, HISTORY_PAGE_BYTES)
-    listing = _recorder(call, identity).record_read("history", newest)
-    return await _respond(call, await call.service.runner.arun(listing))
+    return await _read(call, identity, newest)
 
 
-@router.put("/v1/sessions/{session_id}/runs/{run_id}", tags=["runs"])
-@Access("write", "writes", (), takes_user=True, idempotent="same")
-async def put_run(request: Request, session_id: SessionId, run_id: RunId, body: RunRequest) -> RunOut:
+@runs.answer(acts.PUT_RUN, "write", "writes", (), RunOut)
+async def put_run(call: Call, session_id: SessionId, run_id: RunId, body: RunRequest) -> SessionRun:
     """Put the messages of an agent's run; the same id again replaces the run."""
-    call = call_of(request)
     memory = call.service.records.begin(call.caller.session(session_id))
     messages = [message.openai_form() for message in body.messages]
-    run = await memory.aadd_run(run_id, messages, **body.model_dump(exclude={"messages"}))
-    return RunOut.model_validate(run)
+    return await memory.aadd_run(run_id, messages, **body.model_dump(exclude={"messages"}))
 
 
-@router.post("/v1/sessions/{session_id}/run-history", tags=["runs"], response_model=Page[MessageOut])
-@Access("read", "reads", ("messages",), takes_user=True)
-async def run_history(request: Request, session_id: SessionId, body: RunHistoryQuery) -> Response:
+@runs.answer(acts.RUN_HISTORY, "read", "reads", ("messages",), Page[MessageOut])
+async def run_history(call: Call, identity: SessionIdentity, body: RunHistoryQuery) -> Response:
     """The messages of the last runs, in the order of the runs."""
-    call = call_of(request)
-    identity = call.caller.session(session_id)
     await call.service.records.find(identity)
-    runs = messages_of_runs(RunHistory(identity, **body.model_dump(), max_bytes=HISTORY_PAGE_BYTES))
-    listing = _recorder(call, identity).record_read("history", runs)
+    messages = messages_of_runs(RunHistory(identity, **body.model_dump(), max_bytes=HISTORY_PAGE_BYTES))
+    return await _read(call, identity, messages)
+
+
+async def _read(call: Call, identity: SessionIdentity, reading: Operation[list[Message]]) -> Response:
+    listing = _recorder(call, identity).record_read("history", reading)
     return await _respond(call, await call.service.runner.arun(listing))
 
 

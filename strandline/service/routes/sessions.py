@@ -5,19 +5,20 @@ from __future__ import annotations
 from functools import partial
 from math import inf
 
-from fastapi import Request
 from starlette.responses import Response
 
 from strandline.pipelines.audit.appending import Act
-from strandline.pipelines.inspect.sessions import list_sessions, show_session
+from strandline.pipelines.inspect.sessions import SessionPicture, list_sessions, show_session
 from strandline.pipelines.upkeep.policies import RetentionLevel, record_retention
 from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.blocks.resolve import max_facts_of, pipelines_of
+from strandline.producers.memory import SessionMemory
 from strandline.producers.writing.set_policy import set_policy
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.values.acts.retention import Retention
-from strandline.schemas.values.identity import scope_session_id
+from strandline.schemas.values.identity import SessionIdentity, scope_session_id
 from strandline.schemas.values.policy import Policy, PolicyChange, changed_policy
+from strandline.schemas.wire import acts
 from strandline.schemas.wire.base import Page
 from strandline.schemas.wire.messages import FlushEvents
 from strandline.schemas.wire.sessions import (
@@ -35,15 +36,16 @@ from strandline.schemas.wire.sessions import (
     SessionOut,
     SessionPictureOut,
 )
-from strandline.service.access import Access
-from strandline.service.gate.cursors import cursor_of, read_text_cursor
+from strandline.service.answering import Routes
+from strandline.service.forms import page_of
+from strandline.service.gate.cursors import read_text_cursor
 from strandline.service.gate.problems import FORBIDDEN, ProblemError, invalid
 from strandline.service.idempotency import once
-from strandline.service.params import Cursor, PageSize, ScopeName, SessionId, make_router
+from strandline.service.params import Cursor, PageSize, ScopeName, SessionId
 from strandline.service.records import SessionRecords
-from strandline.service.route import call_of
+from strandline.service.route import Call
 
-router = make_router()
+routes = Routes("sessions")
 
 _LIST = "sessions"
 ONLY_LOWER = "The key of one user raises no limit of a session and adds no pipeline; that takes `operate`."
@@ -52,101 +54,89 @@ ONLY_LOWER = "The key of one user raises no limit of a session and adds no pipel
 _ALL_BUT_LAST_TURN, _HISTORY_ALONE, _WHOLE_FORK = FlushRequest(), ResetRequest(), ForkRequest()
 
 
-@router.get("/v1/sessions", tags=["sessions"])
-@Access("read", "reads", ("names",), takes_user=True, own_turns=True)
-async def get_sessions(request: Request, limit: PageSize = 50, cursor: Cursor = None) -> Page[SessionOut]:
+@routes.answer(acts.GET_SESSIONS, "read", "reads", ("names",), own_turns=True)
+async def get_sessions(call: Call, limit: PageSize = 50, cursor: Cursor = None) -> Page[SessionOut]:
     """The sessions by name: of the user, or of the whole namespace if the request names none.
 
     With `Strandline-User: -` only sessions without a user.
     """
-    call = call_of(request)
     after = read_text_cursor(_LIST, cursor) or None
     try:
         page = await call.block(
             lambda database: list_sessions(
-                database,
-                namespace=call.caller.tenant,
-                **call.caller.whose,
-                limit=limit,
-                after=after,
+                database, namespace=call.caller.tenant, **call.caller.whose, limit=limit, after=after
             )
         )
     except NotFoundError:  # nothing was put yet
         return Page[SessionOut](items=[])
-    items = [SessionOut.model_validate(state) for state in page.sessions]
-    following = None if page.after is None else cursor_of(_LIST, page.after)
-    return Page[SessionOut](items=items, next_cursor=following)
+    return page_of(SessionOut, page.sessions, _LIST, page.after)
 
 
-@router.get("/v1/sessions/{session_id}", tags=["sessions"])
-@Access("read", "reads", ("names", "operators"), takes_user=True, any_user=True, own_turns=True)
-async def get_session(request: Request, session_id: SessionId) -> SessionPictureOut:
+@routes.answer(
+    acts.GET_SESSION,
+    "read",
+    "reads",
+    ("names", "operators"),
+    SessionPictureOut,
+    any_user=True,
+    own_turns=True,
+)
+async def get_session(call: Call, session_id: SessionId) -> SessionPicture:
     """The state of a session: marks, policy, how far each pipeline is, its newest flushes and corrections.
 
     A request that names no user is told of the session of each user of the namespace, and whose it is;
     with `Strandline-User: -` of one that has no user alone.
     """
-    call = call_of(request)
-    picture = await call.block(
-        lambda database: show_session(
-            database,
-            session_id,
-            namespace=call.caller.tenant,
-            **call.caller.whose,
-        )
+    return await call.block(
+        lambda database: show_session(database, session_id, namespace=call.caller.tenant, **call.caller.whose)
     )
-    return SessionPictureOut.model_validate(picture)
 
 
-@router.delete("/v1/sessions/{session_id}", tags=["sessions"], response_model=ResetDone)
-@Access("write", "writes", (), takes_user=True, idempotent="kept")
-async def delete_session(request: Request, session_id: SessionId) -> Response:
-    """Delete the messages of a session and all derivations; its name stays with its owner.
+@routes.answer(acts.DELETE_SESSION, "write", "writes")
+async def delete_session(
+    identity: SessionIdentity, memory: SessionMemory, connection: object | None
+) -> ResetDone:
+    """Delete the messages of a session and what was derived from them; its name stays with its owner.
 
     Facts that people added or worded by hand stay.
     """
-    return await _reset(request, session_id, derived=True)
+    await memory.areset(derived=True, connection=connection)
+    return ResetDone(session_id=identity.session_id, derived=True)
 
 
-@router.post("/v1/sessions/{session_id}/reset", tags=["sessions"], response_model=ResetDone)
-@Access("write", "writes", (), takes_user=True, idempotent="kept")
+@routes.answer(acts.RESET_SESSION, "write", "writes")
 async def reset_session(
-    request: Request, session_id: SessionId, body: ResetRequest = _HISTORY_ALONE
-) -> Response:
-    """Begin the history over; with `derived`, also forget its derivations."""
-    return await _reset(request, session_id, derived=body.derived)
+    identity: SessionIdentity,
+    memory: SessionMemory,
+    connection: object | None,
+    body: ResetRequest = _HISTORY_ALONE,
+) -> ResetDone:
+    """Begin the history over; with `derived`, also forget what was derived from it."""
+    await memory.areset(derived=body.derived, connection=connection)
+    return ResetDone(session_id=identity.session_id, derived=body.derived)
 
 
-@router.post("/v1/sessions/{session_id}/flush", tags=["sessions"], response_model=FlushEvents)
-@Access("write", "writes", (), takes_user=True, idempotent="kept")
+@routes.answer(acts.FLUSH_SESSION, "write", "writes")
 async def flush_session(
-    request: Request, session_id: SessionId, body: FlushRequest = _ALL_BUT_LAST_TURN
-) -> Response:
+    memory: SessionMemory, connection: object | None, body: FlushRequest = _ALL_BUT_LAST_TURN
+) -> FlushEvents:
     """Deliver to the pipelines now: all but the last turn, or with `all` everything.
 
     With `keep` all is delivered and stays in the window.
     """
-    call = call_of(request)
-    identity = call.caller.session(session_id)
-    memory = await call.service.records.open(identity)
-
-    async def work(connection: object | None) -> FlushEvents:
-        if body.keep:
-            events = await memory.adeliver(connection=connection)
-        else:
-            events = await memory.aflush(all=body.all, connection=connection)
-        return FlushEvents(events=events)
-
-    return await once(call, identity.shard_key, work)
+    if body.keep:
+        return FlushEvents(events=await memory.adeliver(connection=connection))
+    return FlushEvents(events=await memory.aflush(all=body.all, connection=connection))
 
 
-@router.post("/v1/sessions/{session_id}/fork", status_code=201, tags=["sessions"], response_model=ForkOut)
-@Access("write", "writes", (), takes_user=True, idempotent="kept")
-async def fork_session(request: Request, session_id: SessionId, body: ForkRequest = _WHOLE_FORK) -> Response:
+@routes.answer(acts.FORK_SESSION, "write", "writes", status=201, answer=ForkOut)
+async def fork_session(
+    call: Call,
+    identity: SessionIdentity,
+    memory: SessionMemory,
+    body: ForkRequest = _WHOLE_FORK,
+) -> Response:
     """Begin another session of the same user as a copy of this one; nothing is extracted again."""
-    call = call_of(request)
-    identity = call.caller.session(session_id)
-    memory = await call.service.records.open(identity)
 
     async def work(connection: object | None) -> ForkOut:
         try:
@@ -161,15 +151,12 @@ async def fork_session(request: Request, session_id: SessionId, body: ForkReques
         return await once(call, identity.shard_key, work, status=201)
 
 
-@router.patch("/v1/sessions/{session_id}/policy", tags=["sessions"])
-@Access("write", "writes", (), takes_user=True, idempotent="same")
-async def change_policy(request: Request, session_id: SessionId, body: PolicyChangeIn) -> PolicyOut:
+@routes.answer(acts.CHANGE_POLICY, "write", "writes")
+async def change_policy(call: Call, identity: SessionIdentity, body: PolicyChangeIn) -> PolicyOut:
     """Change limits or pipelines of a session, from its next put and flush on; the change is recorded.
 
     The key of one user without the scope `operate` raises no limit, and adds no pipeline.
     """
-    call = call_of(request)
-    identity = call.caller.session(session_id)
     record = await call.service.records.find(identity)
     change = _policy_change(call.service.records, body)
     if call.caller.is_bound and not call.caller.may_operate:
@@ -183,24 +170,18 @@ async def change_policy(request: Request, session_id: SessionId, body: PolicyCha
     return PolicyOut.model_validate(done.policy)
 
 
-@router.get("/v1/sessions/{session_id}/retention", tags=["sessions"])
-@Access("read", "reads", (), takes_user=True)
-async def get_retention(request: Request, session_id: SessionId) -> RetentionOut:
-    """How long the session is kept; open values are the namespace's."""
-    call = call_of(request)
-    memory = await call.service.records.open(call.caller.session(session_id))
-    return RetentionOut.model_validate(await memory.aget_retention())
+routes.pass_on(
+    acts.GET_RETENTION, "read", "reads", (), RetentionOut, to=SessionMemory.get_retention,
+    about="How long the session is kept; what it leaves open, as the namespace has it.",
+)  # fmt: skip
 
 
-@router.put("/v1/sessions/{session_id}/retention", tags=["sessions"])
-@Access("write", "writes", (), takes_user=True, idempotent="same")
-async def put_retention(request: Request, session_id: SessionId, body: RetentionIn) -> RetentionSet:
-    """Set how long the session is kept, from now on: no read shows expired messages.
+@routes.answer(acts.PUT_RETENTION, "write", "writes")
+async def put_retention(call: Call, identity: SessionIdentity, body: RetentionIn) -> RetentionSet:
+    """Set how long the session is kept, from now on: no read shows what is past its time.
 
     A key without the scope `operate` only tightens the bounds; open values stay as they are.
     """
-    call = call_of(request)
-    identity = call.caller.session(session_id)
     await call.service.records.find(identity)
     recording = partial(
         record_retention,
@@ -213,24 +194,11 @@ async def put_retention(request: Request, session_id: SessionId, body: Retention
     return RetentionSet(number=await call.service.runner.arun(recorder.carry_out(act, recording)))
 
 
-@router.get("/v1/sessions/{session_id}/scopes/{scope}", tags=["sessions"])
-@Access("read", "reads", (), takes_user=True)
-async def name_scope(request: Request, session_id: SessionId, scope: ScopeName) -> ScopeOut:
+@routes.answer(acts.NAME_SCOPE, "read", "reads")
+async def name_scope(call: Call, session_id: SessionId, scope: ScopeName) -> ScopeOut:
     """The id of the session that is a scope of this one, with a log of its own; nothing is stored."""
-    identity = call_of(request).caller.session(scope_session_id(session_id, scope))
+    identity = call.caller.session(scope_session_id(session_id, scope))
     return ScopeOut(session_id=identity.session_id)
-
-
-async def _reset(request: Request, session_id: str, *, derived: bool) -> Response:
-    call = call_of(request)
-    identity = call.caller.session(session_id)
-    memory = await call.service.records.open(identity)
-
-    async def work(connection: object | None) -> ResetDone:
-        await memory.areset(derived=derived, connection=connection)
-        return ResetDone(session_id=identity.session_id, derived=derived)
-
-    return await once(call, identity.shard_key, work)
 
 
 def _check_tightens(present: Policy, change: PolicyChange) -> None:

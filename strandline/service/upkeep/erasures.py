@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 from uuid import UUID, uuid4
 
-from fastapi import Path, Request
+from fastapi import Path
 from starlette.responses import Response
 
 from strandline.pipelines.audit.appending import Act
@@ -22,7 +22,8 @@ from strandline.producers.erasing.planned import plan_erasure
 from strandline.producers.namespace_erasures import NamespaceErasures, item_ranges
 from strandline.schemas.postgres.operations import fetch
 from strandline.schemas.queries.conversation.sessions import UserIsKnown
-from strandline.schemas.values.identity import kept_request_key
+from strandline.schemas.values.identity import SessionIdentity, kept_request_key
+from strandline.schemas.wire import acts
 from strandline.schemas.wire.base import Page
 from strandline.schemas.wire.erasures import (
     ErasureIn,
@@ -33,15 +34,15 @@ from strandline.schemas.wire.erasures import (
     ReadmissionIn,
     ReceiptReport,
 )
-from strandline.service.access import Access
+from strandline.service.answering import Routes
 from strandline.service.forms import json_response
 from strandline.service.gate.authentication import OF_ONE_USER
 from strandline.service.gate.cursors import cursor_of, read_number_cursor
 from strandline.service.gate.problems import FORBIDDEN, NOT_FOUND, ProblemError, invalid
-from strandline.service.params import Cursor, PageSize, SessionId, UserId, make_router
-from strandline.service.route import Call, call_of
+from strandline.service.params import Cursor, PageSize, SessionId, UserId
+from strandline.service.route import Call
 
-router = make_router()
+routes = Routes("erasures")
 
 _LIST = "erasures"
 # Bodies of requests that name no person.
@@ -59,124 +60,93 @@ _BEGUN: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.post(
-    "/v1/users/{user}/erasures",
-    status_code=202,
-    tags=["erasures"],
-    response_model=ErasureOut,
-    responses=_BEGUN,
-)
-@Access("erase", "others", ("operators",), idempotent="own")
-async def erase_user(request: Request, user: UserId, body: ErasureIn = _NO_NAME) -> Response:
+@routes.answer(acts.ERASE_USER, "erase", "others", ("operators",), ErasureOut, status=202, responses=_BEGUN)
+async def erase_user(call: Call, user: UserId, body: ErasureIn = _NO_NAME) -> Response:
     """Erase a user for good; from the answer on nothing can be written for them any more.
 
     What is left is deleted afterwards: `Location` says how far it is, and `Prefer: wait=5` waits for its end.
     Asking again goes on with an erasure that was broken off, and gives one that is done.
     Of whom nothing is stored, the name may be misspelt: 404, unless `even_if_unknown` is given.
     """
-    call = call_of(request)
     owner = call.caller.owner(user)
     if body.items_below and call.caller.is_bound:
         raise ProblemError(FORBIDDEN, detail=ITEMS_ARE_SHARED)
     return await _erase(call, user_target(owner.namespace, user), body)
 
 
-@router.post(
-    "/v1/sessions/{session_id}/erasures",
-    status_code=202,
-    tags=["erasures"],
-    response_model=ErasureOut,
-    responses=_BEGUN,
+@routes.answer(
+    acts.ERASE_SESSION, "erase", "others", ("operators",), ErasureOut, status=202, responses=_BEGUN
 )
-@Access("erase", "others", ("operators",), takes_user=True, idempotent="own")
-async def erase_session(request: Request, session_id: SessionId, body: ErasureIn = _NO_NAME) -> Response:
+async def erase_session(call: Call, identity: SessionIdentity, body: ErasureIn = _NO_NAME) -> Response:
     """Erase one session for good, and of its user what only this session gave; as for a user."""
-    call = call_of(request)
-    identity = call.caller.session(session_id)
     if body.items_below:
         raise invalid("/body/items_below", "Items belong to no session.")
     target = await call.service.runner.arun(own_session_target(identity))
     return await _erase(call, target, body)
 
 
-@router.get("/v1/users/{user}/erasures", tags=["erasures"])
-@Access("erase", "others", ("operators",))
+@routes.answer(acts.USER_ERASURES, "erase", "others", ("operators",))
 async def user_erasures(
-    request: Request, user: UserId, limit: PageSize = 100, cursor: Cursor = None
+    call: Call, user: UserId, limit: PageSize = 100, cursor: Cursor = None
 ) -> Page[ErasureReport]:
     """The erasures and readmissions of one user and of their sessions, newest first."""
-    call = call_of(request)
     owner = call.caller.owner(user)
     return await _list(call, f"{_LIST}/{owner.shard_key}", limit, cursor, owner.shard_key)
 
 
-@router.get("/v1/users/{user}/erasures/plan", tags=["erasures"])
-@Access("erase", "others", ())
-async def plan_user(request: Request, user: UserId) -> PlannedErasureOut:
+@routes.answer(acts.PLAN_USER, "erase", "others")
+async def plan_user(call: Call, user: UserId) -> PlannedErasureOut:
     """Count what an erasure of the user would delete now, by table; nothing is changed."""
-    call = call_of(request)
     return await _plan(call, user_target(call.caller.owner(user).namespace, user))
 
 
-@router.get("/v1/sessions/{session_id}/erasures/plan", tags=["erasures"])
-@Access("erase", "others", (), takes_user=True)
-async def plan_session(request: Request, session_id: SessionId) -> PlannedErasureOut:
+@routes.answer(acts.PLAN_SESSION, "erase", "others")
+async def plan_session(call: Call, session_id: SessionId) -> PlannedErasureOut:
     """Count what an erasure of the session would delete now, by table; nothing is changed."""
-    call = call_of(request)
     target = await call.service.runner.arun(own_session_target(call.caller.session(session_id)))
     return await _plan(call, target)
 
 
-@router.post("/v1/users/{user}/readmission", status_code=201, tags=["erasures"])
-@Access("operate", "others", ("operators",), idempotent="refused")
-async def readmit_user(request: Request, user: UserId, body: ReadmissionIn = _BY_NOBODY) -> ReceiptReport:
+@routes.answer(acts.READMIT_USER, "operate", "others", ("operators",), status=201)
+async def readmit_user(call: Call, user: UserId, body: ReadmissionIn = _BY_NOBODY) -> ReceiptReport:
     """Accept an erased user again, who begins with nothing; 404 if no fence keeps them away."""
-    call = call_of(request)
     owner = call.caller.owner(user)
     return await _readmit(call, user_target(owner.namespace, user), body)
 
 
-@router.post("/v1/sessions/{session_id}/readmission", status_code=201, tags=["erasures"])
-@Access("operate", "others", ("operators",), takes_user=True, idempotent="refused")
+@routes.answer(acts.READMIT_SESSION, "operate", "others", ("operators",), status=201)
 async def readmit_session(
-    request: Request, session_id: SessionId, body: ReadmissionIn = _BY_NOBODY
+    call: Call, session_id: SessionId, body: ReadmissionIn = _BY_NOBODY
 ) -> ReceiptReport:
     """Let the id of an erased session be used again by its owner; 404 if no fence keeps it away."""
-    call = call_of(request)
     target = await call.service.runner.arun(own_session_target(call.caller.session(session_id)))
     return await _readmit(call, target, body)
 
 
-@router.get("/v1/erasures", tags=["erasures"])
-@Access("erase", "others", ("operators",), holder="namespace")
-async def get_erasures(request: Request, limit: PageSize = 100, cursor: Cursor = None) -> Page[ErasureReport]:
+@routes.answer(acts.GET_ERASURES, "erase", "others", ("operators",), holder="namespace")
+async def get_erasures(call: Call, limit: PageSize = 100, cursor: Cursor = None) -> Page[ErasureReport]:
     """The erasures and readmissions of the namespace, newest first; for a key that is not one user's."""
-    return await _list(call_of(request), _LIST, limit, cursor, None)
+    return await _list(call, _LIST, limit, cursor, None)
 
 
-@router.get("/v1/erasures/{number}", tags=["erasures"])
-@Access("erase", "others", ("operators",))
-async def get_erasure(request: Request, number: Number) -> ErasureOut:
+@routes.answer(acts.GET_ERASURE, "erase", "others", ("operators",))
+async def get_erasure(call: Call, number: Number) -> ErasureOut:
     """One erasure: how far it is, and its receipt when it is done."""
-    call = call_of(request)
     return _form(call, await _find(call, number))
 
 
-@router.get("/v1/erasures/{number}/receipt", tags=["erasures"], response_model=ReceiptReport)
-@Access("erase", "others", ("operators",))
-async def get_receipt(request: Request, number: Number) -> Response:
+@routes.answer(acts.GET_RECEIPT, "erase", "others", ("operators",), ReceiptReport)
+async def get_receipt(call: Call, number: Number) -> Response:
     """The receipt as it is stored: a line for the file that is kept outside; 404 until it is there."""
-    record = await _find(call_of(request), number)
+    record = await _find(call, number)
     if record.receipt is None:
         raise ProblemError(NOT_FOUND)
     return Response(record.receipt.to_json(), media_type="application/json")
 
 
-@router.get("/v1/erasures/{number}/verification", tags=["erasures"])
-@Access("erase", "others", ())
-async def verify_erasure(request: Request, number: Number) -> ErasureVerdictOut:
+@routes.answer(acts.VERIFY_ERASURE, "erase", "others")
+async def verify_erasure(call: Call, number: Number) -> ErasureVerdictOut:
     """Whether the receipt is as the service signed it, whether the fence stands, and what is there again."""
-    call = call_of(request)
     record = await _find(call, number)
     if record.receipt is None:
         raise ProblemError(NOT_FOUND)

@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any, cast
 
-from fastapi import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
@@ -15,14 +14,15 @@ from strandline.pipelines.upkeep.erasure.target import own_session_target
 from strandline.producers.exports.export import aexport_lines
 from strandline.producers.exports.pages import ExportTarget
 from strandline.schemas.errors import StrandlineError
-from strandline.service.access import Access
+from strandline.schemas.wire import acts
+from strandline.service.answering import Routes
 from strandline.service.gate.bodies import ClientGone
-from strandline.service.params import SessionId, UserId, make_router
-from strandline.service.route import Call, call_of
+from strandline.service.params import SessionId, UserId
+from strandline.service.route import Call
 
 logger = logging.getLogger("strandline.service")
 
-router = make_router()
+routes = Routes("erasures")
 
 # So many bytes are read before they are sent: messages to the server are dear, lines are short.
 CHUNK_BYTES = 65_536
@@ -46,26 +46,34 @@ class ExportStream(StreamingResponse):
             await super().__call__(scope, receive, send)
 
 
-@router.get("/v1/users/{user}/export", tags=["erasures"], response_class=ExportStream, responses=_LINES)
-@Access("erase", "streams", ("messages", "facts", "summaries", "items", "names", "operators"))
-async def export_user(request: Request, user: UserId) -> ExportStream:
+@routes.answer(
+    acts.EXPORT_USER,
+    "erase",
+    "streams",
+    ("messages", "facts", "summaries", "items", "names", "operators"),
+    response_class=ExportStream,
+    responses=_LINES,
+)
+async def export_user(call: Call, user: UserId) -> ExportStream:
     """Everything that is kept about a user: messages, facts with histories, states, answers, calls.
 
     The last line counts the others; without it the export is not whole.  Four at most run in a
     process, two of them for one key.
     """
-    call = call_of(request)
     owner = call.caller.owner(user)
     return await _stream(call, ExportTarget(owner.namespace, owner.shard_key, user, None), None)
 
 
-@router.get(
-    "/v1/sessions/{session_id}/export", tags=["erasures"], response_class=ExportStream, responses=_LINES
+@routes.answer(
+    acts.EXPORT_SESSION,
+    "erase",
+    "streams",
+    ("messages", "facts", "summaries", "names", "operators"),
+    response_class=ExportStream,
+    responses=_LINES,
 )
-@Access("erase", "streams", ("messages", "facts", "summaries", "names", "operators"), takes_user=True)
-async def export_session(request: Request, session_id: SessionId) -> ExportStream:
+async def export_session(call: Call, session_id: SessionId) -> ExportStream:
     """Everything that is kept about one session, in the same form."""
-    call = call_of(request)
     whole = await call.service.runner.arun(own_session_target(call.caller.session(session_id)))
     target = ExportTarget(whole.namespace, whole.owner_key, whole.user_id, whole.session_key)
     return await _stream(call, target, session_id)

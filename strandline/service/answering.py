@@ -1,0 +1,192 @@
+"""Endpoints of acts: the route with its demands in one line, and the subject of a request as an argument.
+
+An endpoint's parameters say what it needs by their types: the ``Call``, a ``SessionIdentity``, the
+``SessionMemory`` of a session that exists, or ``OwnerFacts``; or by the names in ``_OF_THE_CALL``.
+The others come from path, query and body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import wraps
+from inspect import Parameter, Signature, getdoc, signature
+from typing import Any, TypeVar, get_type_hints
+
+from fastapi import Request
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from strandline.producers.memory import SessionMemory
+from strandline.producers.owner_facts import OwnerFacts
+from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.wire import acts
+from strandline.schemas.wire.acts import WireAct
+from strandline.schemas.wire.keys import Scope
+from strandline.service.access import Access, Content
+from strandline.service.forms import response_of, version_in
+from strandline.service.idempotency import once
+from strandline.service.params import FactId, SeqPath, SessionId, UserId, make_router
+from strandline.service.route import Call, call_of
+from strandline.service.service import Queue
+
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Awaitable[Any]])
+
+_NAMES = {id(act): name.lower() for name, act in vars(acts).items() if isinstance(act, WireAct)}
+
+
+class Routes:
+    """The endpoints of one subject; ``tag`` groups them in the description."""
+
+    def __init__(self, tag: str) -> None:
+        self.router = make_router()
+        self._tag = tag
+
+    def answer(
+        self,
+        act: WireAct,
+        scope: Scope | None,
+        queue: Queue,
+        tells: tuple[Content, ...] = (),
+        answer: type[BaseModel] | None = None,
+        *,
+        status: int | None = None,
+        responses: dict[int | str, dict[str, Any]] | None = None,
+        response_class: type[Response] | None = None,
+        **demands: Any,
+    ) -> Callable[[Endpoint], Endpoint]:
+        """Answer an act by the function below.
+
+        Args:
+            act: its route, and what a repeated request does.
+            scope, queue, tells, demands: as ``Access`` has them.
+            answer: the model of the answer; default: the function returns one.
+            status, responses, response_class: as the framework has them.
+        """
+        rule = Access(scope, queue, tells, takes_user=act.names_user, idempotent=act.repeats, **demands)
+        options: dict[str, Any] = {} if answer is None else {"response_model": answer}
+        if response_class is not None:
+            options["response_class"] = response_class
+
+        def register(endpoint: Endpoint) -> Endpoint:
+            self.router.add_api_route(
+                act.path,
+                rule(_with_subject(endpoint, rule, answer, status or 200)),
+                methods=[act.method],
+                tags=[self._tag],
+                status_code=status,
+                responses=responses,
+                **options,
+            )
+            return endpoint
+
+        return register
+
+    def pass_on(
+        self,
+        act: WireAct,
+        scope: Scope,
+        queue: Queue,
+        tells: tuple[Content, ...],
+        answer: type[BaseModel],
+        *,
+        to: Callable[..., Any],
+        body: type[BaseModel] | None = None,
+        about: str | None = None,
+        **options: Any,
+    ) -> None:
+        """Answer an act by a method of ``SessionMemory`` or ``OwnerFacts``, whose arguments the body names.
+
+        ``about``: the description; by default the first paragraph of the method's.
+        """
+        taken = signature(to).parameters
+        kinds: dict[str, Any] = {"subject": SessionMemory if "{session_id}" in act.path else OwnerFacts}
+        kinds |= {name: kind for name, kind in _IN_PATHS.items() if f"{{{name}" in act.path}
+        kinds |= {name: Any for name in _OF_THE_CALL if name in taken}
+        kinds |= {} if body is None else {"body": body}
+
+        async def endpoint(subject: Any, body: BaseModel | None = None, **arguments: Any) -> Any:
+            fields = {} if body is None else body.model_dump()
+            return await getattr(subject, f"a{to.__name__}")(**arguments, **fields)
+
+        endpoint.__name__ = _NAMES[id(act)]
+        endpoint.__doc__ = about or (getdoc(to) or "").partition("\n\n")[0].replace("``", "`")
+        _declare(endpoint, kinds, {}, Any)
+        self.answer(act, scope, queue, tells, answer, **options)(endpoint)
+
+
+def _with_subject(
+    endpoint: Callable[..., Awaitable[Any]], rule: Access, answer: type[BaseModel] | None, status: int
+) -> Callable[..., Awaitable[Any]]:
+    """The endpoint as the framework calls it: with the request, and the name of its subject."""
+    hints = get_type_hints(endpoint, include_extras=True)
+    own = signature(endpoint).parameters
+    subjects = {name: hints[name] for name in own if hints[name] in (*_SUBJECTS,)}
+    if not subjects:
+        return endpoint
+    of_call = {name: _OF_THE_CALL[name] for name in own if name in _OF_THE_CALL}
+    named = {name: kind for kind in subjects.values() for name, kind in _SUBJECTS[kind][0].items()}
+    hidden = named.keys() - own.keys()
+
+    @wraps(endpoint)
+    async def respond(request: Request, **values: Any) -> Any:
+        call = call_of(request)
+        arguments = {name: value for name, value in values.items() if name not in hidden}
+        arguments |= {name: await _SUBJECTS[kind][1](call, values) for name, kind in subjects.items()}
+        arguments |= {name: read(call, request) for name, read in of_call.items()}
+        if "request" in own:
+            arguments["request"] = request
+        if "connection" not in own:
+            return response_of(await endpoint(**arguments), answer, status)
+        identity = call.caller.session(values["session_id"])
+        kept = identity.session_key if "messages" in rule.tells else None
+
+        async def work(connection: object | None) -> BaseModel:
+            return await endpoint(**arguments, connection=connection)  # type: ignore[no-any-return]
+
+        return await once(call, identity.shard_key, work, status=status, content_of=kept)
+
+    kinds = {"request": Request, **named}
+    kinds |= {name: hints[name] for name in own if name not in {*subjects, *of_call, "connection"}}
+    _declare(respond, kinds, {name: one.default for name, one in own.items()}, hints["return"])
+    return respond
+
+
+def _declare(endpoint: Any, kinds: Mapping[str, Any], defaults: Mapping[str, Any], result: Any) -> None:
+    """Have the framework see these parameters."""
+    parameters = [
+        Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=defaults.get(name, Parameter.empty))
+        for name, kind in kinds.items()
+    ]
+    endpoint.__annotations__ = {**kinds, "return": result}
+    endpoint.__signature__ = Signature(parameters, return_annotation=result)
+
+
+async def _call(call: Call, _: dict[str, Any]) -> Call:
+    return call
+
+
+async def _identity(call: Call, values: dict[str, Any]) -> SessionIdentity:
+    return call.caller.session(values["session_id"])
+
+
+async def _memory(call: Call, values: dict[str, Any]) -> SessionMemory:
+    return await call.service.records.open(call.caller.session(values["session_id"]))
+
+
+async def _facts(call: Call, values: dict[str, Any]) -> OwnerFacts:
+    return OwnerFacts(call.service.resources, call.caller.owner(values["user"]))
+
+
+# What each subject is made of, and how.
+_SUBJECTS: dict[Any, tuple[dict[str, Any], Callable[[Call, dict[str, Any]], Awaitable[Any]]]] = {
+    Call: ({}, _call),
+    SessionIdentity: ({"session_id": SessionId}, _identity),
+    SessionMemory: ({"session_id": SessionId}, _memory),
+    OwnerFacts: ({"user": UserId}, _facts),
+}
+# Arguments that the head of a request has.
+_OF_THE_CALL: dict[str, Callable[[Call, Request], Any]] = {
+    "idempotency_key": lambda call, _: call.idempotency_key,
+    "if_version": lambda _, request: version_in(request.headers.get("if-match")),
+}
+_IN_PATHS = {"fact_id": FactId, "seq": SeqPath}
