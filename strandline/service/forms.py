@@ -158,7 +158,7 @@ def response_of(result: Any, answer: type[BaseModel] | None, status: int) -> Any
 
 
 def page_of(kind: type[A], rows: Iterable[object], name: str, after: str | None) -> Page[A]:
-    """Rows as a page of the list ``name``, which goes on behind ``after``; None: it ends."""
+    """Rows as a page of the list ``name``; the next page begins behind ``after``, None: it is the last."""
     following = None if after is None else cursor_of(name, after)
     return Page[kind](  # type: ignore[valid-type]
         items=[kind.model_validate(row) for row in rows], next_cursor=following

@@ -84,7 +84,7 @@ Stage = Annotated[str | None, Query(min_length=1, max_length=512, description="O
 
 @routes.answer(acts.GET_STATUS, "operate", "others", holder="installation")
 async def get_status(call: Call) -> StatusReport:
-    """What is due, held, dead and done, and who is there to do it."""
+    """The work that is due, held, dead and done, and the live workers."""
     return await _operate(call, read_status)
 
 
@@ -195,7 +195,7 @@ async def post_replay(call: Call, body: ReplayIn, response: Response) -> Operati
 
 @routes.answer(acts.ESTIMATE_REPLAY, "operate", "others", holder="installation")
 async def estimate_replay(call: Call, body: ReplayIn) -> EstimatesReport:
-    """How much work a replay would be, and what it would cost; nothing is done."""
+    """The work and the cost of a replay; nothing is done."""
     return await _operate(call, lambda database, settings: estimate_replays(database, settings, body))
 
 

@@ -75,7 +75,7 @@ async def get_level(call: Call, namespace: Namespace = None) -> AuditLevelOut:
 
 @routes.answer(acts.PUT_LEVEL, "operate", "others", holder="namespace")
 async def put_level(call: Call, body: AuditLevelBody, namespace: Namespace = None) -> AuditLevelOut:
-    """Set what is recorded; the change itself is recorded."""
+    """Set which operations are recorded; the change itself is recorded."""
     await _trail(call, namespace).aset_level(body.level)
     return AuditLevelOut(level=body.level)
 

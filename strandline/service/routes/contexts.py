@@ -87,7 +87,7 @@ async def search(request: Request, session_id: SessionId, body: SearchRequest) -
 
 @routes.answer(acts.SUMMARIZE, "write", "others", ("summaries",), SummaryOut)
 async def summarize(call: Call, memory: SessionMemory) -> Summary | None:
-    """Deliver what was not delivered yet, and give the session's summary, as far as workers are with it.
+    """Deliver the undelivered messages, and give the session's summary as workers have made it so far.
 
     `Prefer: wait=5` waits for them so long.
     """

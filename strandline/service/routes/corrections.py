@@ -21,9 +21,9 @@ async def pop_message(memory: SessionMemory, connection: object | None) -> PopOu
 
 routes.pass_on(
     acts.REWIND_SESSION, "write", "writes", (), CorrectionOut, to=SessionMemory.rewind, body=RewindRequest,
-    about="Take back every message from a number on, with what was derived from them; no copy is kept.",
+    about="Take back every message from a number on, with all derivations; no copy is kept.",
 )  # fmt: skip
 routes.pass_on(
     acts.REPLACE_CONTENT, "write", "writes", (), CorrectionOut, to=SessionMemory.replace, body=ReplaceMessage,
-    about="Give a message other content at the same place; what was derived from the old is derived again.",
+    about="Give a message other content at the same place; memory of the old content is derived again.",
 )  # fmt: skip

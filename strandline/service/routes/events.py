@@ -47,7 +47,7 @@ class EventStream(StreamingResponse):
     acts.NAMESPACE_EVENTS, "read", "streams", ("names",), response_class=EventStream, responses=_STREAM
 )
 async def namespace_events(request: Request, call: Call) -> EventStream:
-    """What happens in the namespace, or to one of its users, or, with `Strandline-User: -`, to what has none.
+    """The events of the namespace, of a user, or, with `Strandline-User: -`, of sessions without a user.
 
     The first event is a `position`, so that a stream has an id before anything happens.
     `Last-Event-ID` resumes: what came after that event is told, perhaps some of it again, for a day.

@@ -45,7 +45,7 @@ async def explain_message(
     acts.EXPLAIN_FACT, "read", "others", ("messages", "facts", "names", "operators"), AnyFactExplanation
 )
 async def explain_fact(call: Call, fact_id: FactId) -> FactExplanation | RemovedFactExplanation:
-    """Follow a fact back to its messages; of one that people took away only what they did."""
+    """Follow a fact back to its messages; of a removed fact only people's operations."""
     return await call.block(
         lambda database: explain_fact_alone(
             database,

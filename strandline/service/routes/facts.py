@@ -145,7 +145,7 @@ async def fact_history(facts: OwnerFacts, fact_id: FactId) -> Response:
 
 @routes.answer(acts.SEARCH_FACTS, "read", "reads", ("facts", "names"), FoundFacts)
 async def search_facts(call: Call, facts: OwnerFacts, body: FactSearch) -> Response:
-    """The live facts that match best, best first; they end with the one that fills 4 MB."""
+    """The live facts that match best, best first; they end with the fact that fills 4 MB."""
     matches = await facts.asearch(**body.model_dump())
     items = [{"fact": fact_form(m.fact), "score": m.score, "similarity": m.similarity} for m in matches]
     return await call.aside.run(lambda: json_response({"items": items}))

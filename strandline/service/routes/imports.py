@@ -52,7 +52,7 @@ async def import_messages(call: Call, identity: SessionIdentity, body: ImportIn)
 
 @routes.answer(acts.IMPORT_FACTS, "facts", "others")
 async def import_facts(call: Call, user: UserId, body: ImportFactsIn) -> ImportFactsOut:
-    """Take facts over that another system kept, each once; one that was changed or deleted since stays so."""
+    """Import facts of another system, each once; a fact that was changed or deleted since stays so."""
     owner = call.caller.owner(user)
     actor = call.caller.actor
     facts = [_fact(user, fact, actor) for fact in body.facts]

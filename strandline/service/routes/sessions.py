@@ -96,7 +96,7 @@ async def get_session(call: Call, session_id: SessionId) -> SessionPicture:
 async def delete_session(
     identity: SessionIdentity, memory: SessionMemory, connection: object | None
 ) -> ResetDone:
-    """Delete the messages of a session and what was derived from them; its name stays with its owner.
+    """Delete the messages of a session and all derivations; its name stays with its owner.
 
     Facts that people added or worded by hand stay.
     """
@@ -111,7 +111,7 @@ async def reset_session(
     connection: object | None,
     body: ResetRequest = _HISTORY_ALONE,
 ) -> ResetDone:
-    """Begin the history over; with `derived`, also forget what was derived from it."""
+    """Begin the history over; with `derived`, also forget its derivations."""
     await memory.areset(derived=body.derived, connection=connection)
     return ResetDone(session_id=identity.session_id, derived=body.derived)
 
@@ -172,13 +172,13 @@ async def change_policy(call: Call, identity: SessionIdentity, body: PolicyChang
 
 routes.pass_on(
     acts.GET_RETENTION, "read", "reads", (), RetentionOut, to=SessionMemory.get_retention,
-    about="How long the session is kept; what it leaves open, as the namespace has it.",
+    about="How long the session is kept; open values are the namespace's.",
 )  # fmt: skip
 
 
 @routes.answer(acts.PUT_RETENTION, "write", "writes")
 async def put_retention(call: Call, identity: SessionIdentity, body: RetentionIn) -> RetentionSet:
-    """Set how long the session is kept, from now on: no read shows what is past its time.
+    """Set how long the session is kept, from now on: no read shows expired messages.
 
     A key without the scope `operate` only tightens the bounds; open values stay as they are.
     """

@@ -38,7 +38,7 @@ async def list_users(
     limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
     cursor: Cursor = None,
 ) -> Page[UserOut]:
-    """The users of the namespace who have a session or facts, with figures; not for a user's own key."""
+    """The users of the namespace with a session or facts, and their figures; not for a user's own key."""
     facts = NamespaceFacts(call.service.resources, call.caller.tenant)
     page = await facts.ausers(limit=limit, after=read_text_cursor(_LIST, cursor) or None)
     return page_of(UserOut, page, _LIST, page.after)
@@ -60,12 +60,12 @@ async def user_topics(
 
 routes.pass_on(
     acts.GET_CAPTURE, "read", "reads", ("operators",), CaptureOut, to=OwnerFacts.get_capture,
-    about="What is captured as facts of this user now.",
+    about="The rules for capturing facts of this user now.",
 )  # fmt: skip
 
 
 @routes.answer(acts.SET_CAPTURE, "operate", "others")
 async def set_capture(facts: OwnerFacts, body: CaptureIn) -> CaptureSet:
-    """Set what is captured as facts of this user, from the next flush on."""
+    """Set the rules for capturing facts of this user, from the next flush on."""
     capture = Capture(**body.model_dump(exclude={"actor"}))
     return CaptureSet(number=await facts.aset_capture(capture, actor=body.actor))

@@ -78,7 +78,7 @@ def test_sessions_are_listed_with_their_marks(
     first = SessionPage.model_validate(of_anna).sessions[0]
     assert (first.session_id, first.messages, first.pinned_through, first.flushed_through) == ("s1", 3, 1, 2)
     assert (first.window_from, first.last_seq, first.policy.token_limit) == (3, 3, 500)
-    assert first.window_tokens > 0 and first.policy.pipelines == ("facts", "summary", "vectors")
+    assert first.window_tokens > 0 and first.policy.pipelines == ["facts", "summary", "vectors"]
     of_acme = command("sessions", "list", "--namespace", "acme", "--json").json
     assert [state["session_id"] for state in of_acme["sessions"]] == ["of-bo"]
 
