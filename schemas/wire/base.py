@@ -132,25 +132,20 @@ class ProblemPlace(Answer):
     detail: str
 
 
-class Problem(Answer):
+class Problem(
+    Answer,
+    json_schema_extra=example(
+        type="urn:strandline:problem:invalid",
+        title="A value cannot be used",
+        status=422,
+        detail="`errors` says where.",
+        errors=[{"pointer": "/body/messages/0/content", "detail": "It is missing."}],
+    ),
+):
     """An error as RFC 9457 has it; ``type`` names its kind and never changes.
 
     ``instance`` names one occurrence of a defect, by which the log of the service has it.
     """
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "type": "urn:strandline:problem:invalid",
-                    "title": "A value cannot be used",
-                    "status": 422,
-                    "detail": "`errors` says where.",
-                    "errors": [{"pointer": "/body/messages/0/content", "detail": "It is missing."}],
-                }
-            ]
-        }
-    )
 
     type: str
     title: str

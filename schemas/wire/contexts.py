@@ -20,7 +20,7 @@ ABOUT_FORM = (
 )
 
 
-class ContextRequest(Request):
+class ContextRequest(Request, json_schema_extra=example(input="Where do I live?", token_limit=8000)):
     """What to read for.
 
     ``input`` is the text to search memory for, or ``messages``; default: the latest messages of the session.
@@ -28,10 +28,6 @@ class ContextRequest(Request):
     as long as ``Prefer: wait=…`` says (default: 10 seconds).  With ``begun_only`` false a session to which
     nothing was put reads as an empty one, with the memory of its user, instead of a 404.
     """
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"input": "Where do I live?", "token_limit": 8000}]}
-    )
 
     input: Query | MessageIn | None = None
     messages: Annotated[list[MessageIn], Field(max_length=100)] | None = None
@@ -156,16 +152,14 @@ def _messages_alone() -> list[HitKindName]:
     return ["message"]
 
 
-class SearchRequest(Request):
+class SearchRequest(
+    Request, json_schema_extra=example(query="Lisbon", scope="owner", kinds=["message", "fact"])
+):
     """Words or a question; ``scope`` is this session, all of its owner's, or the shared scope.
 
     A fork has copies of messages, under the same ids: a search of the owner's finds each.
     ``begun_only``: as for a context.
     """
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"query": "Lisbon", "scope": "owner", "kinds": ["message", "fact"]}]}
-    )
 
     query: Query
     limit: Annotated[int, Field(ge=0, le=1_000)] = 10
@@ -190,32 +184,22 @@ class HitOut(Answer):
     fact: FactOut | None = None
 
 
-class Hits(Answer):
+class Hits(
+    Answer,
+    json_schema_extra=example(
+        items=[
+            {
+                "kind": "message",
+                "score": 0.81,
+                "similarity": None,
+                "text": "I moved to Lisbon in May.",
+                "session_id": "chat-17",
+                "message": {"role": "user", "content": "I moved to Lisbon in May.", "id": "m-1", "seq": 1},
+            }
+        ]
+    ),
+):
     """What a search found, best first."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "items": [
-                        {
-                            "kind": "message",
-                            "score": 0.81,
-                            "similarity": None,
-                            "text": "I moved to Lisbon in May.",
-                            "session_id": "chat-17",
-                            "message": {
-                                "role": "user",
-                                "content": "I moved to Lisbon in May.",
-                                "id": "m-1",
-                                "seq": 1,
-                            },
-                        }
-                    ]
-                }
-            ]
-        }
-    )
 
     items: list[HitOut]
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from strandline.schemas.wire.base import Actor, Answer, Request, Short, example
 from strandline.schemas.wire.report import Report
@@ -80,15 +80,13 @@ class ErasureOut(ErasureDetailsReport):
 Path = Annotated[list[Short], Field(min_length=1, max_length=100)]
 
 
-class ErasureIn(Request):
+class ErasureIn(Request, json_schema_extra=example(actor="privacy desk")):
     """The name of the person who asks for it, and items to erase as well.
 
     ``items_below``: paths of items of the namespace (LangGraph's store) that are the user's, each as its
     labels; it takes a key that is not one user's.  ``even_if_unknown``: erase a user also if nothing is
     stored of one of this name, which may be misspelt, so that nothing ever is.
     """
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"actor": "privacy desk"}]})
 
     actor: Actor | None = None
     items_below: Annotated[list[Path], Field(max_length=100)] = Field(default_factory=list)

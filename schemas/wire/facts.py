@@ -17,12 +17,8 @@ Topics = Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Fi
 Day = Annotated[date, Field(strict=False)]
 
 
-class FactIn(Request):
+class FactIn(Request, json_schema_extra=example(text="Lives in Lisbon.", topics=["home"])):
     """A fact to add by hand."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"text": "Lives in Lisbon.", "topics": ["home"]}]}
-    )
 
     text: Text
     topics: Topics | None = None

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, get_args
 from uuid import UUID
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from pydantic.config import JsonDict
 
 from strandline.schemas.values.policy import (
@@ -141,10 +141,8 @@ class PolicyIn(Request):
     shared_scope: Name | None = Field(default=None, description=ABOUT["shared_scope"])
 
 
-class PutMessages(Request):
+class PutMessages(Request, json_schema_extra=example(messages=[_USER_MESSAGE])):
     """Messages to append, all or none, in this order."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"messages": [_USER_MESSAGE]}]})
 
     messages: Annotated[list[MessageIn], Field(min_length=1, max_length=1_000)]
     policy: PolicyIn | None = None
@@ -162,10 +160,8 @@ class MessagePlace(Answer):
     seq: int
 
 
-class MessagesPut(Answer):
+class MessagesPut(Answer, json_schema_extra=example(messages=[{"id": "m-1", "seq": 1}])):
     """The places of the messages of a put, in its order; repeated, a put gives the same."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"messages": [{"id": "m-1", "seq": 1}]}]})
 
     messages: list[MessagePlace]
 

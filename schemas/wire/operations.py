@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Literal, get_args
 from uuid import UUID
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from strandline.schemas.values.acts.kinds import LEVELS, AuditLevel
 from strandline.schemas.wire.base import Answer, Json, Moment, Name, Request, UserName, example, one_of
@@ -169,27 +169,22 @@ class ImportFactsOut(Answer):
 EventKind = Literal["flushed", "covered", "dead", "generation", "position"]
 
 
-class EventOut(Answer):
+class EventOut(
+    Answer,
+    json_schema_extra=example(
+        kind="covered",
+        at="2026-11-25T10:00:03Z",
+        session_id="chat-17",
+        user_id="ana",
+        through_seq=12,
+        pipeline="facts",
+        generation=1,
+    ),
+):
     """What happened: messages were flushed, a pipeline covers them or gave up, a generation changed.
 
     `position` is nothing that happened: all up to `at` was told, and its id resumes there.
     """
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "kind": "covered",
-                    "at": "2026-11-25T10:00:03Z",
-                    "session_id": "chat-17",
-                    "user_id": "ana",
-                    "through_seq": 12,
-                    "pipeline": "facts",
-                    "generation": 1,
-                }
-            ]
-        }
-    )
 
     kind: Annotated[str, one_of(*get_args(EventKind))]
     at: datetime
