@@ -126,7 +126,7 @@ class AdminMethods:
 
     @remote(wire.ESTIMATE_REPLAY)
     def estimate_replay(self, replay: ReplayIn) -> EstimatesReport:
-        """How much work a replay would be, and what it would cost; nothing is done."""
+        """The work and the cost of a replay; nothing is done."""
 
     @remote_list(wire.GET_OPERATIONS, OperationOut)
     def operations(self) -> PageOf[OperationOut]:
@@ -285,7 +285,7 @@ class AdminMethods:
 
     @remote(wire.VERIFY_ERASURE)
     def verify_erasure(self, number: int) -> ErasureVerdictOut:
-        """Whether the receipt is as it was signed, whether the fence stands, and what is there again."""
+        """Whether the receipt is as it was signed, whether the fence stands, and the rows there again."""
 
     @Pages
     def erasures(self, cursor: str | None, *, user_id: str | None = None) -> Operation[PageOf[ErasureReport]]:

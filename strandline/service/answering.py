@@ -1,6 +1,6 @@
 """Endpoints of acts: the route with its demands in one line, and the subject of a request as an argument.
 
-An endpoint's parameters say what it needs by their types: the ``Call``, a ``SessionIdentity``, the
+An endpoint's parameters name its needs by their types: the ``Call``, a ``SessionIdentity``, the
 ``SessionMemory`` of a session that exists, or ``OwnerFacts``; or by the names in ``_OF_THE_CALL``.
 The others come from path, query and body.
 """
@@ -57,7 +57,7 @@ class Routes:
         """Answer an act by the function below.
 
         Args:
-            act: its route, and what a repeated request does.
+            act: its route, and the effect of a repeated request.
             scope, queue, tells, demands: as ``Access`` has them.
             answer: the model of the answer; default: the function returns one.
             status, responses, response_class: as the framework has them.
