@@ -135,28 +135,24 @@ def test_a_lane_in_an_open_transaction_is_passed_over(rig: Rig, lane: Lane) -> N
     assert other.drain(lane) == "drained"
 
 
-@pytest.mark.parametrize(("silent", "taken"), [(3_000, False), (3_700, True)])
-def test_a_lane_is_free_once_its_holder_has_been_silent_for_the_set_time(
-    rig: Rig, silent: int, taken: bool, lane: Lane
-) -> None:
-    """An hour here, and by its row: so nothing depends on how long this test takes."""
-    terms = LeaseTerms(dead_after_seconds=3_600.0, deadline_seconds=86_400.0)
-    holder, heir = (HandWorker(rig.database, counting(), terms=terms) for _ in range(2))
-    assert claim(rig.database, lane, holder.worker_id, terms, 8_000) is not None
-    age = "UPDATE strandline.worker SET heartbeat_at = heartbeat_at - make_interval(secs => %s)"
-    rows_of(rig.url, f"{age} WHERE worker_id = %s RETURNING 1", silent, holder.worker_id)
-    assert (claim(rig.database, lane, heir.worker_id, terms, 8_000) is not None) == taken
+HOUR, DAY = 3_600.0, 86_400.0
+HEARTBEAT = "UPDATE strandline.worker SET heartbeat_at = heartbeat_at - make_interval(secs => %s) RETURNING 1"
+DEADLINE = "UPDATE strandline.lane SET deadline_at = deadline_at - make_interval(secs => %s) RETURNING 1"
 
 
-@pytest.mark.parametrize(("held", "taken"), [(3_000, False), (3_700, True)])
-def test_a_lane_is_free_at_its_deadline_though_its_holder_lives(
-    rig: Rig, held: int, taken: bool, lane: Lane
+@pytest.mark.parametrize(("passed", "taken"), [(3_000, False), (3_700, True)])
+@pytest.mark.parametrize(
+    ("terms", "age"),
+    [(LeaseTerms(HOUR, DAY), HEARTBEAT), (LeaseTerms(DAY, HOUR), DEADLINE)],
+    ids=["its holder is silent", "its deadline has passed"],
+)
+def test_a_lane_is_free_once_its_holder_is_silent_or_its_deadline_has_passed(
+    rig: Rig, lane: Lane, terms: LeaseTerms, age: str, passed: int, taken: bool
 ) -> None:
-    terms = LeaseTerms(dead_after_seconds=86_400.0, deadline_seconds=3_600.0)
+    """An hour here, and by the rows: so nothing depends on how long this test takes."""
     holder, heir = (HandWorker(rig.database, counting(), terms=terms) for _ in range(2))
     assert claim(rig.database, lane, holder.worker_id, terms, 8_000) is not None
-    age = "UPDATE strandline.lane SET deadline_at = deadline_at - make_interval(secs => %s) RETURNING 1"
-    rows_of(rig.url, age, held)
+    rows_of(rig.url, age, passed)
     assert (claim(rig.database, lane, heir.worker_id, terms, 8_000) is not None) == taken
 
 

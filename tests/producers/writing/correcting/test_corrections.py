@@ -221,19 +221,13 @@ def test_a_correction_is_undone_with_its_transaction(rig: Rig) -> None:
     assert_sound(rig.database)
 
 
-@pytest.mark.parametrize("kind", ["rewind", "replace"])
-def test_a_flush_that_was_planned_before_a_correction_is_lost(rig: Rig, kind: str) -> None:
-    memory = rig.memory("raced", memory_blocks=[])
-    memory.put_messages([user("one"), user("two"), user("three")])
-    identity = identify_session("default", "raced", None)
+def planned_flush(rig: Rig, session_id: str) -> Flush:
+    """A flush of a session's first two messages, planned by what its window holds now."""
+    identity = identify_session("default", session_id, None)
     window = rig.database.run(read_window(identity.shard_key, identity.session_key))
     assert window is not None
     seen = window.marks
-    if kind == "rewind":
-        memory.rewind(3)
-    else:
-        memory.replace(1, "one, and much more than that in tokens")
-    planned = Flush(
+    return Flush(
         **identity.keys,
         incarnation=seen.incarnation,
         corrections=seen.corrections,
@@ -241,20 +235,31 @@ def test_a_flush_that_was_planned_before_a_correction_is_lost(rig: Rig, kind: st
         old_flushed_through=0,
         window_from=3,
         flushed_through=2,
-        tokens_out=8,
+        tokens_out=seen.window_tokens,
         messages_out=2,
-        bytes_out=2,
+        bytes_out=seen.window_bytes,
         cause="manual",
         event_ids=[uuid4()],
         from_seqs=[1],
         through_seqs=[2],
-        tokens=[8],
+        tokens=[seen.window_tokens],
         messages=[2],
         version=1,
         question_seq=None,
         lazily=False,
         delay_seconds=0.0,
     )
+
+
+@pytest.mark.parametrize("kind", ["rewind", "replace"])
+def test_a_flush_that_was_planned_before_a_correction_is_lost(rig: Rig, kind: str) -> None:
+    memory = rig.memory("raced", memory_blocks=[])
+    memory.put_messages([user("one"), user("two"), user("three")])
+    planned = planned_flush(rig, "raced")
+    if kind == "rewind":
+        memory.rewind(3)
+    else:
+        memory.replace(1, "one, and much more than that in tokens")
     assert rig.database.fetch(planned) == []
     assert len(memory.flush(all=True)) == 1
     assert_sound(rig.database)

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 from strandline import InvalidMessageError, Memory, OwnerError
 from strandline.pipelines.audit.appending import Act
-from strandline.pipelines.flush.flush import read_window
 from strandline.pipelines.inspect.verify import verify
 from strandline.producers.writing.correcting.correct import take_back
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.queries.conversation.flush import Flush
 from strandline.schemas.queries.conversation.messages import Pop
 from strandline.schemas.values.identity import identify_session
 from tests.conftest import MakeMemory, Rig, rows_of, wait_until
+from tests.producers.writing.correcting.test_corrections import planned_flush
 from tests.support.messages import user
 from tests.support.stored import flush_events
 
@@ -172,33 +171,8 @@ def test_a_flush_that_was_planned_before_a_pop_does_nothing(rig: Rig) -> None:
     """The plan names what is gone by then; delivered, it would claim messages that are not there."""
     memory = rig.memory("raced", memory_blocks=[])
     memory.put_messages([user("one"), user("two")])
-    identity = identify_session("default", "raced", None)
-    window = rig.database.run(read_window(identity.shard_key, identity.session_key))
-    assert window is not None
-    seen, entries = window.marks, window.entries
+    flush = planned_flush(rig, "raced")
     memory.pop()
-    flush = Flush(
-        **identity.keys,
-        incarnation=seen.incarnation,
-        corrections=seen.corrections,
-        old_window_from=1,
-        old_flushed_through=0,
-        window_from=3,
-        flushed_through=2,
-        tokens_out=seen.window_tokens,
-        messages_out=len(entries),
-        bytes_out=seen.window_bytes,
-        cause="manual",
-        event_ids=[uuid4()],
-        from_seqs=[1],
-        through_seqs=[2],
-        tokens=[seen.window_tokens],
-        messages=[len(entries)],
-        version=1,
-        question_seq=None,
-        lazily=False,
-        delay_seconds=0.0,
-    )
     assert rig.database.fetch(flush) == []
     assert flush_events(rig.url) == 0
     assert memory.flush(all=True) != []
