@@ -21,7 +21,7 @@ from strandline.schemas.broker.settings import client_url, sentinel_options
 from strandline.schemas.broker.troubles import describe_trouble
 from strandline.schemas.display.shown_url import shown_url
 from strandline.schemas.settings import load_settings
-from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import Rig, nothing_due, rows_of, wait_until
 
 PASSWORD, OWN_PASSWORD = "a-password-of-no-worth", "another-one"
 NO_BROKER = "SELECT condition ->> 'no_broker' FROM strandline.worker"
@@ -119,14 +119,12 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
             process.wait()
 
 
-def test_hints_follow_the_master_that_sentinels_name(
-    watched: Watched, make_memory: MakeMemory, start_worker: StartWorker, database_url: str
-) -> None:
+def test_hints_follow_the_master_that_sentinels_name(rig: Rig, watched: Watched) -> None:
     # It sweeps nothing, so only hints bring it work.
-    worker = start_worker("--no-sweep", STRANDLINE_BROKER_URL=watched.url)
+    worker = rig.start_worker("--no-sweep", STRANDLINE_BROKER_URL=watched.url)
     wait_until(lambda: "is ready" in "".join(worker.output), timeout=60, what="the worker")
-    memory = make_memory("s", broker_url=watched.url)
-    derive(memory, database_url, "My sister Nora lives in Lisbon.")
+    memory = rig.memory("s", broker_url=watched.url)
+    derive(memory, rig.url, "My sister Nora lives in Lisbon.")
     servers = Servers("", watched.url, "configured", "configured")
     assert check_broker(servers).result == "ok"
 
@@ -135,10 +133,8 @@ def test_hints_follow_the_master_that_sentinels_name(
     master.wait()
     wait_until(lambda: watched.role_of_replica()[0] == b"master", timeout=30, what="the failover")
     wait_until(lambda: check_broker(servers).result == "ok", timeout=30, what="the Sentinel to tell it")
-    wait_until(
-        lambda: rows_of(database_url, NO_BROKER) == [(None,)], timeout=60, what="the worker to take hints"
-    )
-    derive(memory, database_url, "My brother Otto lives in Oslo.")
+    wait_until(lambda: rows_of(rig.url, NO_BROKER) == [(None,)], timeout=60, what="the worker to take hints")
+    derive(memory, rig.url, "My brother Otto lives in Oslo.")
     assert worker.stop() == 0
     assert PASSWORD not in "".join(worker.output)
     assert OWN_PASSWORD not in "".join(worker.output)

@@ -37,7 +37,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.tables import metadata
 from strandline.schemas.tables.base import ERASURE, Erasure
 from strandline.schemas.values.identity import identify_session, identify_user, item_store_key
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import Rig, rows_of
 from tests.producers.erasing.conftest import LIMITS, retain
 from tests.support.opened_rows import clear_only
 
@@ -284,14 +284,12 @@ def test_a_sessions_erasure_that_ends_anywhere_goes_on(erasures: Erasures, datab
     assert f"{WORD}two" not in dump(database_url)
 
 
-def test_a_session_without_a_user_is_an_owner(
-    erasures: Erasures, make_memory: MakeMemory, database_url: str
-) -> None:
-    memory = make_memory("alone", **LIMITS)
+def test_a_session_without_a_user_is_an_owner(rig: Rig, erasures: Erasures) -> None:
+    memory = rig.memory("alone", **LIMITS)
     memory.put({"role": "user", "content": "lonelyword"})
     receipt = erasures.erase_session("alone")
     assert receipt.scope_key == receipt.owner_key == identify_session("default", "alone", None).shard_key
-    assert "lonelyword" not in dump(database_url)
+    assert "lonelyword" not in dump(rig.url)
     with pytest.raises(ErasedError):
         memory.put({"role": "user", "content": "back"})
 
@@ -363,18 +361,16 @@ def test_without_a_key_the_receipt_is_not_signed_and_says_so(database_url: str) 
     erasures.close()
 
 
-def test_erased_rows_that_come_back_are_found(
-    erasures: Erasures, database: Database, database_url: str
-) -> None:
+def test_erased_rows_that_come_back_are_found(rig: Rig, erasures: Erasures) -> None:
     receipt = erasures.erase_user("ann")
     watch = (
         "INSERT INTO strandline.watch (shard_key, session_key, cause, check_at)"
         " VALUES (%s, gen_random_uuid(), 'idle', now())"
     )
-    _execute(database_url, watch, receipt.owner_key)
+    _execute(rig.url, watch, receipt.owner_key)
     assert erasures.find_erased_rows() == {"watch": 1}
     assert erasures.verify(receipt).rows == {"watch": 1}
-    (violation,) = verify(database).violations
+    (violation,) = verify(rig.database).violations
     assert (violation.kind, violation.table) == ("erased_row", "watch")
     assert "reapply" in violation.sentence
 
@@ -423,15 +419,15 @@ def test_the_tables_of_a_session_have_the_column_that_is_named() -> None:
 
 
 def test_reapply_takes_no_receipt_that_no_key_vouches_for(
-    erasures: Erasures, database_url: str, make_memory: MakeMemory, key: Path, tmp_path: Path
+    rig: Rig, erasures: Erasures, key: Path, tmp_path: Path
 ) -> None:
     receipt = erasures.erase_user("ann")
     bob = identify_user("default", "bob").shard_key
     forged = replace(receipt, owner_key=bob, scope_key=bob, erasure_id=uuid4())
     readmission = replace(receipt, kind="readmission", number=99, erasure_id=uuid4())
     make_receipt_key(tmp_path / "other.pem")
-    other = Erasures.of_namespace(database_url=database_url, key_file=tmp_path / "other.pem")
-    without = Erasures.of_namespace(database_url=database_url)
+    other = Erasures.of_namespace(database_url=rig.url, key_file=tmp_path / "other.pem")
+    without = Erasures.of_namespace(database_url=rig.url)
     unsigned = replace(forged, signature=None, key_id=None)
     for one in (forged, readmission, unsigned):
         for face in (erasures, other, without):
@@ -439,13 +435,13 @@ def test_reapply_takes_no_receipt_that_no_key_vouches_for(
                 list(face.reapply([receipt, one]))
     with pytest.raises(ConfigurationError, match="nothing was done"):
         list(other.reapply([receipt]))
-    assert make_memory("bobsword-one", user_id="bob").history()
+    assert rig.memory("bobsword-one", user_id="bob").history()
     with pytest.raises(ErasedError):
-        make_memory("back", user_id="ann").put({"role": "user", "content": "again"})
+        rig.memory("back", user_id="ann").put({"role": "user", "content": "again"})
     for face in (erasures, other, without):
         assert [one.outcome for one in face.reapply([receipt], verifiers=[verifier_of(key)])] == ["known"]
     assert [one.outcome for one in without.reapply([unsigned], unverified=True)] == ["erased"]
-    assert not make_memory("bobsword-one", user_id="bob").history()
+    assert not rig.memory("bobsword-one", user_id="bob").history()
 
 
 RECEIPT = ErasureReceipt(
@@ -520,28 +516,26 @@ def test_a_signature_has_one_spelling(key: Path) -> None:
     assert judge(again, verifier).signature == "changed"
 
 
-def test_what_hides_an_erasure_is_found(
-    erasures: Erasures, database: Database, database_url: str, key: Path
-) -> None:
+def test_what_hides_an_erasure_is_found(rig: Rig, erasures: Erasures, key: Path) -> None:
     """Rows of an erased user came back; whoever brought them changes what says that the user was erased."""
     receipt, verifier = erasures.erase_user("ann"), verifier_of(key)
     assert erasures.verify(receipt, verifier).is_good
     _execute(
-        database_url,
+        rig.url,
         "INSERT INTO strandline.watch (shard_key, session_key, cause, check_at)"
         " VALUES (%s, gen_random_uuid(), 'idle', now())",
         receipt.owner_key,
     )
     with pytest.raises(ConflictError, match="there again"):
         erasures.readmit_user("ann")
-    _execute(database_url, "UPDATE strandline.erasure_fence SET readmitted_at = now()")
+    _execute(rig.url, "UPDATE strandline.erasure_fence SET readmitted_at = now()")
     assert erasures.find_erased_rows() == {"watch": 1}
-    assert [one.finding for one in database.run(find_unsettled())] == ["unfenced"]
+    assert [one.finding for one in rig.database.run(find_unsettled())] == ["unfenced"]
     verdict = erasures.verify(receipt, verifier)
     assert (verdict.rows, verdict.is_unfenced, verdict.is_good) == ({"watch": 1}, True, False)
     # A readmission that no key vouches for lets nobody in.
     _execute(
-        database_url,
+        rig.url,
         "INSERT INTO strandline.erasure (number, erasure_id, kind, namespace, owner_key, scope_key,"
         " ledger_key, state, receipt, finished_at) SELECT 2, gen_random_uuid(), 'readmission', namespace,"
         " owner_key, scope_key, ledger_key, 'done', %s, now() + interval '1 s' FROM strandline.erasure",
@@ -550,8 +544,8 @@ def test_what_hides_an_erasure_is_found(
         ).to_json(),
     )
     assert erasures.verify(receipt, verifier).rows == {"watch": 1}
-    _execute(database_url, "DELETE FROM strandline.erasure WHERE number = 1")
-    assert [(one.number, one.finding) for one in database.run(find_unsettled())] == [
+    _execute(rig.url, "DELETE FROM strandline.erasure WHERE number = 1")
+    assert [(one.number, one.finding) for one in rig.database.run(find_unsettled())] == [
         (1, "removed"),
         (1, "unrecorded"),
     ]
@@ -578,14 +572,12 @@ def test_what_could_not_be_reached_is_in_the_receipt(database_url: str, tmp_path
     resources.close()
 
 
-def test_a_put_to_a_session_whose_row_was_lost_begins_after_what_is_there(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
+def test_a_put_to_a_session_whose_row_was_lost_begins_after_what_is_there(rig: Rig) -> None:
     """As after a restore of some tables alone; no read shows what is there, and ``verify`` names it."""
-    last = max(seq for (seq,) in rows_of(database_url, "SELECT max(seq) FROM strandline.message"))
-    _execute(database_url, "DELETE FROM strandline.session")
-    memory = Memory.from_defaults(f"{WORD}-two", user_id="ann", database_url=database_url, **LIMITS)
+    last = max(seq for (seq,) in rows_of(rig.url, "SELECT max(seq) FROM strandline.message"))
+    _execute(rig.url, "DELETE FROM strandline.session")
+    memory = Memory.from_defaults(f"{WORD}-two", user_id="ann", database_url=rig.url, **LIMITS)
     assert (memory.put({"role": "user", "content": "on"}) or 0) <= last + 1
     assert memory.put_messages([{"role": "user", "content": str(n)} for n in range(2)])
     assert [message.text for message in memory.get_all()] == ["on", "0", "1"]
-    assert "message_stray" in {one.kind for one in verify(database).violations}
+    assert "message_stray" in {one.kind for one in verify(rig.database).violations}

@@ -24,7 +24,7 @@ from strandline.schemas.postgres.migrate import current_revision, migrate
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from tests.chaos.servers import PostgresServer
-from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, nothing_due, rows_of, wait_until
 from tests.support.servers import pgbouncer
 
 pytestmark = pytest.mark.timeout(600)
@@ -120,20 +120,14 @@ def entered(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Environment, 
     ids=lambda environment: environment.says,
 )
 def test_what_is_put_is_derived_and_read_as_ever(
-    environment: Environment,
-    entered: Callable[[Environment, str], str],
-    make_memory: MakeMemory,
-    database_url: str,
-    database: Database,
+    rig: Rig, environment: Environment, entered: Callable[[Environment, str], str]
 ) -> None:
-    url = entered(environment, database_url)
-    converse(url, make_memory)
-    wait_until(lambda: nothing_due(database_url), timeout=60, what="everything to be derived")
-    assert rows_of(database_url, "SELECT count(*)::int FROM strandline.flush_event") != [(0,)]
-    assert rows_of(database_url, "SELECT count(*)::int FROM strandline.dead_letter") == [(0,)]
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.chunk WHERE embedding IS NOT NULL") != [
-        (0,)
-    ]
+    url = entered(environment, rig.url)
+    converse(url, rig.memory)
+    wait_until(lambda: nothing_due(rig.url), timeout=60, what="everything to be derived")
+    assert rows_of(rig.url, "SELECT count(*)::int FROM strandline.flush_event") != [(0,)]
+    assert rows_of(rig.url, "SELECT count(*)::int FROM strandline.dead_letter") == [(0,)]
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.chunk WHERE embedding IS NOT NULL") != [(0,)]
     through = Database.connect(ConnectionOptions.from_settings(url, load_settings(database_url=url)))
     try:
         assert verify(through).violations == ()
@@ -243,17 +237,13 @@ def test_an_encoding_that_does_not_hold_every_text_is_refused_by_a_sentence(
         ("standard_conforming_strings = off", "standard_conforming_strings"),
     ],
 )
-def test_a_pool_of_the_callers_with_another_meaning_is_refused(
-    setting: str, name: str, make_memory: MakeMemory, database_url: str
-) -> None:
-    prepare(
-        Environment("", (setting, "timezone = 'Asia/Kathmandu'", "synchronous_commit = off")), database_url
-    )
+def test_a_pool_of_the_callers_with_another_meaning_is_refused(rig: Rig, setting: str, name: str) -> None:
+    prepare(Environment("", (setting, "timezone = 'Asia/Kathmandu'", "synchronous_commit = off")), rig.url)
     with (
-        ConnectionPool(database_url, min_size=0, max_size=2, open=True) as pool,
+        ConnectionPool(rig.url, min_size=0, max_size=2, open=True) as pool,
         pytest.raises(ConfigurationError, match=f"ALTER ROLE … SET {name} = "),
     ):
-        make_memory("s", pool=pool).put({"role": "user", "content": "hello"})
+        rig.memory("s", pool=pool).put({"role": "user", "content": "hello"})
 
 
 def test_a_pool_of_the_callers_has_its_own_time_zone(make_memory: MakeMemory, database_url: str) -> None:

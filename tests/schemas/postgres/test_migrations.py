@@ -17,14 +17,13 @@ from alembic.migration import MigrationContext
 from strandline import SchemaError
 from strandline.cli.entry import run
 from strandline.schemas.errors import DatabaseUnavailableError
-from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import current_revision, head_revision, migrate
 from strandline.schemas.postgres.options import psycopg_url
 from strandline.schemas.postgres.revision import HEAD_REVISION, major_version
 from strandline.schemas.postgres.statements import function_names
 from strandline.schemas.tables import SCHEMA, metadata
 from strandline.schemas.tables.base import ERASURE
-from tests.conftest import MakeMemory, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, rows_of, wait_until
 from tests.support.processes import forking
 from tests.support.servers.databases import PARTITIONS
 
@@ -290,11 +289,9 @@ def test_a_configured_database_is_never_migrated_on_the_way(
     assert rows_of(empty_database_url, "SELECT 1 FROM pg_namespace WHERE nspname = %s", SCHEMA) == []
 
 
-def test_session_rows_are_updated_in_place(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
+def test_session_rows_are_updated_in_place(rig: Rig) -> None:
     """No index covers a counter of ``session``: its updates are HOT as long as the page has room."""
-    memory = make_memory("hot", memory_blocks=[], token_limit=10_000_000)
+    memory = rig.memory("hot", memory_blocks=[], token_limit=10_000_000)
     puts = 150
     for number in range(puts):
         memory.put({"role": "user", "content": f"message {number}"})
@@ -303,11 +300,7 @@ def test_session_rows_are_updated_in_place(
         " WHERE relname = 'session' AND schemaname = 'strandline'"
     )
     memory.close()  # a backend reports its figures when it ends
-    wait_until(
-        lambda: rows_of(database_url, counts)[0][0] >= puts - 1, timeout=20, what="the server's statistics"
-    )
-    updates, hot = rows_of(database_url, counts)[0]
+    wait_until(lambda: rows_of(rig.url, counts)[0][0] >= puts - 1, timeout=20, what="the server's statistics")
+    updates, hot = rows_of(rig.url, counts)[0]
     assert hot >= 0.9 * updates
-    assert rows_of(database_url, "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'message'") == [
-        (0,)
-    ]
+    assert rows_of(rig.url, "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'message'") == [(0,)]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import psycopg
 
-from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from strandline.schemas.tables import SCHEMA, metadata
 from strandline.schemas.tables.base import PERSONAL
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import Rig, rows_of
 from tests.support.workers.draining import drain_everything
 
 SECRET = "zyzzyva"
@@ -63,12 +62,10 @@ def test_columns_of_content_are_declared_and_keep_no_statistics(database_url: st
     assert undecided == set(), "declare it with personal() or impersonal()"
 
 
-def test_nothing_that_was_said_is_left_in_statistics(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
-    settings = load_settings(database_url=database_url, text_backend="local", embedding_backend="local")
+def test_nothing_that_was_said_is_left_in_statistics(rig: Rig) -> None:
+    settings = load_settings(database_url=rig.url, text_backend="local", embedding_backend="local")
     for number in range(12):
-        memory = make_memory(
+        memory = rig.memory(
             f"{SECRET}-session-{number}",
             user_id=f"{SECRET}-user-{number % 3}",
             shared_scope=f"{SECRET}-scope",
@@ -85,10 +82,10 @@ def test_nothing_that_was_said_is_left_in_statistics(
         memory.put({"role": "user", "content": said, "id": f"{SECRET}-message-{number}"})
         memory.flush(all=True)
         memory.facts.add(f"{SECRET} fact {number}", topics=[SECRET])
-    drain_everything(database, database_url, settings)
-    with psycopg.connect(database_url, autocommit=True) as connection:
+    drain_everything(rig.database, rig.url, settings)
+    with psycopg.connect(rig.url, autocommit=True) as connection:
         connection.execute("ANALYZE")
-    samples = rows_of(database_url, SAMPLES)
+    samples = rows_of(rig.url, SAMPLES)
     tables = {table for table, _, _ in samples}
     assert {"message", "session", "fact", "fact_revision", "chunk", "block_state"} <= tables, "analyzed"
     assert [(table, column) for table, column, values in samples if SECRET[:6] in values] == []

@@ -18,7 +18,7 @@ import pytest
 from strandline.cli.commands import COMMANDS, load_command
 from strandline.cli.entry import cli
 from strandline.cli.terminal.output import masked_url
-from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, Rig, nothing_due, rows_of, wait_until
 from tests.support.processes import forking
 
 ESCAPE = "\x1b"
@@ -207,19 +207,17 @@ def test_status_follows_its_schema(run: Run, database_url: str) -> None:
     assert set(schema["required"]) == set(status) == set(schema["properties"])
 
 
-def test_flush_finds_the_owner_and_delivers(
-    run: Run, database_url: str, broker_url: str, make_memory: MakeMemory, start_worker: StartWorker
-) -> None:
-    make_memory("talk", user_id="u").put({"role": "user", "content": "My cat is called Mio."})
-    start_worker()
-    target = {"STRANDLINE_DATABASE_URL": database_url, "STRANDLINE_BROKER_URL": broker_url}
+def test_flush_finds_the_owner_and_delivers(rig: Rig, run: Run) -> None:
+    rig.memory("talk", user_id="u").put({"role": "user", "content": "My cat is called Mio."})
+    rig.start_worker()
+    target = {"STRANDLINE_DATABASE_URL": rig.url, "STRANDLINE_BROKER_URL": rig.broker_url}
     kept = run("flush", "talk", **target)
     assert (kept.code, kept.out) == (0, "talk: nothing to deliver yet; --all also delivers the last turn\n")
     flushed = json.loads(run("flush", "talk", "--all", "--json", **target).out)
     assert flushed["user_id"] == "u"
     assert len(flushed["events"]) == 1
-    wait_until(lambda: nothing_due(database_url), timeout=20, what="the event to be consumed")
-    assert len(rows_of(database_url, "SELECT 1 FROM strandline.receipt WHERE outcome = 'applied'")) == 4
+    wait_until(lambda: nothing_due(rig.url), timeout=20, what="the event to be consumed")
+    assert len(rows_of(rig.url, "SELECT 1 FROM strandline.receipt WHERE outcome = 'applied'")) == 4
 
     unknown = run("flush", "nobody", **target)
     assert unknown.code == 1
@@ -253,11 +251,9 @@ def test_migrate_divides_the_tables_on_demand(run: Run, empty_database_url: str)
     assert "answer, chunk, message, receipt in 3 partitions each" in run("doctor", **target).out
 
 
-def test_doctor_of_a_sound_installation(
-    run: Run, database_url: str, broker_url: str, start_worker: StartWorker
-) -> None:
-    worker = start_worker()
-    ended = run("doctor", "--json", STRANDLINE_DATABASE_URL=database_url, STRANDLINE_BROKER_URL=broker_url)
+def test_doctor_of_a_sound_installation(rig: Rig, run: Run) -> None:
+    worker = rig.start_worker()
+    ended = run("doctor", "--json", STRANDLINE_DATABASE_URL=rig.url, STRANDLINE_BROKER_URL=rig.broker_url)
     report = json.loads(ended.out)
     found = {check["name"]: check for check in report["checks"]}
     assert (ended.code, report["healthy"]) == (0, True)

@@ -12,7 +12,7 @@ import pytest
 
 from strandline import Memory
 from strandline.deploy.embedded.stack import EmbeddedStack
-from tests.conftest import MakeMemory
+from tests.conftest import Rig
 from tests.support.processes import forking
 from tests.support.servers.databases import temporary_database
 from tests.support.stored import flush_events
@@ -99,17 +99,15 @@ def test_what_a_closed_output_is_given_is_dropped(line: tuple[str, ...], full_ur
     assert ended(line, full_url, ">&-") == (0, "")
 
 
-def test_nothing_is_printed_into_a_connection_that_has_the_number_of_a_closed_stream(
-    make_memory: MakeMemory, database_url: str
-) -> None:
+def test_nothing_is_printed_into_a_connection_that_has_the_number_of_a_closed_stream(rig: Rig) -> None:
     """Once by an interpreter that has to start without them, too."""
     starts: dict[str, Start] = {"<&- >&-": forking.Popen, "<&- >&- 2>&-": subprocess.Popen}
     for redirection, start in starts.items():
-        memory = make_memory(redirection)
+        memory = rig.memory(redirection)
         memory.put({"role": "user", "content": "hello"})
         line = ("flush", redirection, "--all")
-        assert ended(line, database_url, redirection, start=start) == (0, "")
-    assert flush_events(database_url) == 2
+        assert ended(line, rig.url, redirection, start=start) == (0, "")
+    assert flush_events(rig.url) == 2
 
 
 @pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-", ">/dev/full 2>/dev/full", ">&- 2>&-"])

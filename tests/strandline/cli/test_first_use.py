@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from strandline.cli.entry import run
+from tests.conftest import Rig
 
 Capture = pytest.CaptureFixture[str]
 
@@ -43,10 +44,8 @@ def test_advice_on_a_stopped_home_is_what_works_there(home: Path, chat: Path, ca
     assert capfd.readouterr().out.splitlines()[-1] == "no worker is alive; `strandline up` starts one"
 
 
-def test_status_of_configured_servers_names_a_worker(
-    database_url: str, broker_url: str, capfd: Capture
-) -> None:
-    assert run(["status", "--database-url", database_url, "--broker-url", broker_url]) == 0
+def test_status_of_configured_servers_names_a_worker(rig: Rig, capfd: Capture) -> None:
+    assert run(["status", "--database-url", rig.url, "--broker-url", rig.broker_url]) == 0
     assert capfd.readouterr().out.splitlines()[-1] == "no worker is alive; `strandline worker` starts one"
 
 

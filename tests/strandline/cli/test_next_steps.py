@@ -8,9 +8,7 @@ import shlex
 import pytest
 
 from strandline.cli.entry import run
-from strandline.schemas.postgres.database import Database
-from strandline.schemas.settings import Settings
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import Rig, rows_of
 from tests.support.workers.draining import drain_everything
 
 Capture = pytest.CaptureFixture[str]
@@ -25,37 +23,35 @@ def next_commands(database_url: str, capfd: Capture, *arguments: str) -> list[li
 
 
 def test_each_state_of_a_message_names_its_next_command_and_each_command_works(
-    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings, capfd: Capture
+    rig: Rig, capfd: Capture
 ) -> None:
     name = "-s; $(id) 'x'"
-    memory = make_memory(name, user_id="u v", namespace="n n", memory_blocks=["facts"])
+    memory = rig.memory(name, user_id="u v", namespace="n n", memory_blocks=["facts"])
     memory.put({"role": "user", "content": "My dog is called Bolt.", "id": "m1"})
     of_message = ("m1", "--namespace", "n n", "--user", "u v")
 
-    (flush,) = next_commands(database_url, capfd, *of_message)
+    (flush,) = next_commands(rig.url, capfd, *of_message)
     assert flush == ["strandline", "flush", "--all", "--namespace", "n n", "--", name]
-    assert run([*flush[1:2], "--database-url", database_url, *flush[2:]]) == 0
+    assert run([*flush[1:2], "--database-url", rig.url, *flush[2:]]) == 0
 
-    (status,) = next_commands(database_url, capfd, *of_message)
+    (status,) = next_commands(rig.url, capfd, *of_message)
     assert status == ["strandline", "status"]
 
-    drain_everything(database, database_url, settings, ["extract", "merge"])
-    (fact,) = next_commands(database_url, capfd, *of_message)
+    drain_everything(rig.database, rig.url, rig.settings, ["extract", "merge"])
+    (fact,) = next_commands(rig.url, capfd, *of_message)
     assert fact[:6] == ["strandline", "explain", "--namespace", "n n", "--user", "u v"]
 
-    (back,) = next_commands(database_url, capfd, *fact[2:])
+    (back,) = next_commands(rig.url, capfd, *fact[2:])
     assert back == ["strandline", "explain", "--session", name, "--namespace", "n n", "m1"]
-    assert next_commands(database_url, capfd, *back[2:]) == [fact]
+    assert next_commands(rig.url, capfd, *back[2:]) == [fact]
 
 
-def test_a_dead_letter_names_the_command_that_tries_it_again(
-    make_memory: MakeMemory, database_url: str, capfd: Capture
-) -> None:
-    memory = make_memory("s", memory_blocks=["summary"])
+def test_a_dead_letter_names_the_command_that_tries_it_again(rig: Rig, capfd: Capture) -> None:
+    memory = rig.memory("s", memory_blocks=["summary"])
     memory.put({"role": "user", "content": "hello", "id": "m1"})
     (event,) = memory.flush(all=True)
     rows_of(
-        database_url,
+        rig.url,
         "WITH gone AS (DELETE FROM strandline.due RETURNING *), receipt AS ("
         " INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome)"
         " SELECT shard_key, event_id, generation_id, stage, 'dead' FROM gone)"
@@ -64,6 +60,6 @@ def test_a_dead_letter_names_the_command_that_tries_it_again(
         " SELECT shard_key, session_key, generation_id, stage, from_seq, through_seq, scope_key,"
         " event_id, incarnation, gen_random_uuid(), 'refused' FROM gone RETURNING stage",
     )
-    (retry,) = next_commands(database_url, capfd, "m1")
+    (retry,) = next_commands(rig.url, capfd, "m1")
     assert retry == ["strandline", "dead-letters", "retry", f"{event}/summary"]
-    assert run([*retry[1:], "--database-url", database_url]) == 0
+    assert run([*retry[1:], "--database-url", rig.url]) == 0

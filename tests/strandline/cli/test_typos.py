@@ -18,9 +18,8 @@ from strandline.schemas.display.url_schemes import (
     check_broker_url,
     check_database_url,
 )
-from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import Rig, rows_of
 from tests.support.processes.commands import run_here
 
 URL = "postgresql://me@host/db"
@@ -149,20 +148,18 @@ TYPO = "00000000-0000-4000-8000-000000000000"
     ids=" ".join,
 )
 def test_a_command_about_what_is_not_there_says_so_and_ends_with_1(
-    arguments: tuple[str, ...], make_memory: MakeMemory, database_url: str
+    rig: Rig, arguments: tuple[str, ...]
 ) -> None:
-    make_memory("s", user_id="u").put({"role": "user", "content": "hello", "id": "m"})
-    code, out, err = command(database_url, *arguments)
+    rig.memory("s", user_id="u").put({"role": "user", "content": "hello", "id": "m"})
+    code, out, err = command(rig.url, *arguments)
     assert (code, out) == (1, "")
     assert len(err.splitlines()) == 1 and err.startswith("strandline: There is no")
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.replay") == [(0,)]
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.replay") == [(0,)]
 
 
-def test_what_is_there_and_has_nothing_to_show_ends_with_0(
-    make_memory: MakeMemory, database_url: str, database: Database
-) -> None:
-    make_memory("s", user_id="u").put({"role": "user", "content": "hello", "id": "m"})
-    Facts.for_owner(user_id="only-facts", namespace="shop", database_url=database_url).add("Likes tea")
+def test_what_is_there_and_has_nothing_to_show_ends_with_0(rig: Rig) -> None:
+    rig.memory("s", user_id="u").put({"role": "user", "content": "hello", "id": "m"})
+    Facts.for_owner(user_id="only-facts", namespace="shop", database_url=rig.url).add("Likes tea")
     for arguments in (
         ("verify", "--namespace", "default"),
         ("verify", "--namespace", "shop"),
@@ -173,7 +170,7 @@ def test_what_is_there_and_has_nothing_to_show_ends_with_0(
         ("facts", "list", "--user", "only-facts", "--namespace", "shop"),
         ("facts", "clear", "--namespace", "shop"),
     ):
-        code, out, err = command(database_url, *arguments)
+        code, out, err = command(rig.url, *arguments)
         assert (code, err) == (0, ""), (arguments, err)
         assert out
-    assert "1 fact" in command(database_url, "verify", "--namespace", "shop")[1]
+    assert "1 fact" in command(rig.url, "verify", "--namespace", "shop")[1]

@@ -20,7 +20,7 @@ from strandline.producers.search.ranking import Vectors, prepare_query
 from strandline.schemas.misspelt_settings import unknown_settings
 from strandline.schemas.postgres.operations import Run
 from strandline.schemas.settings import Settings, load_settings
-from tests.conftest import MakeMemory, StartWorker, wait_until
+from tests.conftest import Rig, StartWorker, wait_until
 from tests.support.servers.model_server import ModelServer
 
 Capture = pytest.CaptureFixture[str]
@@ -40,14 +40,12 @@ def doctor(monkeypatch: pytest.MonkeyPatch, capfd: Capture) -> Any:
     return run
 
 
-def test_doctor_names_a_setting_that_cannot_be_used_and_looks_at_the_rest(
-    doctor: Any, database_url: str, broker_url: str, make_memory: MakeMemory, start_worker: StartWorker
-) -> None:
-    start_worker()  # so that there are generations to compare the settings with
+def test_doctor_names_a_setting_that_cannot_be_used_and_looks_at_the_rest(rig: Rig, doctor: Any) -> None:
+    rig.start_worker()  # so that there are generations to compare the settings with
     code, lines, _ = doctor(
         "--no-model-call",
-        STRANDLINE_DATABASE_URL=database_url,
-        STRANDLINE_BROKER_URL=broker_url,
+        STRANDLINE_DATABASE_URL=rig.url,
+        STRANDLINE_BROKER_URL=rig.broker_url,
         STRANDLINE_PROMPTS_DIR="/nowhere",
         OPENAI_BASE_URL="http://127.0.0.1:9",
     )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from strandline.cli.entry import run
-from tests.conftest import MakeMemory, rows_of, wait_until
+from tests.conftest import Rig, rows_of, wait_until
 from tests.support.opened_rows import clear_only
 
 pytestmark = clear_only("encrypts by itself, with a keyring of its own")
@@ -34,11 +34,9 @@ def command(database_url: str, capfd: Capture) -> Any:
     return call
 
 
-def test_from_the_first_key_to_the_last_one(
-    command: Any, make_memory: MakeMemory, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_from_the_first_key_to_the_last_one(rig: Rig, command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no namespace is encrypted; `strandline encryption enable`" in command("status")
-    make_memory("s", user_id="u").put({"role": "user", "content": "said before"})
+    rig.memory("s", user_id="u").put({"role": "user", "content": "said before"})
     said = command("enable", "default", "--vectors", "clear", code=1)
     assert "This process has no keyring. Set STRANDLINE_KEYRING_FILE" in said
     monkeypatch.setenv("STRANDLINE_KEYRING_KEYS", FIRST)
@@ -47,12 +45,12 @@ def test_from_the_first_key_to_the_last_one(
     assert "default: is encrypted from now on" in said and "'first': wraps" in said
     assert "was encrypted already" in command("enable", "default", "--vectors", "clear")
     rows_of(
-        database_url,
+        rig.url,
         "UPDATE strandline.data_key SET created_at = created_at - interval '1 day' RETURNING 1",
     )
     assert "1 row sealed" in command("reseal", "default", "--wait")
     assert "all sealed" in command("status")
-    assert "said before" not in str(rows_of(database_url, "SELECT envelope::text FROM strandline.message"))
+    assert "said before" not in str(rows_of(rig.url, "SELECT envelope::text FROM strandline.message"))
 
     monkeypatch.setenv("STRANDLINE_KEYRING_KEYS", f"{FIRST};{SECOND}")
     assert "Say what to rotate" in command("rotate", "default", code=2)
@@ -67,27 +65,22 @@ def test_from_the_first_key_to_the_last_one(
     assert namespace["state"] == "sealing" and namespace["old_data_keys"] > 0
     assert [key["key_id"] for key in namespace["keys"]] == ["second"]
     assert "row sealed" in command("reseal", "default")
-    memory = make_memory("s", user_id="u")
+    memory = rig.memory("s", user_id="u")
     assert [message.text for message in memory.history()] == ["said before"]
     monkeypatch.setenv("STRANDLINE_KEYRING_KEYS", FIRST)
     assert "which is NOT in this keyring" in command("status", code=1)
 
 
 def test_another_key_of_the_same_id_is_named(
-    command: Any,
-    make_memory: MakeMemory,
-    database_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: Capture,
-    tmp_path: Path,
+    rig: Rig, command: Any, monkeypatch: pytest.MonkeyPatch, capfd: Capture, tmp_path: Path
 ) -> None:
     file = tmp_path / "keyring"
     file.write_text(FIRST, encoding="utf-8")
     file.chmod(0o644)
     monkeypatch.setenv("STRANDLINE_KEYRING_FILE", str(file))
-    make_memory("s", user_id="u").put({"role": "user", "content": "said"})
+    rig.memory("s", user_id="u").put({"role": "user", "content": "said"})
     command("enable", "default", "--vectors", "off")
-    doctor = ["doctor", "--no-model-call", "--database-url", database_url]
+    doctor = ["doctor", "--no-model-call", "--database-url", rig.url]
     run(doctor)
     said = capfd.readouterr().out
     assert "each key opens what it is said to have wrapped" in said
@@ -104,32 +97,32 @@ def test_another_key_of_the_same_id_is_named(
     said = capfd.readouterr().out
     assert "'default' is encrypted. The key 'first'" in said and "open to every user" not in said
     # As well where nobody has a data key yet: the probe alone tells.
-    rows_of(database_url, "DELETE FROM strandline.data_key RETURNING 1")
+    rows_of(rig.url, "DELETE FROM strandline.data_key RETURNING 1")
     assert "NOT the key that wrapped" in command("status", code=1)
 
 
 def test_a_misspelt_namespace_is_not_encrypted(
-    command: Any, make_memory: MakeMemory, database_url: str, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, command: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_KEYRING_KEYS", FIRST)
-    make_memory("s", user_id="u", namespace="shop").put({"role": "user", "content": "said"})
+    rig.memory("s", user_id="u", namespace="shop").put({"role": "user", "content": "said"})
     said = command("enable", "Shops", "--vectors", "off", code=1)
     assert "There is nothing of namespace 'Shops'. Did you mean 'shop'?" in said
     assert "add --even-if-unknown" in said
-    assert rows_of(database_url, "SELECT count(*) FROM strandline.encryption") == [(0,)]
+    assert rows_of(rig.url, "SELECT count(*) FROM strandline.encryption") == [(0,)]
     assert "is encrypted from now on" in command("enable", "to-come", "--vectors", "off", "--even-if-unknown")
     command("enable", "to-come", "--vectors", "off")  # what an operator has set is known
     command("enable", "shop", "--vectors", "off")
 
 
 def test_waiting_for_running_processes_is_said(
-    command: Any, make_memory: MakeMemory, database_url: str, monkeypatch: pytest.MonkeyPatch, capfd: Capture
+    rig: Rig, command: Any, monkeypatch: pytest.MonkeyPatch, capfd: Capture
 ) -> None:
     monkeypatch.setenv("STRANDLINE_KEYRING_KEYS", FIRST)
     monkeypatch.setenv("STRANDLINE_KEY_CACHE_SECONDS", "60")
-    make_memory("s", user_id="u").put({"role": "user", "content": "said"})
+    rig.memory("s", user_id="u").put({"role": "user", "content": "said"})
     command("enable", "default", "--vectors", "off")
-    arguments = ["encryption", "reseal", "default", "--wait", "--database-url", database_url]
+    arguments = ["encryption", "reseal", "default", "--wait", "--database-url", rig.url]
     with ThreadPoolExecutor(1) as pool:
         resealing = pool.submit(run, arguments)
         said: list[str] = []
@@ -142,7 +135,7 @@ def test_waiting_for_running_processes_is_said(
         assert "1 owner to be looked at once more in 1" in "".join(said)
         # What the time that is waited for brings.
         rows_of(
-            database_url,
+            rig.url,
             "UPDATE strandline.data_key SET created_at = created_at - interval '1 day' RETURNING 1",
         )
         assert resealing.result() == 0
