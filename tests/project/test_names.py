@@ -103,9 +103,3 @@ def test_properties_that_are_true_or_false_are_questions() -> None:
         and function.name not in OF_PSYCOPG
     ]
     assert not statements, "\n".join(statements)
-
-
-def test_a_lone_participle_is_recognised() -> None:
-    assert is_participle("kept") and is_participle("_holding") and is_participle("counted")
-    for name in ("put", "_split", "embed", "stored_text", "__missing__"):
-        assert not is_participle(name), name

@@ -122,19 +122,6 @@ def test_no_name_is_given_twice() -> None:
     assert not found, f"the second value takes the place of the first, unseen:\n{found}"
 
 
-def test_a_name_given_twice_is_recognised() -> None:
-    for source in (
-        *("A = B = 1\nB: int = 2", "[A, (B, *C)] = 1, (2, 3)\nC = 4", "A, A = 1, 2"),
-        *("class A:\n    B, C = 1, 2\n    C = 3", "A = 1\ndef A(): ...", "A = 1\nfor A in range(3): ..."),
-    ):
-        assert named_twice(ast.parse(source)), source
-    for source in (
-        *("_, A = 1, 2\n_, B = 1, 2", "A: int\nA = 1", "A.x = 1\nA.x = 2"),
-        "@overload\ndef f(): ...\n@overload\ndef f(): ...",
-    ):
-        assert not named_twice(ast.parse(source)), source
-
-
 def loads_in(tree: ast.AST) -> list[int]:
     """The lines that import by a name in a string, or take hold of what does."""
     return [node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt | ast.expr) and loads(node)]

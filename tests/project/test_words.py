@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tools.words import IDIOMS, RELATIVES, ROOT, Count, count, documents, modules, strings, total
+from tools.words import IDIOMS, RELATIVES, ROOT, Count, count, documents, modules, total
 
 # Lower a number when the count falls.
 MOST_IN_DOCUMENTS = Count(relatives=37, idioms=8)
@@ -47,9 +45,3 @@ def test_an_idiom_is_found(text: str) -> None:
 def test_plain_english_is_not_found(text: str) -> None:
     assert not RELATIVES.search(text)
     assert not IDIOMS.search(text)
-
-
-def test_only_longer_strings_of_a_module_are_read(tmp_path: Path) -> None:
-    module = tmp_path / "one.py"
-    module.write_text('SHORT = "what is"\n\nLONG = """What is this?\n' + "x" * 50 + '"""\n', encoding="utf-8")
-    assert [line for line, _ in strings(module)] == [3]
