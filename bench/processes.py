@@ -16,10 +16,10 @@ from pathlib import Path
 import httpx2
 
 from bench.environment import Ground, NotMeasuredError
+from strandline.administration.keys import KeySpec, create_key
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
-from strandline.service.gate.keys import KeySpec, create_key
 
 ROOT = Path(__file__).resolve().parent.parent
 STOP_SECONDS = 30.0

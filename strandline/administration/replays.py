@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from strandline.pipelines.generations.definitions import recipe_for
 from strandline.pipelines.generations.registry import serving_generations, settings_differing
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.replay.estimate import estimate
-from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
-from strandline.pipelines.replay.new_generation import begin_generation, derive_generation
+from strandline.pipelines.replay.filling import ProvideInput
+from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
+from strandline.pipelines.replay.new_generation import Progress, begin_generation, derive_generation
 from strandline.pipelines.replay.records import Replay, Selection, claim_replay, replays
 from strandline.schemas.errors import ConfigurationError, ReplayError, UnknownReplayError
 from strandline.schemas.postgres.database import Database
@@ -66,7 +68,7 @@ def find_replay(database: Database, replay_id: int) -> Replay:
 
 def estimate_replays(database: Database, settings: Settings, asked: ReplayIn) -> EstimatesReport:
     """How much work the replays would be: of the pipeline that is named, or of all."""
-    selection = _selection(database, asked)
+    selection = selection_of(database, asked)
     if asked.pipeline is None:
         names = default_pipelines(database, settings, new=asked.new and not asked.force)
     else:
@@ -76,11 +78,16 @@ def estimate_replays(database: Database, settings: Settings, asked: ReplayIn) ->
     return EstimatesReport.of(pipelines=estimates)
 
 
-def begin_replay(database: Database, settings: Settings, asked: ReplayIn) -> ReplayReport:
-    """Record a replay, or claim a stopped one."""
+def begin_replay(
+    database: Database, settings: Settings, asked: ReplayIn, *, from_archive: bool = False
+) -> ReplayReport:
+    """Record a replay, or claim a stopped one.
+
+    ``from_archive``: a new generation also derives what retention has removed from the log.
+    """
     if asked.resume is not None:
         return report_of(claim_replay(database, asked.resume))
-    selection = _selection(database, asked)
+    selection = selection_of(database, asked)
     if asked.pipeline is None:
         raise ConfigurationError(
             "pipeline is missing: a replay is of one pipeline.",
@@ -96,20 +103,38 @@ def begin_replay(database: Database, settings: Settings, asked: ReplayIn) -> Rep
         hold=asked.hold,
         force=asked.force,
         calls_per_second=asked.rate,
+        from_archive=from_archive,
     )
     return report_of(begun)
 
 
-def run_replay(database: Database, settings: Settings, replay_id: int, stop: threading.Event) -> None:
-    """Run a replay to its end, or until ``stop`` is set; blocks."""
+def run_replay(
+    database: Database,
+    settings: Settings,
+    replay_id: int,
+    stop: threading.Event,
+    *,
+    on_progress: Callable[[Progress | InPlace], None] = lambda _progress: None,
+    provide_input: ProvideInput | None = None,
+) -> None:
+    """Run a replay to its end, or until ``stop`` is set; blocks.
+
+    ``provide_input`` gives archived messages to a generation that was begun with ``from_archive``.
+    """
     replay = find_replay(database, replay_id)
-    if replay.kind == "new":
-        derive_generation(database, replay, stop=stop)
-    else:
-        replay_in_place(database, replay, settings, stop=stop)
+    if replay.kind == "in_place":
+        replay_in_place(database, replay, settings, on_progress=on_progress, stop=stop)
+        return
+    derive_generation(database, replay, on_progress=on_progress, stop=stop, provide_input=provide_input)
 
 
-def _selection(database: Database, asked: ReplayIn) -> Selection:
+def selection_of(database: Database, asked: ReplayIn) -> Selection:
+    """The events to derive again.
+
+    Raises:
+        ConfigurationError: a new generation takes no selection.
+        NotFoundError: there is no such namespace, session or user.
+    """
     namespace = asked.namespace
     if namespace is None and (asked.session_id is not None or asked.user_id is not None):
         namespace = DEFAULT_NAMESPACE

@@ -1,8 +1,9 @@
 """The one way to make a command: it opens the servers that the command needs, and prints the result.
 
 A command's function gets what its opener yields, and the options that it names.  An opener is a context
-manager over the settings; it gets the options that it names, such as ``namespace``.  Errors become a sentence
-and an exit code in ``entry``.
+manager over the settings; it gets the options that it names, such as ``namespace``, and may declare options,
+which each command then has that does not declare its own.  Errors become a sentence and an exit code in
+``entry``.
 """
 
 from __future__ import annotations
@@ -71,7 +72,10 @@ def cli_command(
                 return function(opened, **_choose(function, options))
 
         click_command = _make_command(name, function, run, reports, short_help)
-        click_command.params += [*_json_options(reports)[0 if has_json else 1 :], *TARGETS]
+        own = {param.name for param in click_command.params}
+        of_opener = [param for param in reversed(_declared(opener)) if param.name not in own]
+        json_options = _json_options(reports)[0 if has_json else 1 :]
+        click_command.params = [*of_opener, *click_command.params, *json_options, *TARGETS]
         return click_command
 
     return make
@@ -110,6 +114,11 @@ def _make_command(
         return result or 0
 
     return click.command(name, short_help=short_help)(call)
+
+
+def _declared(function: Callable[..., Any]) -> list[click.Parameter]:
+    declared: list[click.Parameter] = getattr(function, "__click_params__", [])
+    return declared
 
 
 def _choose(function: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:

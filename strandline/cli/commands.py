@@ -114,7 +114,7 @@ def load_command(name: str) -> click.Command:
         case "retention":
             from strandline.cli.retention.command import command
         case "encryption":
-            from strandline.cli.encryption.command import command
+            from strandline.cli.encryption import command
         case "audit":
             from strandline.cli.audit.command import command
         case _:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict, TypeVar
+from functools import partial
+from typing import Any
 from uuid import UUID
 
 import click
 
+from strandline.administration.dead_letters import LetterDone, Outcome, drop_letters, retry_letters
 from strandline.cli.command import Output, cli_command
+from strandline.cli.servers.options import Command, namespace_filter, pipeline_filter
 from strandline.cli.servers.targets import Running, opened_database, opened_servers
-from strandline.pipelines.engine.dead_letters import (
-    DeadLetter,
-    drop_dead_letter,
-    list_dead_letters,
-    retry_dead_letter,
-)
+from strandline.pipelines.engine.dead_letters import DeadLetter, list_dead_letters
 from strandline.pipelines.inspect.directory import check_known
 from strandline.schemas.display.shown_text import quantity, quote, shown_lines, time_text
 from strandline.schemas.errors import ConfigurationError
@@ -27,22 +25,7 @@ from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.values.lanes import Lane
 from strandline.schemas.wire.report import Report, Time
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-Outcome = Literal["due", "void", "gone", "retired", "dropped"]
-
 MAX_REASON_CHARACTERS = 200
-
-
-class _Filters(TypedDict, total=False):
-    namespace: str | None
-    session_id: str | None
-    pipeline: str | None
-    dropped: bool
-
-
-class _Id(TypedDict):
-    event_id: UUID
-    stage: str | None
 
 
 class DeadLetterReport(Report):
@@ -99,31 +82,17 @@ class ActionsReport(Report):
     actions: list[ActionReport]
 
 
-def filter_options(command: Command) -> Command:
-    """``--namespace``, ``--session`` and ``--pipeline``."""
-    namespace = click.option("--namespace", metavar="NAME", help="Only those of this namespace.")
-    session = click.option(
-        "--session",
-        metavar="ID",
-        help="Only those of this session (of namespace default, unless one is named).",
-    )
-    pipeline = click.option("--pipeline", metavar="NAME", help="Only those of this pipeline.")
-    return namespace(session(pipeline(command)))
-
-
-def choice_options(command: Command) -> Command:
-    """Which letters: ids, or ``--all`` that fit the filters."""
-    ids = click.argument("ids", nargs=-1, metavar="[ID]...")
-    everything = click.option("--all", "everything", is_flag=True, help="All that match the filters.")
-    return ids(everything(filter_options(command)))
-
-
 @dataclass(frozen=True, slots=True)
 class _Opened:
     running: Running
-    filters: _Filters
+    listed: Callable[..., list[DeadLetter]]
 
 
+@namespace_filter
+@click.option(
+    "--session", metavar="ID", help="Only those of this session (of namespace default, unless one is named)."
+)
+@pipeline_filter
 @contextmanager
 def _opened_letters(
     settings: Settings, namespace: str | None, session: str | None, pipeline: str | None
@@ -131,18 +100,24 @@ def _opened_letters(
     if namespace is None and session is not None:
         namespace = DEFAULT_NAMESPACE
     with opened_servers(settings) as running:
-        check_known(running.database, namespace=namespace, session_id=session)
-        yield _Opened(running, {"namespace": namespace, "session_id": session, "pipeline": pipeline})
+        database = running.database
+        check_known(database, namespace=namespace, session_id=session)
+        filters: dict[str, Any] = {"namespace": namespace, "session_id": session, "pipeline": pipeline}
+        yield _Opened(running, partial(list_dead_letters, database, **filters))
+
+
+def _choice_options(command: Command) -> Command:
+    """Which letters: ids, or ``--all`` that fit the filters."""
+    ids = click.argument("ids", nargs=-1, metavar="[ID]...")
+    return ids(click.option("--all", "everything", is_flag=True, help="All that match the filters.")(command))
 
 
 @cli_command("list", _opened_letters, DeadLettersReport, short_help="List dead letters, oldest first.")
-@filter_options
-@click.option("--all", "everything", is_flag=True, help="Include those that were dropped.")
-def list_command(opened: _Opened, everything: bool) -> Output:
+@click.option("--all", "dropped", is_flag=True, help="Include those that were dropped.")
+def list_command(opened: _Opened, dropped: bool) -> Output:
     """List dead letters, oldest first."""
-    letters = list_dead_letters(opened.running.database, **(opened.filters | {"dropped": everything}))
-    report = DeadLettersReport(dead_letters=[_report(letter) for letter in letters])
-    return Output(report, map(_line, letters) if letters else ["no dead letters"])
+    letters = opened.listed(dropped=dropped)
+    return _show(letters, map(_line, letters) if letters else ["no dead letters"])
 
 
 @cli_command(
@@ -151,86 +126,76 @@ def list_command(opened: _Opened, everything: bool) -> Output:
 @click.argument("id_", metavar="ID")
 def show_command(database: Database, id_: str) -> Output:
     """Show one dead letter with its whole reason."""
-    letters = _choose_letters(database, [id_], everything=False, filters={"dropped": True})
-    report = DeadLettersReport(dead_letters=[_report(letter) for letter in letters])
-    return Output(report, _pictures(letters))
+    letters = _find_letters(partial(list_dead_letters, database, dropped=True), [id_])
+    return _show(letters, _pictures(letters))
 
 
 @cli_command("retry", _opened_letters, ActionsReport, short_help="Make events due again.")
-@choice_options
+@_choice_options
 def retry_command(opened: _Opened, ids: tuple[str, ...], everything: bool) -> Output:
     """Make events due again.
 
     A pipeline that folds, such as the summary, is folded again from the state before the event, later events
     included. Events of a retired generation are refused, and the exit code is then 1.
     """
-    running, database = opened.running, opened.running.database
-    letters = _choose_letters(database, ids, everything=everything, filters=opened.filters)
-    retries = [(letter, retry_dead_letter(database, letter)) for letter in letters]
-    due = [letter.lane for letter, retry in retries if retry.outcome == "due"]
-    rung = _ring(running.servers.broker_url, due, running.settings)
-    actions = [
-        ActionReport.of(retry, id=_id(letter), rung=rung and retry.outcome == "due")
-        for letter, retry in retries
-    ]
-    is_refused = any(action.outcome == "retired" for action in actions)
-    return Output(ActionsReport(actions=actions), _action_lines(actions), code=int(is_refused))
+    letters = _choose_letters(opened, ids, everything=everything)
+    done = retry_letters(opened.running.database, letters, partial(_ring, opened.running))
+    is_refused = any(one.outcome == "retired" for one in done)
+    return _show_actions(done, rung=opened.running.servers.broker_url is not None, code=int(is_refused))
 
 
 @cli_command("drop", _opened_letters, ActionsReport, short_help="Give events up for good.")
-@choice_options
+@_choice_options
 def drop_command(opened: _Opened, ids: tuple[str, ...], everything: bool) -> Output:
     """Give events up for good: their messages stay in the log, and reads no longer wait for them.
 
     A record of each drop and its reason is kept; `list --all` shows it.
     """
-    database = opened.running.database
-    actions = [
-        ActionReport(id=_id(letter), outcome="dropped" if drop_dead_letter(database, letter) else "gone")
-        for letter in _choose_letters(database, ids, everything=everything, filters=opened.filters)
-    ]
-    return Output(ActionsReport(actions=actions), _action_lines(actions))
+    return _show_actions(
+        drop_letters(opened.running.database, _choose_letters(opened, ids, everything=everything))
+    )
 
 
-def _ring(broker_url: str | None, lanes: Sequence[Lane], settings: Settings) -> bool:
-    if broker_url is None or not lanes:
-        return False
+def _ring(running: Running, lanes: Sequence[Lane]) -> None:
+    if running.servers.broker_url is None:
+        return
     # Celery is loaded only where something is rung for.
     from strandline.producers.doorbell.doorbell import Doorbell
 
-    bell = Doorbell(broker_url, public_apis_only=settings.public_apis_only)
+    bell = Doorbell(running.servers.broker_url, public_apis_only=running.settings.public_apis_only)
     bell.ring(lanes)
     bell.close()
-    return True
 
 
-def _choose_letters(
-    database: Database, ids: Sequence[str], *, everything: bool, filters: _Filters
-) -> list[DeadLetter]:
-    """The letters named, or all that fit.
+def _show_actions(done: Sequence[LetterDone], *, rung: bool = False, code: int = 0) -> Output:
+    actions = [ActionReport.of(one, id=_id(one.letter), rung=rung and one.outcome == "due") for one in done]
+    return Output(ActionsReport(actions=actions), _action_lines(actions), code=code)
 
-    Raises:
-        ConfigurationError: an id names no dead letter.
-    """
+
+def _choose_letters(opened: _Opened, ids: Sequence[str], *, everything: bool) -> list[DeadLetter]:
     if everything == bool(ids):
         raise click.UsageError("Name dead letters by their ids, or all of them with --all.")
-    if everything:
-        return list_dead_letters(database, **filters)
+    return opened.listed() if everything else _find_letters(opened.listed, ids)
+
+
+def _find_letters(listed: Callable[..., list[DeadLetter]], ids: Sequence[str]) -> list[DeadLetter]:
+    """The letters of these ids; raises ConfigurationError for an id that names none."""
     chosen: dict[tuple[UUID, str, int], DeadLetter] = {}
     for id_ in ids:
-        letters = list_dead_letters(database, **filters, **_parse_id(id_))
+        event_id, stage = _parse_id(id_)
+        letters = listed(event_id=event_id, stage=stage)
         if not letters:
             raise ConfigurationError(
-                f"There is no dead letter {quote(id_)}; `strandline dead-letters list` lists them."
+                f"No dead letter has the id {quote(id_)}; `strandline dead-letters list` lists them."
             )
         chosen |= {(letter.event_id, letter.stage, letter.generation_id): letter for letter in letters}
     return list(chosen.values())
 
 
-def _parse_id(id_: str) -> _Id:
+def _parse_id(id_: str) -> tuple[UUID, str | None]:
     event, _, stage = id_.partition("/")
     try:
-        return {"event_id": UUID(event), "stage": stage or None}
+        return UUID(event), stage or None
     except ValueError:
         raise click.BadParameter(
             f"{quote(id_)} is not an id; `strandline dead-letters list` shows them (EVENT or EVENT/STAGE)",
@@ -242,10 +207,14 @@ def _id(letter: DeadLetter) -> str:
     return f"{letter.event_id}/{letter.stage}"
 
 
-def _report(letter: DeadLetter) -> DeadLetterReport:
-    return DeadLetterReport.of(
-        letter, id=_id(letter), generation=letter.generation_id, messages=letter.message_count
-    )
+def _show(letters: Sequence[DeadLetter], lines: Iterable[str]) -> Output:
+    reports = [
+        DeadLetterReport.of(
+            letter, id=_id(letter), generation=letter.generation_id, messages=letter.message_count
+        )
+        for letter in letters
+    ]
+    return Output(DeadLettersReport(dead_letters=reports), lines)
 
 
 def _line(letter: DeadLetter) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import click
 
+from strandline.administration.keys import KeySpec, create_key, list_keys, revoke_key, rotate_key
 from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.options import settings_alone
 from strandline.cli.servers.targets import opened_database
@@ -23,7 +24,6 @@ from strandline.schemas.wire.keys import (
     RevokedKey,
 )
 from strandline.schemas.wire.report import Report
-from strandline.service.gate.keys import KeySpec, create_key, list_keys, revoke_key, rotate_key
 
 _HEADERS = ("key", "namespace", "user", "scopes", "label", "made by", "created", "ends", "state")
 _PAGE = 1_000

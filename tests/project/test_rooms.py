@@ -38,7 +38,7 @@ ROOMS = {
     " adapters/langgraph adapters/legacy adapters/legacy/agno_v1 adapters/legacy/tframex"
     " adapters/llamaindex adapters/pydantic_ai"
     " chat_import chat_import/exports chat_import/tables"
-    " client client/upkeep cli cli/audit cli/demo cli/doctor cli/encryption cli/erasures"
+    " client client/upkeep cli cli/audit cli/demo cli/doctor cli/erasures"
     " cli/evaluation cli/facts cli/generations cli/imports cli/mcp cli/retention"
     " cli/serve cli/servers cli/sessions cli/terminal"
     " service service/gate service/routes service/upkeep wiring",

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from strandline.service.gate.keys import KeySpec, create_key
+from strandline.administration.keys import KeySpec, create_key
 from tests.soak.measuring.ground import Ground
 from tests.soak.measuring.readings import Reading
 from tests.support.processes.service_process import ServiceProcess

@@ -9,6 +9,7 @@ from typing import Any
 import click
 from pydantic import SecretStr
 
+from strandline.administration.keys import any_key
 from strandline.cli.command import cli_command
 from strandline.cli.servers.options import settings_alone
 from strandline.cli.servers.targets import Servers, opened_pool, running_servers
@@ -17,7 +18,6 @@ from strandline.cli.terminal.output import say
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings
 from strandline.service.building import NEEDED, build_service
-from strandline.service.gate.keys import any_key
 from strandline.service.gate.loopback import is_loopback
 
 

@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
+from strandline.administration.keys import KeySpec, create_key, revoke_key
 from strandline.cli.servers.targets import Servers
 from strandline.cli.servers.worker_command import environment_of
 from strandline.deploy.supervisor import ChildCommand
@@ -23,7 +24,6 @@ from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
-from strandline.service.gate.keys import KeySpec, create_key, revoke_key
 
 LOOPBACK = "127.0.0.1"
 # Should its revocation fail, it does not live for ever.

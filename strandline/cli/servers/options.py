@@ -30,6 +30,8 @@ TARGETS = (
 
 namespace_option = click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True)
 user_option = click.option("--user", metavar="ID", help="The user that must own it; default: any.")
+namespace_filter = click.option("--namespace", metavar="NAME", help="Only those of this namespace.")
+pipeline_filter = click.option("--pipeline", metavar="NAME", help="Only those of this pipeline.")
 actor_option = click.option("--actor", metavar="NAME", help="Your name; it is stored with the change.")
 
 

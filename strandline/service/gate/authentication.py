@@ -16,6 +16,7 @@ from itertools import islice
 from time import monotonic
 from typing import Literal, TypedDict
 
+from strandline.administration.keys import digest_of, parse_key
 from strandline.schemas.queries.application.service import FindServiceKeys, FindServiceKeysRow
 from strandline.schemas.values.identity import (
     KEY_ACTOR_PREFIX,
@@ -26,7 +27,6 @@ from strandline.schemas.values.identity import (
     identify_user,
 )
 from strandline.schemas.wire.keys import Scope
-from strandline.service.gate.keys import digest_of, parse_key
 from strandline.service.gate.problems import (
     BUSY,
     FORBIDDEN,

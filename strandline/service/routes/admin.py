@@ -13,6 +13,7 @@ from uuid import UUID
 from fastapi import Path, Query
 from starlette.responses import Response
 
+from strandline.administration.dead_letters import LetterDone, drop_letters, retry_letters
 from strandline.administration.generations import (
     compare_totals,
     delete_generation,
@@ -29,13 +30,7 @@ from strandline.administration.replays import (
     report_of,
 )
 from strandline.administration.status import read_status
-from strandline.pipelines.engine.dead_letters import (
-    DeadLetter,
-    LetterPlace,
-    drop_dead_letter,
-    list_dead_letters,
-    retry_dead_letter,
-)
+from strandline.pipelines.engine.dead_letters import DeadLetter, LetterPlace, list_dead_letters
 from strandline.pipelines.replay.records import ask_to_stop, newest_replays
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
@@ -158,13 +153,8 @@ async def retry_letter(call: Call, event_id: EventId, stage: Stage = None) -> Le
     """Make an event due again, in the stages that gave up on it."""
 
     def retry(database: Database) -> LetterActions:
-        actions = []
-        for letter in _letters(call, database, event_id, stage):
-            done = retry_dead_letter(database, letter)
-            if done.outcome == "due":
-                call.service.resources.ring([letter.lane])
-            actions.append(LetterAction(stage=letter.stage, outcome=done.outcome, refolded=done.refolded))
-        return LetterActions(items=actions)
+        letters = _letters(call, database, event_id, stage)
+        return _actions(retry_letters(database, letters, call.service.resources.ring))
 
     return await call.block(retry)
 
@@ -174,11 +164,7 @@ async def drop_letter(call: Call, event_id: EventId, stage: Stage = None) -> Let
     """Give an event up for good; its messages stay in the log, and reads no longer wait for them."""
 
     def drop(database: Database) -> LetterActions:
-        actions = []
-        for letter in _letters(call, database, event_id, stage):
-            outcome = "dropped" if drop_dead_letter(database, letter) else "gone"
-            actions.append(LetterAction(stage=letter.stage, outcome=outcome))
-        return LetterActions(items=actions)
+        return _actions(drop_letters(database, _letters(call, database, event_id, stage)))
 
     return await call.block(drop)
 
@@ -301,6 +287,10 @@ def _letters(call: Call, database: Database, event_id: UUID, stage: str | None) 
     if not letters:
         raise ProblemError(NOT_FOUND)
     return letters
+
+
+def _actions(done: list[LetterDone]) -> LetterActions:
+    return LetterActions(items=[LetterAction.model_validate(one) for one in done])
 
 
 def _operation(service: Service, replay: ReplayReport) -> OperationOut:

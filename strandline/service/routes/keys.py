@@ -6,6 +6,14 @@ from typing import Annotated
 
 from fastapi import Query
 
+from strandline.administration.keys import (
+    KeyMaker,
+    KeySpec,
+    create_key,
+    list_keys,
+    revoke_key,
+    rotate_key,
+)
 from strandline.schemas.values.identity import kept_request_key
 from strandline.schemas.wire import acts
 from strandline.schemas.wire.base import Page
@@ -20,14 +28,6 @@ from strandline.schemas.wire.keys import (
 )
 from strandline.service.answering import Routes
 from strandline.service.gate.cursors import cursor_of, read_text_cursor
-from strandline.service.gate.keys import (
-    KeyMaker,
-    KeySpec,
-    create_key,
-    list_keys,
-    revoke_key,
-    rotate_key,
-)
 from strandline.service.gate.problems import FORBIDDEN, ProblemError
 from strandline.service.params import Cursor, KeyId, PageSize
 from strandline.service.route import Call

@@ -20,13 +20,13 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
+from strandline.administration.keys import KeySpec, create_key
 from strandline.deploy.embedded.wheel_binaries import postgres_programs
 from strandline.erasure import make_receipt_key
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.sealing.tokens import is_bytes_token
 from strandline.schemas.settings import load_settings
-from strandline.service.gate.keys import KeySpec, create_key
 from strandline.wiring.assembly import prepare_stages
 from tests.chaos.command import servers
 from tests.chaos.corrections.judge import stuck

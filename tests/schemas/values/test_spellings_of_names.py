@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from strandline.administration.keys import KeySpec
 from strandline.client import WITHOUT_USER, RemoteFacts, RemoteMemory, RemoteService
 from strandline.client.operations import Call
 from strandline.erasure import Erasures
@@ -20,7 +21,6 @@ from strandline.schemas.values.policy import make_policy
 from strandline.schemas.wire.keys import KeyRequest
 from strandline.schemas.wire.operations import Promotion, ReplayIn
 from strandline.schemas.wire.sessions import ForkRequest
-from strandline.service.gate.keys import KeySpec
 from tests.support.names.bad_names import BAD_NAMES, GOOD_NAMES, RESERVED_USERS
 
 SERVICE = RemoteService("http://127.0.0.1:1", "sl_" + "0" * 16 + "_" + "0" * 64)

@@ -11,12 +11,12 @@ from uuid import uuid4
 import httpx2
 import pytest
 
+from strandline.administration.keys import KeySpec, create_key
 from strandline.client import RemoteMemory, RemoteService, Retries
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
-from strandline.service.gate.keys import KeySpec, create_key
 from tests.conftest import wait_until
 from tests.support.processes.service_process import RoundRobin, ServiceProcess, two_processes
 from tests.support.proxies.cutting_proxy import CuttingProxy

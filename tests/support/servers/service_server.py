@@ -10,13 +10,13 @@ from typing import Any
 import httpx2
 from fastapi import FastAPI
 
+from strandline.administration.keys import KeySpec, create_key
 from strandline.cli.serve.server import DrainingServer, listen, make_server
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.wire.keys import NewKey
 from strandline.service.building import build_service
-from strandline.service.gate.keys import KeySpec, create_key
 from strandline.service.service import Service
 from tests.conftest import wait_until
 

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from strandline import Memory
-from strandline.cli.encryption import command as encryption
+from strandline.administration import encryption
 from strandline.cli.entry import run
 from strandline.pipelines.sealing import resealing
 from strandline.pipelines.sealing.enabling import change_key, enable, find_encryption

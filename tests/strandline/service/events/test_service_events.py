@@ -18,9 +18,9 @@ import psycopg
 import pytest
 
 from strandline import Memory
+from strandline.administration.keys import revoke_key
 from strandline.schemas.wire.keys import NewKey
 from strandline.service import events
-from strandline.service.gate.keys import revoke_key
 from tests.conftest import wait_until
 from tests.support.servers.service_server import RunningService
 

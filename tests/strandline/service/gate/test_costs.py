@@ -12,11 +12,11 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from strandline.administration.keys import KeySpec, create_key
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
-from strandline.service.gate.keys import KeySpec, create_key
 from tests.conftest import wait_until
 from tests.support.processes.service_process import ServiceProcess
 from tests.support.servers.databases import temporary_database

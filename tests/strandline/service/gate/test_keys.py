@@ -15,6 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strandline.administration.keys import (
+    KeySpec,
+    any_key,
+    create_key,
+    digest_of,
+    list_keys,
+    parse_key,
+    revoke_key,
+    rotate_key,
+)
 from strandline.schemas.errors import (
     ConfigurationError,
     ConflictError,
@@ -26,16 +36,6 @@ from strandline.schemas.queries.application.service import FindServiceKeys, Find
 from strandline.schemas.wire.keys import SCOPES, KeyInfo, NewKey
 from strandline.service.gate import authentication
 from strandline.service.gate.authentication import RENEWED_AFTER_SECONDS, TRUSTED_SECONDS, KeyRing
-from strandline.service.gate.keys import (
-    KeySpec,
-    any_key,
-    create_key,
-    digest_of,
-    list_keys,
-    parse_key,
-    revoke_key,
-    rotate_key,
-)
 from strandline.service.gate.problems import ProblemError
 from tests.conftest import rows_of, wait_until
 from tests.support.servers.service_server import NO_AUTHORITIES, RunningService

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from uuid import uuid4
 
+from strandline.administration.keys import KeyMaker, KeySpec, create_key, revoke_key
 from strandline.schemas.errors import ConflictError
 from strandline.schemas.wire.keys import SCOPES, NewKey
-from strandline.service.gate.keys import KeyMaker, KeySpec, create_key, revoke_key
 from tests.conftest import lock_is_awaited, rows_of, wait_until
 from tests.support.servers.service_server import RunningService
 

@@ -17,13 +17,13 @@ from uuid import uuid4
 import httpx2
 import pytest
 
+from strandline.administration.keys import revoke_key
 from strandline.erasure import Erasures
 from strandline.producers.exports import export
 from strandline.producers.exports.pages import ExportTarget, Section, sections
 from strandline.schemas.errors import DatabaseUnavailableError
 from strandline.schemas.wire.keys import NewKey
 from strandline.service.gate import authentication
-from strandline.service.gate.keys import revoke_key
 from strandline.service.gate.sending import Sending
 from strandline.service.upkeep import exports
 from tests.conftest import wait_until

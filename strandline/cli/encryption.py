@@ -1,4 +1,4 @@
-"""``strandline encryption status|enable|reseal|rotate|retire``."""
+"""``strandline encryption``: encrypts namespaces, and rotates their keys."""
 
 from __future__ import annotations
 
@@ -9,29 +9,49 @@ from typing import Protocol
 
 import click
 
+from strandline.administration.encryption import EncryptedNamespaceReport, Encryption, RotateReport
 from strandline.cli.command import Output, cli_command
-from strandline.cli.encryption.reading import Opened, open_encryption, read_encryption
-from strandline.cli.encryption.reports import (
-    EncryptedNamespaceReport,
-    EncryptionReport,
-    ResealReport,
-    RetireReport,
-    RotateReport,
-)
 from strandline.cli.servers.names import check_to_be_changed, even_if_unknown_option
 from strandline.cli.servers.options import settings_alone
+from strandline.cli.servers.targets import opened_database
 from strandline.cli.terminal.output import console, is_rich, say
-from strandline.pipelines.older_transactions import older_have_ended
-from strandline.pipelines.sealing.enabling import change_key, enable, find_encryption, prepare_owners
-from strandline.pipelines.sealing.resealing import Pace, Progress, reseal_namespace, retire_old_keys
-from strandline.pipelines.sealing.rotating import renew_data_keys, rewrap_keys
+from strandline.pipelines.sealing.enabling import find_encryption
+from strandline.pipelines.sealing.resealing import Pace, Progress
 from strandline.schemas.display.shown_text import quantity, quote
-from strandline.schemas.errors import ConfigurationError, DatabaseBusyError
-from strandline.schemas.postgres.database import Database
-from strandline.schemas.queries.application.sealing import KeksInUse
-from strandline.schemas.sealed.content import SealedContent
+from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import check_name
+from strandline.schemas.wire.report import Report
+
+
+class EncryptionReport(Report):
+    """Every encrypted namespace, and the ids of the keys in this process's keyring."""
+
+    keyring: list[str]
+    namespaces: list[EncryptedNamespaceReport]
+
+
+class ResealReport(Report):
+    """One pass: see ``EncryptedNamespaceReport``; ``waiting`` owners can be settled later.
+
+    Of ``failed`` owners a row or a key does not open; the log names them.
+    """
+
+    namespace: str
+    owners: int
+    rows: int
+    settled: int
+    waiting: int
+    failed: int
+    retired: int
+
+
+class RetireReport(Report):
+    """Whether a key can be removed from the keyring, and the data keys that it still wraps."""
+
+    key_id: str
+    can_be_removed: bool
+    data_keys: dict[str, int]
 
 
 class Tell(Protocol):
@@ -40,10 +60,6 @@ class Tell(Protocol):
     def __call__(self, text: str, kind: str = "goes on") -> None: ...
 
 
-# Between two passes of ``reseal --wait``.
-PASS_SECONDS = 2.0
-# For how long ``retire`` waits for transactions that are open.
-OPEN_SECONDS = 10.0
 # Between two lines on how far it is, where they are not on a terminal.
 LINE_SECONDS = 10.0
 
@@ -54,6 +70,13 @@ _PROBLEMS = {
 }
 
 
+@contextmanager
+def open_encryption(settings: Settings) -> Iterator[Encryption]:
+    """The encryption of the configured database."""
+    with opened_database(settings) as database:
+        yield Encryption.of(database)
+
+
 @cli_command(
     "status",
     open_encryption,
@@ -61,17 +84,16 @@ _PROBLEMS = {
     short_help="Show which namespaces are encrypted, and how far.",
 )
 @click.argument("namespace", required=False)
-def status_command(opened: Opened, namespace: str | None) -> Output:
+def status_command(encryption: Encryption, namespace: str | None) -> Output:
     """Show NAMESPACE, or every encrypted namespace: how far it is sealed, and which keys wrap its keys.
 
     Each key is tried on something that it has wrapped; ends with 1 if the keyring lacks one, or has another
     key under its id.
     """
-    database, content = opened
-    namespaces = read_encryption(database, content, namespace)
+    namespaces = encryption.status(namespace)
     if namespace is not None and not namespaces:
-        find_encryption(database, check_name("namespace", namespace))
-    report = EncryptionReport(keyring=list(content.keyring.key_ids()), namespaces=namespaces)
+        find_encryption(encryption.database, check_name("namespace", namespace))
+    report = EncryptionReport(keyring=list(encryption.content.keyring.key_ids()), namespaces=namespaces)
     is_bad = any(kek.state != "ok" for one in namespaces for kek in one.keys)
     return Output(report, _status_lines(report), code=1 if is_bad else 0)
 
@@ -100,14 +122,15 @@ def enable_command(
     seals all of it now. A key that is lost cannot be replaced: back the keyring up, apart from the database.
     """
     check_name("namespace", namespace)
-    with open_encryption(settings) as (database, content), _progress("giving owners keys") as tell:
-        check_to_be_changed(database, namespace, even_if_unknown=even_if_unknown)
-        is_new = enable(database, content, namespace, key_id or _first_key(content), vectors)
-        count = 0
-        for keys in prepare_owners(database, content, namespace):
-            count += keys
-            tell(f"{quantity(count, 'owner')} with new keys")
-        (report,) = read_encryption(database, content, namespace)
+    with open_encryption(settings) as encryption, _progress("giving owners keys") as tell:
+        check_to_be_changed(encryption.database, namespace, even_if_unknown=even_if_unknown)
+        is_new = encryption.enable(
+            namespace,
+            key_id or _first_key(encryption),
+            vectors,
+            lambda owners: tell(f"{quantity(owners, 'owner')} with new keys"),
+        )
+        (report,) = encryption.status(namespace)
     first = f"{namespace}: {'is encrypted from now on' if is_new else 'was encrypted already'}"
     return Output(report, [first, *_lines(report)])
 
@@ -128,25 +151,16 @@ def reseal_command(settings: Settings, namespace: str, rows_per_second: int | No
     several share. With --wait it takes at least as long as running processes may keep former keys: some
     seconds after `enable`, STRANDLINE_KEY_CACHE_SECONDS (300 by default) after `rotate --data`.
     """
-    pace = Pace(rows_per_second)
-    with open_encryption(settings) as (database, content), _progress("sealing") as tell:
-        find_encryption(database, check_name("namespace", namespace))
-        rows = 0
-        while True:
-            progress = Progress()
-            for _keys in prepare_owners(database, content, namespace):
-                pass
-            cache_seconds = settings.key_cache_seconds
-            for progress in reseal_namespace(
-                database, content, namespace, cache_seconds=cache_seconds, pace=pace
-            ):
-                tell(f"{quantity(rows + progress.rows, 'row')} of {quantity(progress.owners, 'owner')}")
-            rows = progress.rows = rows + progress.rows
-            if not (wait and progress.waiting):
-                break
-            tell(_describe_wait(rows, progress), "waits")
-            time.sleep(PASS_SECONDS)
-        progress.retired = retire_old_keys(database, content, namespace, pace=pace)
+    check_name("namespace", namespace)
+    progress = Progress()
+    with open_encryption(settings) as encryption, _progress("sealing") as tell:
+        for progress, must_wait in encryption.reseal(
+            namespace, settings.key_cache_seconds, Pace(rows_per_second), wait=wait
+        ):
+            if must_wait:
+                tell(_describe_wait(progress), "waits")
+            else:
+                tell(f"{quantity(progress.rows, 'row')} of {quantity(progress.owners, 'owner')}")
     report = ResealReport.of(progress, namespace=namespace)
     return Output(report, _reseal_lines(report), code=1 if progress.failed else 0)
 
@@ -165,25 +179,19 @@ def rotate_command(settings: Settings, namespace: str, key_id: str | None, data:
     """
     if key_id is None and not data:
         raise click.UsageError("Say what to rotate: --key ID, --data, or both.")
-    rewrapped = renewed = 0
-    with open_encryption(settings) as (database, content), _progress("rotating") as tell:
-        if key_id is not None:
-            change_key(database, content, check_name("namespace", namespace), key_id)
-            for keys in rewrap_keys(database, content, namespace):
-                rewrapped += keys
-                tell(f"{quantity(rewrapped, 'data key')} wrapped again")
-        if data:
-            for keys in renew_data_keys(database, content, namespace):
-                renewed += keys
-                tell(f"{quantity(renewed, 'new data key')}")
-        present = find_encryption(database, namespace).kek_id
-    report = RotateReport(namespace=namespace, key_id=present, rewrapped=rewrapped, renewed=renewed)
+    check_name("namespace", namespace)
+    with open_encryption(settings) as encryption, _progress("rotating") as tell:
+        report = encryption.rotate(
+            namespace, key_id, lambda what, number: tell(f"{quantity(number, what)} so far"), data=data
+        )
     lines = []
     if key_id is not None:
-        lines.append(f"{namespace}: {quantity(rewrapped, 'data key')} wrapped again, by {quote(present)}")
+        wrapped = quantity(report.rewrapped, "data key")
+        lines.append(f"{namespace}: {wrapped} wrapped again, by {quote(report.key_id)}")
     if data:
+        renewed = quantity(report.renewed, "new data key")
         lines += [
-            f"{namespace}: {quantity(renewed, 'new data key')}; workers seal everything again with them",
+            f"{namespace}: {renewed}; workers seal everything again with them",
             f"  running processes may use former keys for {settings.key_cache_seconds:,.0f} seconds more"
             " (STRANDLINE_KEY_CACHE_SECONDS)",
             f"  `strandline encryption reseal {namespace} --wait` seals now, and waits until all is sealed",
@@ -198,20 +206,13 @@ def rotate_command(settings: Settings, namespace: str, key_id: str | None, data:
     short_help="Say whether a key can be removed from the keyring.",
 )
 @click.argument("key_id")
-def retire_command(opened: Opened, key_id: str) -> Output:
+def retire_command(encryption: Encryption, key_id: str) -> Output:
     """Say whether KEY_ID can be removed from the keyring; ends with 1 if data keys are wrapped by it.
 
     A transaction that is open may hold such keys; the command waits for it, and ends with 1 if it stays.
     Backups of the database may still need it: keep it as long as you keep them.
     """
-    database, _ = opened
-    used = _users_of(database, key_id)
-    if not used and not older_have_ended(database, OPEN_SECONDS):
-        raise DatabaseBusyError(
-            f"A transaction is open that may hold data keys wrapped by {quote(key_id)}, so the key must stay."
-            " End the transaction (see pg_stat_activity and pg_prepared_xacts), and repeat the command."
-        )
-    used = used or _users_of(database, key_id)
+    used = encryption.namespaces_wrapped_by(key_id)
     report = RetireReport(key_id=key_id, can_be_removed=not used, data_keys=used)
     if not used:
         return Output(
@@ -225,13 +226,8 @@ def retire_command(opened: Opened, key_id: str) -> Output:
     return Output(report, lines, code=1)
 
 
-def _users_of(database: Database, key_id: str) -> dict[str, int]:
-    rows = database.fetch(KeksInUse(namespace=None))
-    return {row.namespace: row.data_keys for row in rows if row.kek_id == key_id}
-
-
-def _first_key(content: SealedContent) -> str:
-    for key_id in content.keyring.key_ids():
+def _first_key(encryption: Encryption) -> str:
+    for key_id in encryption.content.keyring.key_ids():
         return key_id
     raise ConfigurationError(
         "This process has no keyring. Set STRANDLINE_KEYRING_FILE to a file with a line for each key: its id,"
@@ -281,8 +277,10 @@ def _lines(one: EncryptedNamespaceReport) -> Iterator[str]:
             yield f"    {kek.problem}"
 
 
-def _describe_wait(rows: int, progress: Progress) -> str:
-    waits = f"{quantity(rows, 'row')}; {quantity(progress.waiting, 'owner')} to be looked at once more"
+def _describe_wait(progress: Progress) -> str:
+    waits = (
+        f"{quantity(progress.rows, 'row')}; {quantity(progress.waiting, 'owner')} to be looked at once more"
+    )
     if progress.wait_seconds <= 0:
         return waits
     return (

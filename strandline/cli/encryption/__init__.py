@@ -1,1 +1,0 @@
-"""``strandline encryption``: encrypt namespaces, rotate their keys, and say how far that is."""
