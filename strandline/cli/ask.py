@@ -23,7 +23,6 @@ from strandline.cli.servers.memories import (
     read,
     token_limit_option,
 )
-from strandline.cli.servers.options import namespace_option, user_option
 from strandline.cli.terminal.output import console, say, styled_text
 from strandline.pipelines.inspect.explain_fact import excerpt
 from strandline.pipelines.transcript import speaker
@@ -306,10 +305,7 @@ class _Paper:
 
 
 @cli_command("ask", opened_session, AskReport)
-@click.argument("session")
 @click.argument("question")
-@namespace_option
-@user_option
 @token_limit_option
 def command(opened: OpenedSession, question: str, as_json: bool) -> Output | None:
     """Show what a session's memory gives for a question: pieces with their sources, and all omissions.

@@ -78,13 +78,13 @@ def load_command(name: str) -> click.Command:
         case "search":
             from strandline.cli.search import command
         case "sessions":
-            from strandline.cli.sessions.command import command
+            from strandline.cli.sessions import command
         case "facts":
-            from strandline.cli.facts.command import command
+            from strandline.cli.facts import command
         case "flush":
             from strandline.cli.flush import command
         case "import":
-            from strandline.cli.imports.command import command
+            from strandline.cli.imports import command
         case "explain":
             from strandline.cli.explain import command
         case "status":
@@ -102,7 +102,7 @@ def load_command(name: str) -> click.Command:
         case "generations":
             from strandline.cli.generations.command import command
         case "eval":
-            from strandline.cli.evaluation.command import command
+            from strandline.cli.evaluation import command
         case "models":
             from strandline.cli.models import command
         case "prompts":
@@ -112,11 +112,11 @@ def load_command(name: str) -> click.Command:
         case "export":
             from strandline.cli.export import command
         case "retention":
-            from strandline.cli.retention.command import command
+            from strandline.cli.retention import command
         case "encryption":
             from strandline.cli.encryption import command
         case "audit":
-            from strandline.cli.audit.command import command
+            from strandline.cli.audit import command
         case _:
             raise KeyError(name)
     return command

@@ -11,9 +11,8 @@ import click
 
 from strandline.administration.encryption import EncryptedNamespaceReport, Encryption, RotateReport
 from strandline.cli.command import Output, cli_command
-from strandline.cli.servers.names import check_to_be_changed, even_if_unknown_option
 from strandline.cli.servers.options import settings_alone
-from strandline.cli.servers.targets import opened_database
+from strandline.cli.servers.targets import check_to_be_changed, even_if_unknown_option, opened_database
 from strandline.cli.terminal.output import console, is_rich, say
 from strandline.pipelines.sealing.enabling import find_encryption
 from strandline.pipelines.sealing.resealing import Pace, Progress

@@ -16,7 +16,6 @@ from strandline.cli.servers.memories import (
     read,
     token_limit_option,
 )
-from strandline.cli.servers.options import session_options
 from strandline.pipelines.transcript import full_text, speaker
 from strandline.producers.reading.context import MemoryContext
 from strandline.schemas.display.shown_text import quantity
@@ -24,7 +23,6 @@ from strandline.schemas.values.message import Message
 
 
 @cli_command("get", opened_session, ReadReport)
-@session_options
 @click.option("--query", metavar="TEXT", help="The text to search memory for; default: the latest messages.")
 @token_limit_option
 def command(opened: OpenedSession, query: str | None) -> Output:

@@ -8,7 +8,7 @@ import click
 
 from strandline.administration.keys import KeySpec, create_key, list_keys, revoke_key, rotate_key
 from strandline.cli.command import Output, cli_command
-from strandline.cli.servers.options import settings_alone
+from strandline.cli.servers.options import namespace_filter, settings_alone
 from strandline.cli.servers.targets import opened_database
 from strandline.cli.terminal.output import table
 from strandline.schemas.display.shown_text import time_text
@@ -87,7 +87,7 @@ def create_command(
 
 
 @cli_command("list", opened_database, KeysReport, short_help="List keys.")
-@click.option("--namespace", metavar="NAME", help="Only those of this namespace.")
+@namespace_filter
 def list_command(database: Database, namespace: str | None) -> Output:
     """List keys, those that have ended too, without their secrets."""
     keys = list(_all_keys(database, namespace))

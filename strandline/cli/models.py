@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from strandline.cli.command import Output, offline_command
+from strandline.cli.doctor.checks import DoctorReport
 from strandline.cli.doctor.command import show_checks
 from strandline.cli.doctor.models import check_role
-from strandline.cli.doctor.reports import DoctorReport
 from strandline.schemas.display.shown_url import shown_url
 from strandline.schemas.model_roles import EMBEDDING_ROLES, FILE, OPENAI_URL, PREFIX, ROLES, Role, RoleName
 from strandline.schemas.settings import Settings, load_settings

@@ -11,14 +11,19 @@ from rich.console import Console
 from rich.table import Table
 
 from strandline.cli.command import cli_command
-from strandline.cli.servers.local_service import START_SECONDS, LocalService, local_service
-from strandline.cli.servers.models_used import models_used
 from strandline.cli.servers.options import settings_alone
+from strandline.cli.servers.processes import (
+    START_SECONDS,
+    LocalService,
+    await_worker,
+    local_service,
+    models_used,
+    worker_command,
+)
 from strandline.cli.servers.targets import Running, Servers, opened_pool, started_servers
-from strandline.cli.servers.worker_command import await_worker, worker_command
 from strandline.cli.terminal.interrupts import Interrupts, ends_as_interrupts
-from strandline.cli.terminal.logs import log_to_stderr
 from strandline.cli.terminal.output import console, masked_url, program, styled_text
+from strandline.cli.terminal.streams import log_to_stderr
 from strandline.deploy.embedded.mending import Mending
 from strandline.deploy.embedded.stack import runs_in
 from strandline.deploy.supervisor import Supervisor

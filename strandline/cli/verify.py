@@ -9,7 +9,7 @@ import click
 
 from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.targets import opened_database
-from strandline.cli.terminal.progress import status_line
+from strandline.cli.terminal.output import status_line
 from strandline.pipelines.inspect.verify import Report, verify
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.postgres.database import Database

@@ -14,8 +14,8 @@ from strandline.cli.command import cli_command
 from strandline.cli.servers.options import settings_alone
 from strandline.cli.servers.targets import running_servers
 from strandline.cli.terminal.interrupts import ends_as_interrupts
-from strandline.cli.terminal.logs import log_to_stderr
 from strandline.cli.terminal.output import say
+from strandline.cli.terminal.streams import log_to_stderr
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.misspelt_settings import unknown_settings
 from strandline.schemas.settings import Settings

@@ -14,8 +14,8 @@ import pytest
 
 from strandline import Memory, Retention
 from strandline.cli.doctor.servers import _archives
-from strandline.cli.erasures.keeping import receipts_kept
-from strandline.cli.imports.history import _omissions
+from strandline.cli.erasures.opening import receipts_kept
+from strandline.cli.imports import _omissions
 from strandline.pipelines.upkeep.archive import LeavingRange
 from strandline.pipelines.upkeep.erasure.signing import make_key
 from strandline.pipelines.upkeep.object_archive import ObjectArchive

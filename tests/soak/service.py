@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from strandline.cli.terminal.logs import log_to_stderr
+from strandline.cli.terminal.streams import log_to_stderr
 from tests.soak.measuring.ground import Ground
 from tests.soak.measuring.readings import Reading
 from tests.support.servers.schema_fuzzing import (

@@ -3,37 +3,164 @@
 from __future__ import annotations
 
 import math
+import os
+import shlex
+import shutil
+import signal
+import socket
+import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from strandline.cli.demo.environment import DemoEnvironment, demo_environment
-from strandline.cli.demo.file import Conversation, read_conversation
-from strandline.cli.demo.play import Look, Play, await_consumed, look_at
-from strandline.cli.demo.results import DemoReport, add_up, ask, checks, figures
-from strandline.cli.demo.story import PlayView, Story
-from strandline.cli.servers.local_service import START_SECONDS, local_service
-from strandline.cli.servers.models_used import ModelsUsed, models_used
+from strandline.cli.demo.play import Conversation, Look, Play, await_consumed, look_at, read_conversation
+from strandline.cli.demo.story import DemoReport, PlayView, Story, add_up, ask, checks, figures
+from strandline.cli.servers.processes import (
+    START_SECONDS,
+    ModelsUsed,
+    await_worker,
+    local_service,
+    models_used,
+    worker_command,
+)
+from strandline.cli.servers.targets import Servers, opened_pool
 from strandline.cli.terminal.interrupts import Interrupts, ends_as_interrupts
-from strandline.cli.terminal.logs import log_to_stderr
 from strandline.cli.terminal.numbers import FiniteRange
-from strandline.cli.terminal.output import console, print_json
+from strandline.cli.terminal.output import console, print_json, program
+from strandline.cli.terminal.streams import log_to_stderr
+from strandline.deploy.embedded.processes import wait_gone
+from strandline.deploy.embedded.stack import start_stack
 from strandline.deploy.supervisor import Supervisor
 from strandline.memory import Memory
 from strandline.pipelines.generations.registry import serving_generations
 from strandline.producers.tokens import count_default, count_message
 from strandline.schemas.display.shown_text import quantity
-from strandline.schemas.settings import load_settings
+from strandline.schemas.errors import ConfigurationError, StrandlineError
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.inspection.status import StatusWorkers
+from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, check_name, identify_session
 from strandline.schemas.values.lanes import VECTORS
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import FLUSH_SIZE_REPAIR_RATIO, MAX_INTEGER
+from strandline.wiring.assembly import ensure_tables
 from strandline.wiring.runtime import runtime_for
 from strandline.workers.signal_pipe import SignalPipe, ending_signals
+
+_WORKER_START_SECONDS = 60.0
+_ATTACHED_END_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class DemoEnvironment:
+    """The servers and processes that the demo runs on.
+
+    Attributes:
+        settings: of this process; they name the demo's own servers.
+        supervisor: runs the worker.
+        attach: the command that starts another worker from a second terminal.
+        say: takes a line about the processes, from any thread.
+    """
+
+    settings: Settings
+    servers: Servers
+    database: Database
+    supervisor: Supervisor
+    attach: str
+    say: Callable[[str], None]
+
+    @property
+    def home(self) -> Path:
+        return self.settings.home
+
+    def worker_pids(self) -> set[int]:
+        """The workers that the demo itself runs."""
+        return set(self.supervisor.pids().values())
+
+
+@contextmanager
+def demo_environment(
+    *, restart: bool, keep: bool, say: Callable[[str], None], check: Callable[[], None]
+) -> Iterator[DemoEnvironment]:
+    """Start the environment, and stop it again; ``keep`` leaves the home directory.
+
+    ``check`` raises once the demo is to end.
+
+    Raises:
+        EmbeddedUnavailableError: the embedded servers are forbidden or not installed.
+        ConfigurationError: the worker did not come up; the sentence says why.
+    """
+    home = Path(tempfile.mkdtemp(prefix="strandline-demo-")).resolve()
+    if os.geteuid() == 0:
+        # Postgres does not run as root, and its own account has to pass through.
+        home.chmod(0o711)
+    attach = _attach_command(home)
+    instead = None if restart else f"start one with: {attach}"
+    try:
+        with start_stack(home, with_broker=True, embedded=load_settings().embedded) as stack:
+            settings = load_settings(home=home, database_url=stack.database_url, broker_url=stack.broker_url)
+            servers = Servers(stack.database_url, stack.broker_url, "embedded", "embedded")
+            command = worker_command("the worker", servers, settings, log_path=home / "worker.log")
+            with opened_pool(stack.database_url, settings) as database:
+                ensure_tables(stack.database_url, database, settings)
+                check()
+                try:
+                    with Supervisor([command], say=say, instead_of_restart=instead) as supervisor:
+                        environment = DemoEnvironment(settings, servers, database, supervisor, attach, say)
+                        _await_first_worker(environment, check)
+                        yield environment
+                finally:
+                    _end_attached(database, settings, say)
+    finally:
+        if keep:
+            say(f"the home directory was kept: {home}")
+        else:
+            shutil.rmtree(home, ignore_errors=True)
+
+
+def _await_first_worker(environment: DemoEnvironment, check: Callable[[], None]) -> None:
+    def has_failed() -> bool:
+        check()
+        return environment.supervisor.ends > 0
+
+    pid = await_worker(
+        environment.database,
+        environment.settings,
+        pids=environment.worker_pids,
+        give_up=has_failed,
+        timeout_seconds=_WORKER_START_SECONDS,
+    )
+    if pid is None:
+        log = environment.home / "worker.log"
+        lines = log.read_text(errors="replace").split("\n") if log.exists() else []
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
+        raise ConfigurationError(f"The worker did not start. It said: {last}")
+
+
+def _end_attached(database: Database, settings: Settings, say: Callable[[str], None]) -> None:
+    """Ask workers that were attached by hand to end: they would keep the demo's servers running."""
+    try:
+        rows = database.fetch(StatusWorkers(dead_after_seconds=settings.worker_dead_after_seconds))
+    except StrandlineError:
+        # The database is gone, which must not take the place of what ended the demo.
+        return
+    for pid in [row.pid for row in rows if row.host == socket.gethostname()]:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGTERM)
+            say(f"the attached worker {pid} was asked to end, since its servers end now")
+            wait_gone(pid, timeout_seconds=_ATTACHED_END_SECONDS)
+
+
+def _attach_command(home: Path) -> str:
+    """The command for a second terminal, without the variables that would point it elsewhere."""
+    unset = [name for name in ("STRANDLINE_DATABASE_URL", "STRANDLINE_BROKER_URL") if os.environ.get(name)]
+    prefix = "env " + " ".join(f"-u {name}" for name in unset) + " " if unset else ""
+    return f"{prefix}STRANDLINE_HOME={shlex.quote(str(home))} {program()} worker"
+
 
 USER_ID = "demo"
 TOKEN_LIMIT, FLUSH_SIZE = 4_000, 700

@@ -8,9 +8,8 @@ import stat
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
-from strandline.cli.doctor.reports import CheckReport, ok, problem, warn
 from strandline.pipelines.custom.loading import load_blocks
 from strandline.pipelines.generations.definitions import recipe_for
 from strandline.pipelines.redaction.loading import load_hooks
@@ -23,6 +22,40 @@ from strandline.schemas.model_roles import FILE, read_roles, variable
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import OVERFLOW, PIPELINES
 from strandline.schemas.version import VERSION
+from strandline.schemas.wire.report import Report
+
+
+class CheckReport(Report):
+    """One thing that doctor looked at; ``advice`` says what to do unless it is ok."""
+
+    name: str
+    result: Literal["ok", "warning", "problem"]
+    found: str
+    advice: str | None = None
+
+
+class DoctorReport(Report):
+    """``strandline doctor``; ``healthy`` without any problem."""
+
+    healthy: bool
+    checks: list[CheckReport]
+
+    @classmethod
+    def of_checks(cls, checks: list[CheckReport]) -> Self:
+        return cls(healthy=all(check.result != "problem" for check in checks), checks=checks)
+
+
+def ok(name: str, finding: str) -> CheckReport:
+    return CheckReport(name=name, result="ok", found=finding)
+
+
+def warn(name: str, finding: str, advice: str | None = None) -> CheckReport:
+    return CheckReport(name=name, result="warning", found=finding, advice=advice)
+
+
+def problem(name: str, finding: str, advice: str | None = None) -> CheckReport:
+    return CheckReport(name=name, result="problem", found=finding, advice=advice)
+
 
 PACKAGES = ("celery", "kombu", "redis", "psycopg", "sqlalchemy", "openai", "tiktoken")
 SECRET_FILES = ("keyring_file", "audit_key_file", "receipt_key_file")

@@ -15,9 +15,16 @@ from rich.table import Table
 from rich.text import Text
 
 from strandline.cli.command import Output, offline_command
-from strandline.cli.doctor.checks import check_host, check_settings, not_checked
+from strandline.cli.doctor.checks import (
+    CheckReport,
+    DoctorReport,
+    check_host,
+    check_settings,
+    not_checked,
+    problem,
+    warn,
+)
 from strandline.cli.doctor.models import check_models
-from strandline.cli.doctor.reports import CheckReport, DoctorReport, problem, warn
 from strandline.cli.doctor.servers import check_broker, check_database
 from strandline.cli.servers.options import target_options, usable_settings_from
 from strandline.cli.servers.targets import running_servers

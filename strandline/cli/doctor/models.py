@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
-from strandline.cli.doctor.reports import CheckReport, ok, problem, warn
+from strandline.cli.doctor.checks import CheckReport, ok, problem, warn
 from strandline.pipelines.models.contract import (
     ExtractTask,
     MergeTask,

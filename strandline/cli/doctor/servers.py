@@ -14,7 +14,7 @@ from uuid import UUID
 from kombu import Connection
 from kombu.exceptions import KombuError
 
-from strandline.cli.doctor.reports import CheckReport, ok, problem, warn
+from strandline.cli.doctor.checks import CheckReport, ok, problem, warn
 from strandline.cli.servers.targets import Servers, opened_pool
 from strandline.cli.terminal.output import masked_url
 from strandline.pipelines.generations.registry import serving_generations, settings_differing

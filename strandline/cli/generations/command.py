@@ -23,6 +23,7 @@ from strandline.cli.generations.question_recall import (
     read_questions,
     recall,
 )
+from strandline.cli.servers.options import pipeline_filter
 from strandline.cli.servers.targets import Running, opened_database, opened_servers
 from strandline.pipelines.generations.definitions import recipe_for
 from strandline.pipelines.generations.registry import (
@@ -47,7 +48,7 @@ from strandline.schemas.wire.replay import (
     GenerationsReport,
     short_help="List generations, and replays that are not finished.",
 )
-@click.option("--pipeline", metavar="NAME", help="Only those of this pipeline.")
+@pipeline_filter
 def list_command(running: Running, pipeline: str | None) -> Output:
     """List generations, and replays that are not finished."""
     report = generations_report(running.database, running.settings, pipeline)

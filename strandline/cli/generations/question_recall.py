@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pydantic import Field, PositiveInt, model_validator
 
-from strandline.cli.evaluation.questions import Line, Text, read_lines
+from strandline.cli.evaluation import Line, Text, read_lines
 from strandline.pipelines.generations.registry import Generation, serving_generations
 from strandline.pipelines.inspect.directory import check_known, find_session
 from strandline.pipelines.models.contract import Embedder

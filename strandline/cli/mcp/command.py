@@ -14,7 +14,7 @@ from strandline.cli.command import cli_command
 from strandline.cli.mcp.streams import ProtocolStreams, protocol_streams
 from strandline.cli.servers.memories import opened_for_agent
 from strandline.cli.servers.options import namespace_option, settings_alone
-from strandline.cli.terminal.logs import log_to_stderr
+from strandline.cli.terminal.streams import log_to_stderr
 from strandline.memory import Memory
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings

@@ -13,8 +13,8 @@ from strandline.administration.keys import any_key
 from strandline.cli.command import cli_command
 from strandline.cli.servers.options import settings_alone
 from strandline.cli.servers.targets import Servers, opened_pool, running_servers
-from strandline.cli.terminal.logs import log_to_stderr
 from strandline.cli.terminal.output import say
+from strandline.cli.terminal.streams import log_to_stderr
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings
 from strandline.service.building import NEEDED, build_service

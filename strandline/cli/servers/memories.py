@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 import click
 
 from strandline.cli.reports import ReadState
+from strandline.cli.servers.options import namespace_option, owner_options, session_options
 from strandline.cli.servers.targets import opened_servers
 from strandline.facts import Facts
 from strandline.memory import Memory
@@ -29,6 +30,7 @@ token_limit_option = click.option(
 OpenedSession = tuple[Memory, SessionState]
 
 
+@session_options
 @contextmanager
 def opened_session(
     settings: Settings, session: str, namespace: str, user: str | None, token_limit: int | None = None
@@ -95,6 +97,7 @@ def opened_for_agent(settings: Settings, user: str, namespace: str, session: str
             yield memory
 
 
+@owner_options
 @contextmanager
 def opened_facts(
     settings: Settings, namespace: str, user: str | None, session: str | None
@@ -116,6 +119,7 @@ def opened_facts(
             yield facts
 
 
+@namespace_option
 @contextmanager
 def opened_namespace(settings: Settings, namespace: str) -> Iterator[NamespaceFacts]:
     """The facts of all owners of a namespace.

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, TypedDict
 
+import click
 from pydantic import SecretStr
 
 from strandline.deploy.embedded.broker import EmbeddedBroker
@@ -20,8 +21,9 @@ from strandline.deploy.embedded.stack import (
     start_stack,
 )
 from strandline.pipelines.generations.registry import serving_generations
+from strandline.pipelines.inspect.directory import check_namespace
 from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
-from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import Settings
@@ -258,3 +260,37 @@ def _embedded_broker(settings: Settings) -> EmbeddedBroker | None:
 
 def _secret(value: SecretStr | None) -> str | None:
     return None if value is None else value.get_secret_value()
+
+
+ANYWAY = "If it is yet to come, add --even-if-unknown."
+
+even_if_unknown_option = click.option(
+    "--even-if-unknown", is_flag=True, help="Also if nothing is stored under this name yet."
+)
+
+
+@contextmanager
+def opened_to_read(settings: Settings, namespace: str | None) -> Iterator[Database]:
+    """The database, if there is something of the namespace, or none is named.
+
+    Raises: as ``check_to_be_read``.
+    """
+    with opened_database(settings) as database:
+        check_to_be_read(database, namespace)
+        yield database
+
+
+def check_to_be_read(fetcher: Fetcher, namespace: str | None) -> None:
+    """Check that there is something of a namespace, if one is named.
+
+    Raises:
+        NotFoundError: there is nothing; with the names that are near.
+    """
+    if namespace is not None:
+        check_namespace(fetcher, namespace)
+
+
+def check_to_be_changed(fetcher: Fetcher, namespace: str, *, even_if_unknown: bool) -> None:
+    """As ``check_to_be_read``, unless the option says that the namespace is yet to come."""
+    if not even_if_unknown:
+        check_namespace(fetcher, namespace, otherwise=ANYWAY)

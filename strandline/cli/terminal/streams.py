@@ -1,8 +1,9 @@
-"""The standard streams where they are closed, full, or have no reader any more."""
+"""The standard streams where they are closed, full, or have no reader; and log records on stderr."""
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import sys
 from contextlib import suppress
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import IO, TypeGuard
 
 import click
+
+from strandline.schemas.display.shown_text import shown, shown_lines
 
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 
@@ -55,3 +58,26 @@ def _drop(stream: IO[str]) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, number)
         os.close(nowhere)
+
+
+# What every record has; whatever else stands on one was passed as ``extra``.
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "data"}
+
+
+class FieldFormatter(logging.Formatter):
+    """``time level logger: message key=value …``: one line, and a traceback indented below it."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # as logging calls it
+        fields = [f"{key}={value}" for key, value in vars(record).items() if key not in _STANDARD]
+        return shown(" ".join([super().formatMessage(record), *fields]))
+
+    def format(self, record: logging.LogRecord) -> str:
+        line, *trace = shown_lines(super().format(record))
+        return "\n".join([line, *(f"  {of_trace}" for of_trace in trace)])
+
+
+def log_to_stderr(level: str) -> None:
+    """Send records of ``level`` and above to stderr."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(FieldFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler], force=True)

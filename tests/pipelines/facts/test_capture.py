@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from strandline import Capture, ConflictError, Facts, InvalidMessageError, Memory
 from strandline.cli.explain import command as explain_command
-from strandline.cli.facts.command import command as facts_command
+from strandline.cli.facts import command as facts_command
 from strandline.pipelines.capture import AppliedCapture
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.models.answers import MergeOperation

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.cli.terminal.logs import FieldFormatter
 from strandline.cli.terminal.output import say, styled_text
+from strandline.cli.terminal.streams import FieldFormatter
 from strandline.schemas.display.shown_text import (
     json_seen,
     json_shown,

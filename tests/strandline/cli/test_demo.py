@@ -22,10 +22,8 @@ import pytest
 from rich.console import Console
 
 from strandline.cli.demo.command import smallest_token_limit
-from strandline.cli.demo.file import Question, read_conversation
-from strandline.cli.demo.play import Look, Play, SeenEvent, await_consumed
-from strandline.cli.demo.results import AnswerReport, EvidencePlaces, ask
-from strandline.cli.demo.story import Story
+from strandline.cli.demo.play import Look, Play, Question, SeenEvent, await_consumed, read_conversation
+from strandline.cli.demo.story import AnswerReport, EvidencePlaces, Story, ask
 from strandline.cli.entry import run
 from strandline.cli.terminal.numbers import percentile
 from strandline.memory import Memory

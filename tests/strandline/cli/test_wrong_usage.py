@@ -15,7 +15,7 @@ from openai.types.chat import (
 
 from strandline import ConfigurationError, Memory, UnknownPipelineError
 from strandline.cli.entry import run
-from strandline.cli.sessions.policy import set_policy_command
+from strandline.cli.sessions import set_policy_command
 from strandline.pipelines.inspect.sessions import show_session
 from strandline.schemas.misspelt_fields import name_misspelt
 from strandline.schemas.postgres.database import Database

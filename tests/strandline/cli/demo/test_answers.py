@@ -9,8 +9,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from strandline.cli.demo.results import AnswerReport, EvidencePlaces, add_up
-from strandline.cli.demo.story import Story
+from strandline.cli.demo.story import AnswerReport, EvidencePlaces, Story, add_up
 
 
 def answered(question: str, evidence: int, given: int) -> AnswerReport:

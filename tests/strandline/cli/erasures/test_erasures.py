@@ -17,7 +17,7 @@ import pytest
 from pydantic import BaseModel
 
 from strandline import ErasedError
-from strandline.cli.erasures.reports import (
+from strandline.cli.erasures.command import (
     EraseReport,
     ErasuresReport,
     ReapplyReport,

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from bench.encrypted.enabling import VARIABLE, encrypt
 from strandline import Memory
 from strandline.cli.entry import run
-from strandline.cli.evaluation.command import EvalReport
-from strandline.cli.evaluation.questions import Question, read_lines
+from strandline.cli.evaluation import EvalReport, Question, read_lines
 from strandline.cli.generations.question_recall import read_questions as asked_in_diffs
 from strandline.pipelines.replay.new_generation import begin_generation, derive_generation
 from strandline.schemas.errors import ConfigurationError

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from strandline import Memory, Message
-from strandline.cli.retention.durations import duration_text
-from strandline.cli.retention.reports import (
+from strandline.cli.retention import (
     ArchivedReport,
     PlanReport,
     RestoredReport,
     RetentionShownReport,
     RunReport,
     StatusReport,
+    duration_text,
 )
 from tests.conftest import MakeMemory, rows_of
 from tests.support.aging import DAY, age_messages

@@ -2,32 +2,220 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from pathlib import Path
 from statistics import fmean
+from typing import Annotated, Any, Self, TypeVar
 
 import click
-from pydantic import SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 
 from strandline.cli.command import Output, cli_command
-from strandline.cli.evaluation.questions import LineProblem, Question, read_lines
-from strandline.cli.evaluation.subjects import Embeddings, Subjects, vectors_of
 from strandline.cli.servers.options import namespace_option, settings_alone
 from strandline.cli.servers.targets import servers_for_once
 from strandline.cli.terminal.interrupts import Stop, stops_at_signals
 from strandline.cli.terminal.numbers import percentile
-from strandline.cli.terminal.output import table
-from strandline.cli.terminal.progress import shown_progress
-from strandline.producers.evaluation.asking import Measured, measure
+from strandline.cli.terminal.output import shown_progress, table
+from strandline.memory import Memory
+from strandline.pipelines.generations.registry import find_kept
+from strandline.pipelines.inspect.directory import check_known, find_session
+from strandline.pipelines.inspect.sessions import session_state
+from strandline.pipelines.models.local.text_model import is_local_embedder
+from strandline.producers.blocks.resolve import default_blocks, owner_wide, stored_blocks
+from strandline.producers.evaluation.asking import Answer, Measured, Subject, measure
 from strandline.producers.search.ranking import Vectors
 from strandline.producers.search.search import MAX_LIMIT
-from strandline.schemas.display.shown_text import quantity
-from strandline.schemas.errors import ConfigurationError
+from strandline.producers.tokens import count_default
+from strandline.schemas.display.refused_values import describe_refusal
+from strandline.schemas.display.shown_text import quantity, quote
+from strandline.schemas.errors import ConfigurationError, InvalidMessageError, NotFoundError
+from strandline.schemas.foreign_json import read_json
+from strandline.schemas.prices import cost_usd
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.identity import identify_session
+from strandline.schemas.values.lanes import VECTORS
+from strandline.schemas.values.stored_text import check_text
 from strandline.schemas.wire.report import Report
-from strandline.wiring.runtime import runtime_for
+from strandline.wiring.runtime import Runtime, runtime_for
+
+
+class LineProblem(Report):
+    """Why a line of the file was not measured; ``field`` null: it is of no one field."""
+
+    line: int
+    field: str | None
+    reason: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.field + ': ' if self.field else ''}{self.reason}"
+
+
+def _check(text: str) -> str:
+    try:
+        check_text("", text)
+    except InvalidMessageError as error:
+        raise ValueError(error.problem) from None
+    if not text.strip():
+        raise ValueError("is empty")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_check)]
+Texts = Annotated[list[Text], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+
+
+class Line(BaseModel):
+    """The base of a line in a file of questions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    question: Text
+
+
+L = TypeVar("L", bound=Line)
+
+
+class Question(Line):
+    """A question, whose it is, and what answers it: messages by id, or words that a read has to give."""
+
+    evidence: Texts = []
+    expected: Texts = []
+    session_id: Text | None = None
+    user_id: Text | None = None
+    namespace: Text | None = None
+
+    @model_validator(mode="after")
+    def _has_an_answer(self) -> Self:
+        if not (self.evidence or self.expected):
+            raise ValueError("evidence, ids of messages, or expected, words, must say what answers it")
+        return self
+
+
+def read_lines(path: Path, kind: type[L]) -> Iterator[tuple[int, L | list[LineProblem]]]:
+    """Each line that is not blank, by its number: its JSON object, or its fault.
+
+    Raises:
+        ConfigurationError: the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, _read(number, line, kind)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _read(number: int, line: bytes, kind: type[L]) -> L | list[LineProblem]:
+    try:
+        value = read_json(line.decode("utf-8-sig"))
+        if not isinstance(value, dict):
+            raise ValueError("it is of another type")
+        return kind.model_validate(value)
+    except ValidationError as error:
+        problems = [
+            (".".join(map(str, item["loc"])), describe_refusal({**item, "loc": item["loc"][-1:]}))
+            for item in error.errors(include_input=False, include_url=False)
+        ]
+    except (ValueError, RecursionError) as error:
+        problems = [("", f"is not a JSON object in UTF-8: {error}")]
+    return [LineProblem(line=number, field=field or None, reason=reason) for field, reason in problems]
+
+
+@dataclass(slots=True)
+class Embeddings:
+    """Embeds queries, and counts; ``usd`` None: a model has no price."""
+
+    runtime: Runtime
+    calls: int = 0
+    usd: Decimal | None = Decimal(0)
+
+    def embed(self, text: str, config: Mapping[str, Any]) -> str | None:
+        vector = self.runtime.embed_query(text, config)
+        if vector:
+            self.calls += 1
+            model, prices = str(config.get("embedder")), self.runtime.settings.model_prices
+            price = cost_usd(prices, model, input_tokens=count_default(text), output_tokens=0)
+            price = Decimal(0) if is_local_embedder(model) else price
+            self.usd = None if price is None or self.usd is None else self.usd + price
+        return vector
+
+
+def vectors_of(runtime: Runtime, generation: int) -> Vectors:
+    """The search parameters of a generation of vectors.
+
+    Raises:
+        UnknownReplayError: it does not exist, or it was pruned.
+        ConfigurationError: it is of another pipeline.
+    """
+    kept = find_kept(runtime.database(), generation)
+    if kept.pipeline == VECTORS:
+        return Vectors(generation, kept.recipe.config)
+    raise ConfigurationError(
+        f"Generation {generation} is of {kept.pipeline}, and messages are searched by vectors;"
+        " `strandline generations list --pipeline vectors` lists those to choose from."
+    )
+
+
+@dataclass(slots=True)
+class Subjects:
+    """Whose memories the questions ask; each is found once."""
+
+    runtime: Runtime
+    token_limit: int | None
+    known: dict[tuple[str, str | None, str | None], Subject] = field(default_factory=dict)
+
+    def find(self, line: int, asked: Question) -> tuple[Subject, Answer] | LineProblem:
+        """Whom a question asks and what answers it, or why it cannot be asked."""
+        place = asked.namespace or "", asked.session_id, asked.user_id
+        name = "user_id" if asked.session_id is None else "session_id"
+        try:
+            subject = self.known.get(place) or self.known.setdefault(place, self._make(*place))
+        except (NotFoundError, InvalidMessageError) as error:
+            return LineProblem(line=line, field=name, reason=str(error))
+        answer = Answer.of(subject, asked.evidence, asked.expected)
+        if missing := [quote(one) for one in asked.evidence if one not in answer.messages]:
+            reason = f"no message that may be read has the id {', '.join(missing)}"
+            return LineProblem(line=line, field="evidence", reason=reason)
+        return subject, answer
+
+    def _make(self, namespace: str, session_id: str | None, user_id: str | None) -> Subject:
+        database, runtime = self.runtime.database(), self.runtime
+        named: dict[str, Any] = {"user_id": user_id, "namespace": namespace}
+        if session_id is None and user_id is None:
+            raise NotFoundError("neither a session nor a user is named, here or by --session or --user")
+        if session_id is None:
+            check_known(database, **named)
+            memory = Memory.from_defaults(
+                token_limit=self.token_limit, memory_blocks=owner_wide(default_blocks()), **named
+            )
+            identity = identify_session(namespace, memory.session_id, user_id)
+        else:
+            identity = find_session(database, session_id, **named)
+            policy = session_state(database, identity).policy
+            memory = Memory.from_defaults(
+                session_id,
+                token_limit=self.token_limit or policy.token_limit,
+                memory_blocks=stored_blocks(policy.pipelines, policy.max_facts),
+                **named,
+            )
+        scope: Any = "owner" if session_id is None else "session"
+        blocks, limit = memory.memory_blocks, memory.token_limit
+        subject = Subject(runtime, identity, scope, blocks=blocks, token_limit=limit)
+        subject.read("")  # so that no generation pays for the first read of a session
+        return subject
+
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 Columns = Sequence[tuple[Vectors | None, Embeddings]]

@@ -3,46 +3,314 @@
 from __future__ import annotations
 
 import json
+import re
 import time
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import asdict, fields
+from datetime import datetime
 from typing import Any
 
 import click
 
 from strandline import retention
 from strandline.cli.command import Output, cli_command
-from strandline.cli.retention.durations import DURATIONS, Duration, duration_text
-from strandline.cli.retention.lines import (
-    message_fields,
-    past_line,
-    policy_lines,
-    range_line,
-    run_lines,
-    status_lines,
-    waiting_lines,
-)
-from strandline.cli.retention.reports import (
-    ArchivedReport,
-    PassReport,
-    PastReport,
-    PlanReport,
-    RestoredReport,
-    RetentionActReport,
-    RetentionShownReport,
-    RunReport,
-    StatusReport,
-)
-from strandline.cli.servers.names import check_to_be_changed, even_if_unknown_option, opened_to_read
 from strandline.cli.servers.options import actor_option, namespace_option
-from strandline.cli.servers.targets import opened_database
+from strandline.cli.servers.targets import (
+    check_to_be_changed,
+    even_if_unknown_option,
+    opened_database,
+    opened_to_read,
+)
 from strandline.cli.terminal.interrupts import stops_at_signals
 from strandline.cli.terminal.output import print_json_line, say
-from strandline.retention import Removal, Retention
+from strandline.retention import ArchivedRange, Past, Removal, Retention
 from strandline.schemas.display.shown_text import quantity, quote, time_text
 from strandline.schemas.errors import ArchiveError
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.values.acts.retention import HANDLER, MAX_MESSAGES
+from strandline.schemas.values.acts.retention import HANDLER, MAX_MESSAGES, MAX_SECONDS
+from strandline.schemas.values.message import Message
+from strandline.schemas.wire.report import Key, Report
 from strandline.wiring.archives import open_archive
+
+
+class RetentionReport(Report):
+    """How long things are kept; a null field was never set. Times are in seconds, 0 is for ever."""
+
+    ttl_seconds: int | None
+    max_age_seconds: int | None
+    max_messages: int | None
+    forget_facts: bool | None
+    keeps_important: bool | None
+    archive: str | None
+    answers_seconds: int | None
+    calls_seconds: int | None
+    traces_seconds: int | None
+    ended_facts_seconds: int | None
+
+
+class RetentionActReport(RetentionReport):
+    """One act."""
+
+    number: int
+    actor: str | None
+    created_at: datetime
+
+
+class RetentionShownReport(RetentionReport):
+    """``retention show`` and ``set``: what applies now, and the acts of the level, newest first."""
+
+    namespace: str
+    session_id: str | None
+    acts: list[RetentionActReport]
+
+
+class PastReport(Report):
+    """One session's expired messages, by reason; ``important`` ones stay.
+
+    ``waiting`` of them leave once their whole flush has expired, ``leaving`` can leave now.
+    """
+
+    namespace: str
+    session_id: str
+    expired: int
+    aged: int
+    surplus: int
+    waiting: int
+    leaving: int
+    important: int
+
+
+class PlanReport(Report):
+    """``retention plan``."""
+
+    sessions: list[PastReport]
+
+
+class RunReport(Report):
+    """``retention run``: messages that left, important ones that stay, and waiting or failed ones.
+
+    ``waiting`` are sessions that workers still derive; ``waiting_messages`` wait for their flush.
+    """
+
+    removed: int
+    kept: int
+    archived: int
+    steps: int
+    waiting: int
+    failed: int
+    busy: int
+    given_up: int
+    waiting_messages: int
+
+
+class OpenStepReport(Report):
+    """A range of messages on its way out; ``last_error`` says why its last attempt ended."""
+
+    namespace: str
+    session_id: str
+    from_seq: int
+    through_seq: int
+    state: str
+    archive: str | None
+    attempts: int
+    last_error: str | None
+    planned_at: datetime
+    attempted_at: datetime | None
+
+
+class PassReport(Report):
+    """One pass of workers over all sessions."""
+
+    run_id: int
+    state: str
+    counts: dict[str, Any]
+    started_at: datetime
+    ended_at: datetime | None
+
+
+class StatusReport(Report):
+    """``retention status``: totals since the beginning, running steps, and the last passes.
+
+    ``waiting_lives`` are sessions that ended for lack of puts, and are not wholly removed.
+    """
+
+    removed: int
+    kept: int
+    archived: int
+    open_steps: int
+    failing_steps: int
+    waiting_lives: int
+    steps: list[OpenStepReport]
+    passes: list[PassReport]
+
+
+class ArchivedRangeReport(Report):
+    """A range of a session's messages that left its log, or is on its way."""
+
+    from_seq: int
+    through_seq: int
+    step_id: Key
+    cause: str
+    state: str
+    archive: str | None
+    object_name: str | None
+    object_digest: str | None
+    messages: int
+    removed: int
+    kept_seqs: list[int]
+    last_error: str | None
+    planned_at: datetime
+    removed_at: datetime | None
+
+
+class ArchivedReport(Report):
+    """``retention archived``."""
+
+    namespace: str
+    session_id: str
+    ranges: list[ArchivedRangeReport]
+
+
+class RestoredReport(Report):
+    """``retention restore``."""
+
+    session_id: str
+    messages: int
+    ranges: int
+    ttl_seconds: int
+
+
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
+_FORM = re.compile(r"(\d{1,12})([smhdw])")
+NEVER = "never"
+
+# An act's settings, by option.
+DURATIONS = {
+    "ttl": ("ttl_seconds", "A session ends so long after its last put, with all that it holds."),
+    "max_age": ("max_age_seconds", "A message leaves so long after its time."),
+    "answers": ("answers_seconds", "Age of models' answers, once their batch has ended."),
+    "calls": ("calls_seconds", "Age of the ledger of model calls."),
+    "traces": ("traces_seconds", "How long what a person took away is recognised in replays."),
+    "ended_facts": ("ended_facts_seconds", "Age of facts that ended because of others."),
+}
+
+
+class Duration(click.ParamType[int]):
+    """A number with a unit (s, m, h, d, w), in seconds; ``never`` is 0."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        if value == NEVER:
+            return 0
+        parts = _FORM.fullmatch(str(value).strip())
+        seconds = int(parts[1]) * _UNITS[parts[2]] if parts else 0
+        if not 1 <= seconds <= MAX_SECONDS:
+            self.fail(
+                f"{value!r} is not a duration: give a number with s, m, h, d or w, such as 30d, or {NEVER}.",
+                param,
+                ctx,
+            )
+        return seconds
+
+
+def duration_text(seconds: int) -> str:
+    """Seconds as the command line takes them."""
+    if not seconds:
+        return NEVER
+    unit, size = next(
+        (unit, size) for unit, size in reversed(_UNITS.items()) if unit != "w" and seconds % size == 0
+    )
+    return f"{seconds // size}{unit}"
+
+
+def policy_lines(applied: Retention) -> Iterator[str]:
+    names = {field: name.replace("_", " ") for name, (field, _meaning) in DURATIONS.items()}
+    for field in fields(applied):
+        value = getattr(applied, field.name)
+        if not value:
+            continue
+        if field.name in names:
+            yield f"  {names[field.name]}: {duration_text(value)}"
+        elif field.name == "max_messages":
+            yield f"  max messages: {value:,}"
+        elif field.name == "archive":
+            yield f"  archive: {value}"
+        else:
+            yield "  facts lose what a message gave them when it leaves"
+
+
+def past_line(row: Past) -> str:
+    parts = {
+        "expired": row.expired,
+        "past their age": row.aged,
+        "beyond the number": row.surplus,
+    }
+    reasons = ", ".join(f"{number:,} {why}" for why, number in parts.items() if number)
+    reasons += f"; {row.waiting:,} of them wait for their flush" if row.waiting else ""
+    kept = f"; {row.important:,} important stay" if row.important else ""
+    return f"{row.namespace}/{row.session_id}: {reasons}{kept}"
+
+
+def run_lines(done: Removal) -> Iterator[str]:
+    yield (
+        f"{quantity(done.removed, 'message')} removed in {quantity(done.steps, 'step')},"
+        f" {done.archived:,} archived, {done.kept:,} important kept"
+    )
+    if done.waiting:
+        yield f"{quantity(done.waiting, 'session')} waiting: workers still derive what is to leave"
+    if done.busy:
+        yield f"{quantity(done.busy, 'step')} left to another process"
+    if done.given_up:
+        yield f"{quantity(done.given_up, 'step')} given up: the retention was changed since"
+    if done.failed:
+        yield f"{quantity(done.failed, 'step')} failed; `strandline retention status` says why"
+
+
+def waiting_lines(waiting: int) -> Iterator[str]:
+    if waiting:
+        yield f"{quantity(waiting, 'message')} waiting: a flush leaves once all of it is past its time"
+
+
+def status_lines(report: StatusReport) -> Iterator[str]:
+    yield (
+        f"{quantity(report.removed, 'message')} removed, {report.archived:,} archived,"
+        f" {report.kept:,} important kept"
+    )
+    yield f"{quantity(report.open_steps, 'step')} under way, {report.failing_steps:,} failing"
+    if report.waiting_lives:
+        yield f"{quantity(report.waiting_lives, 'session')} ended, and not removed yet"
+    yield "`strandline retention plan` says what is past its time, and what waits for its flush"
+    for step in report.steps:
+        where = "without an archive" if step.archive is None else f"to {step.archive}"
+        error = f": {step.last_error}" if step.last_error else ""
+        yield (
+            f"{step.namespace}/{step.session_id}, messages {step.from_seq} to {step.through_seq},"
+            f" {where}: {step.state}, {quantity(step.attempts, 'attempt')}{error}"
+        )
+    for one in report.passes:
+        at = time_text(one.started_at)
+        counts = ", ".join(f"{number:,} {name}" for name, number in sorted(one.counts.items()))
+        yield f"pass {one.run_id}, {at}: {one.state}{f' ({counts})' if counts else ''}"
+
+
+def range_line(one: ArchivedRange) -> str:
+    where = "removed without an archive" if one.archive is None else f"{one.archive} {one.object_name or ''}"
+    kept = f", {len(one.kept_seqs)} important kept" if one.kept_seqs else ""
+    return f"messages {one.from_seq} to {one.through_seq} ({one.cause}), {one.state}{kept}: {where.strip()}"
+
+
+def message_fields(message: Message) -> dict[str, Any]:
+    return {
+        "seq": message.seq,
+        "id": message.id,
+        "created_at": message.created_at.isoformat() if message.created_at else None,
+        **message.to_dict(),
+        **({"metadata": dict(message.metadata)} if message.metadata else {}),
+    }
+
 
 SAY_SECONDS = 2.0
 

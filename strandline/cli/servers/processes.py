@@ -1,4 +1,4 @@
-"""The HTTP service as ``up`` and ``demo`` start it: on loopback, with a key that ends with them."""
+"""What ``up`` and ``demo`` start, worker processes and the HTTP service, and the models that these use."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import shlex
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,12 +19,102 @@ from urllib.parse import quote
 
 from strandline.administration.keys import KeySpec, create_key, revoke_key
 from strandline.cli.servers.targets import Servers
-from strandline.cli.servers.worker_command import environment_of
 from strandline.deploy.supervisor import ChildCommand
+from strandline.pipelines.models.local.text_model import LOCAL_EMBEDDERS
+from strandline.pipelines.models.local.text_model import MODEL as LOCAL_TEXT_MODEL
 from strandline.schemas.errors import StrandlineError
+from strandline.schemas.model_roles import TEXT_ROLES
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.inspection.status import StatusWorkers
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
+
+
+@dataclass(frozen=True, slots=True)
+class ModelsUsed:
+    """The models by name."""
+
+    text: str
+    embedding: str
+    text_is_local: bool
+    embedding_is_local: bool
+
+    @property
+    def announcement(self) -> str:
+        """One line about them."""
+        if self.text_is_local and self.embedding_is_local:
+            return (
+                f"local stand-ins: {self.text} picks sentences as facts and summary, {self.embedding} embeds"
+                " (set OPENAI_API_KEY or OPENAI_BASE_URL for real models)"
+            )
+        text = f"{self.text} (local stand-in)" if self.text_is_local else self.text
+        embedding = f"{self.embedding} (local)" if self.embedding_is_local else self.embedding
+        return f"{text} for facts and summary, {embedding} for vectors"
+
+
+def models_used(settings: Settings) -> ModelsUsed:
+    """What workers with these settings use."""
+    text_is_local = {settings.backend(role) for role in TEXT_ROLES} == {"local"}
+    embedder = settings.backend("embedding")
+    embedding_is_local = embedder in LOCAL_EMBEDDERS
+    served = dict.fromkeys(
+        LOCAL_TEXT_MODEL if settings.backend(role) == "local" else str(settings.text_role(role).of.model)
+        for role in TEXT_ROLES
+    )
+    others = "no model" if embedder == "none" else settings.embedding_model
+    return ModelsUsed(
+        text=" and ".join(served),
+        embedding=LOCAL_EMBEDDERS[embedder][0] if embedding_is_local else others,
+        text_is_local=text_is_local,
+        embedding_is_local=embedding_is_local,
+    )
+
+
+_PAUSE_SECONDS = 0.05
+
+
+def worker_command(
+    name: str, servers: Servers, settings: Settings, *, log_path: Path | None = None
+) -> ChildCommand:
+    """The command of one worker process; secrets go by its environment, which only its user sees."""
+    environment = {**os.environ, **environment_of(servers, settings)}
+    return ChildCommand(name, [sys.executable, "-m", "strandline", "worker"], environment, log_path)
+
+
+def environment_of(servers: Servers, settings: Settings) -> dict[str, str]:
+    """What tells a child where its servers are."""
+    return {
+        "STRANDLINE_HOME": str(settings.home),
+        "STRANDLINE_DATABASE_URL": servers.database_url,
+        "STRANDLINE_BROKER_URL": servers.broker_url or "",
+        "STRANDLINE_DATABASE_SCHEMA": settings.database_schema,
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def live_workers(database: Database, settings: Settings) -> set[int]:
+    """Process ids with a heartbeat; a killed worker stays for some seconds."""
+    rows = database.fetch(StatusWorkers(dead_after_seconds=settings.worker_dead_after_seconds))
+    return {row.pid for row in rows}
+
+
+def await_worker(
+    database: Database,
+    settings: Settings,
+    *,
+    pids: Callable[[], set[int]],
+    give_up: Callable[[], bool],
+    timeout_seconds: float,
+) -> int | None:
+    """Wait until one of ``pids()`` has registered, and return it; None when the time is over first."""
+    deadline = time.monotonic() + timeout_seconds
+    pause = threading.Event()
+    while not give_up() and time.monotonic() < deadline:
+        if alive := live_workers(database, settings) & pids():
+            return min(alive)
+        pause.wait(_PAUSE_SECONDS)
+    return None
+
 
 LOOPBACK = "127.0.0.1"
 # Should its revocation fail, it does not live for ever.

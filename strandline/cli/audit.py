@@ -3,41 +3,279 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
-from strandline.cli.audit.listing import (
-    TIME_FORMATS,
-    export_command,
-    list_command,
-    opened_audit,
-    show_command,
-)
-from strandline.cli.audit.reports import (
-    AnchorReport,
-    LevelReport,
-    LevelsReport,
-    PruningReport,
-    TrailsReport,
-)
+from strandline.audit import Audit
 from strandline.cli.command import Output, cli_command
-from strandline.cli.servers.names import ANYWAY, check_to_be_read, even_if_unknown_option
-from strandline.cli.servers.options import namespace_option, settings_alone
-from strandline.cli.servers.targets import opened_database
+from strandline.cli.servers.options import limit_option, namespace_option, settings_alone
+from strandline.cli.servers.targets import (
+    ANYWAY,
+    check_to_be_read,
+    even_if_unknown_option,
+    opened_database,
+    opened_servers,
+)
 from strandline.cli.terminal.numbers import UtcTime
 from strandline.cli.terminal.output import print_json_line, say
 from strandline.pipelines.audit.anchors import Anchor, read_anchors
 from strandline.pipelines.audit.keys import keys_of
-from strandline.pipelines.audit.listing import audited_namespaces
+from strandline.pipelines.audit.listing import ActPage, AuditedAct, audited_namespaces
 from strandline.pipelines.audit.verifying import TrailVerification, anchor_trails, find_trails, verify_trails
-from strandline.schemas.display.shown_text import quantity
-from strandline.schemas.errors import ConfigurationError
+from strandline.pipelines.inspect.directory import check_namespace
+from strandline.schemas.display.shown_text import quantity, quote
+from strandline.schemas.errors import ConfigurationError, NotFoundError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.acts.kinds import LEVELS, AuditLevel
+from strandline.schemas.values.acts.kinds import ACTS, LEVELS, AuditLevel
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
+from strandline.schemas.wire.report import Key, Report, Time
+
+
+class ActReport(Report):
+    """An act of the trail.
+
+    ``subject`` is the pseudonym of the user concerned, and ``user_id`` the user that it leads to, null after
+    an erasure; ``session`` is a pseudonym as well.  ``seal`` and ``place`` are null while no seal covers it.
+    """
+
+    entry_id: Key
+    at: Time
+    kind: str
+    actor: str | None
+    origin: str | None
+    subject: Key | None
+    user_id: str | None
+    session: Key | None
+    seq: int | None
+    count: int | None
+    detail: dict[str, Any]
+    flags: list[str]
+    seal: int | None
+    place: int | None
+
+
+class ActsReport(Report):
+    """A page of acts, newest first; ``next_before`` leads to the next one."""
+
+    namespace: str
+    next_before: str | None
+    acts: list[ActReport]
+
+
+class LevelReport(Report):
+    """The level of a namespace's trail, and how long its chain is."""
+
+    namespace: str
+    level: str
+    seals: int
+    pruned_seals: int
+    entries: int
+
+
+class LevelsReport(Report):
+    """Levels of namespaces."""
+
+    namespaces: list[LevelReport]
+
+
+class AnchorReport(Report):
+    """An anchor: the end of a chain, to be kept outside of the database."""
+
+    namespace: str
+    seal: int
+    entries: int
+    mac: str
+    sealed_at: Time
+
+
+class FindingReport(Report):
+    """Something that does not fit; ``seal``, ``place`` and ``entry_id`` say where."""
+
+    problem: str
+    sentence: str
+    seal: int | None
+    place: int | None
+    entry_id: Key | None
+
+
+class TrailReport(Report):
+    """The result of verifying a namespace's trail."""
+
+    namespace: str
+    is_sound: bool
+    seals: int
+    entries: int
+    pruned_seals: int
+    unsealed: int
+    unkeyed_seals: int
+    anchors: int
+    pruned_anchors: int
+    first_seal_at: Time | None
+    last_seal_at: Time | None
+    findings: list[FindingReport]
+
+
+class TrailsReport(Report):
+    """The results for several namespaces."""
+
+    trails: list[TrailReport]
+
+
+class PruningReport(Report):
+    """The pruned entries, or with ``dry_run`` those to prune; ``through_seal`` is the last seal concerned."""
+
+    namespace: str
+    entries: int
+    through_seal: int
+    dry_run: bool
+
+
+TIME_FORMATS = "In UTC: 2026-11-25, 2026-11-25T10:00:00 or '2026-11-25 10:00:00'."
+_since_option = click.option(
+    "--since", type=UtcTime(), metavar="TIME", help=f"Only acts from this time on. {TIME_FORMATS}"
+)
+_until_option = click.option(
+    "--until", type=UtcTime(), metavar="TIME", help=f"Only acts up to this time. {TIME_FORMATS}"
+)
+
+
+@namespace_option
+@contextmanager
+def opened_audit(
+    settings: Settings, namespace: str, even_if_unknown: bool = False, otherwise: str | None = None
+) -> Iterator[Audit]:
+    """The trail of a namespace, which may be empty; looking at it is recorded, so the namespace has to exist.
+
+    Raises:
+        InvalidMessageError: the namespace is not a valid name.
+        NotFoundError: it is unknown.
+    """
+    with opened_servers(settings) as running:
+        if not even_if_unknown:
+            check_namespace(running.database, namespace, otherwise=otherwise)
+        with closing(Audit.of_namespace(namespace, **running.urls)) as audit:
+            yield audit
+
+
+@cli_command("list", opened_audit, ActsReport, short_help="List acts, newest first.")
+@_since_option
+@_until_option
+@click.option(
+    "--kind", metavar="KIND", help="Only acts of a kind, such as rewind, or facts for all of these."
+)
+@click.option("--actor", metavar="NAME", help="Only what this actor did.")
+@click.option("--user", metavar="ID", help="Only what concerns this user; nothing after an erasure.")
+@limit_option()
+@click.option("--before", metavar="PLACE", help="The page that follows one: its `next_before`.")
+def list_command(
+    audit: Audit,
+    namespace: str,
+    since: datetime | None,
+    until: datetime | None,
+    kind: str | None,
+    actor: str | None,
+    user: str | None,
+    limit: int,
+    before: str | None,
+) -> Output:
+    """List what was done in a namespace, newest first: when, what, by whom, from where and to whose memory.
+
+    Users stand in the trail as pseudonyms, and are named here until they are erased. To list is an act as
+    well, and recorded.
+    """
+    page = audit.acts(
+        since=since,
+        until=until,
+        kind=kind,
+        actor=actor,
+        user_id=user,
+        limit=limit,
+        before=before,
+    )
+    return Output(ActsReport.of(page, namespace=namespace), _page_lines(page))
+
+
+@cli_command("show", opened_audit, ActReport, short_help="Show one act with all that is recorded of it.")
+@click.argument("entry_id", metavar="ID")
+def show_command(audit: Audit, entry_id: str, namespace: str) -> Output:
+    """Show the act ID (`list --json` gives ids) with where it stands in the chain."""
+    act = audit.act(entry_id)
+    if act is None:
+        raise NotFoundError(
+            f"The trail of namespace {quote(namespace)} has no act {quote(entry_id)}; it may be pruned, or of"
+            " another namespace."
+        )
+    return Output(ActReport.of(act), _details(act))
+
+
+@cli_command("export", opened_audit, short_help="Print all acts as JSON lines.")
+@_since_option
+@_until_option
+def export_command(audit: Audit, since: datetime | None, until: datetime | None) -> None:
+    """Print the acts of a namespace, newest first, a line of JSON each, as `list --json` has them."""
+    for act in audit.each(since=since, until=until):
+        print_json_line(ActReport.of(act).model_dump_json())
+
+
+def _page_lines(page: ActPage) -> Iterator[str]:
+    yield from map(_line, page.acts)
+    if not page.acts:
+        yield "no acts; `strandline audit level` shows what is recorded"
+    if page.next_before is not None:
+        yield f"more: --before {page.next_before}"
+
+
+def _line(act: AuditedAct) -> str:
+    parts = [
+        f"{act.at:%Y-%m-%d %H:%M:%S}",
+        act.kind,
+        f"by {_actor(act)}" if act.actor is not None else "by someone unnamed",
+        f"from {act.origin}" if act.origin is not None else "",
+        f"of {_whom(act)}" if act.subject is not None else "",
+        _extent(act),
+        f"[{', '.join(act.flags)}]" if act.flags else "",
+        "" if act.seal is not None else "(not sealed yet)",
+    ]
+    return "  ".join(part for part in parts if part)
+
+
+def _actor(act: AuditedAct) -> str:
+    if act.actor == f"user:{act.subject}" and act.user_id is not None:
+        return act.user_id
+    return act.actor or ""
+
+
+def _whom(act: AuditedAct) -> str:
+    return act.user_id if act.user_id is not None else f"subject {str(act.subject)[:8]}"
+
+
+def _extent(act: AuditedAct) -> str:
+    number = "" if act.count is None else quantity(act.count, "item" if act.seq is None else "message")
+    return number if act.seq is None else f"{number} from {act.seq}".strip()
+
+
+def _details(act: AuditedAct) -> list[str]:
+    seal = "none yet" if act.seal is None else f"{act.seal}, place {act.place}"
+    fields: dict[str, object] = {
+        "id": act.entry_id,
+        "time": act.at.isoformat(),
+        "act": f"{act.kind}: {ACTS[act.kind].meaning}" if act.kind in ACTS else act.kind,
+        "actor": _actor(act) or "none",
+        "origin": act.origin or "none",
+        "user": act.user_id or ("none" if act.subject is None else "unknown, or erased"),
+        "subject": act.subject or "none: it concerns the namespace",
+        "session": act.session or "none",
+        "extent": _extent(act) or "none",
+        "detail": ", ".join(f"{name}={value}" for name, value in act.detail.items()) or "none",
+        "flags": ", ".join(act.flags) or "none",
+        "seal": seal,
+    }
+    return [f"{name:<8} {value}" for name, value in fields.items()]
 
 
 @cli_command("level", settings_alone, LevelsReport, short_help="Show or set what is recorded.")

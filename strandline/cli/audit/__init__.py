@@ -1,1 +1,0 @@
-"""``strandline audit``, and its parts."""

@@ -1,1 +1,0 @@
-"""``strandline eval``, and its parts."""

@@ -1,0 +1,398 @@
+"""``strandline facts``: lists and figures of an owner, capture, and clearing a namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from strandline.cli.command import Output, cli_command
+from strandline.cli.reports import (
+    CaptureActReport,
+    CaptureReport,
+    FactHistoryReport,
+    FactReport,
+    FactsReport,
+    FactStep,
+    OwnerFiguresReport,
+    UsersReport,
+)
+from strandline.cli.servers.memories import opened_facts, opened_namespace
+from strandline.cli.servers.options import (
+    Command,
+    actor_option,
+    limit_option,
+    namespace_option,
+    owner_options,
+    settings_alone,
+)
+from strandline.cli.servers.targets import opened_database, opened_servers
+from strandline.cli.terminal.output import Row, status_line, table
+from strandline.facts import Facts
+from strandline.pipelines.inspect.explain_message import explain_fact_alone
+from strandline.producers.facts.capturing import CaptureAct
+from strandline.producers.facts.figures import UserFigures
+from strandline.producers.facts.listing import Fact, FactPage, Sort
+from strandline.producers.namespace_facts import Clearing, NamespaceFacts
+from strandline.producers.owner_facts import CaptureFace
+from strandline.schemas.display.shown_text import quantity, time_text
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.settings import Settings
+from strandline.schemas.values.acts.capture import MAX_INSTRUCTIONS_CHARACTERS, Capture
+from strandline.schemas.wire.explanations import FactExplanation, RemovedFactExplanation, RevisionTrace
+from strandline.schemas.wire.facts import FiguresOut, TopicOut
+from strandline.schemas.wire.work import ClearFactsReport
+
+_OPERATIONS = ("add", "update", "delete")
+
+
+def _file_option(name: str, help_text: str) -> Callable[[Command], Command]:
+    file = click.Path(exists=True, dir_okay=False, path_type=Path)
+    return click.option(name, type=file, metavar="FILE", help=help_text)
+
+
+@cli_command("capture", settings_alone, CaptureReport, short_help="Show or set what is captured as facts.")
+@namespace_option
+@click.option("--user", metavar="ID", help="Of this user; without --user and --session, of the namespace.")
+@click.option("--session", metavar="ID", help="Of the owner of this session, which has no user.")
+@click.option("--set", "is_set", is_flag=True, help="Record an act that asks for what the options below say.")
+@click.option(
+    "--on", "on", type=click.Choice(_OPERATIONS), multiple=True, help="Switch an operation on; repeatable."
+)
+@click.option(
+    "--off", "off", type=click.Choice(_OPERATIONS), multiple=True, help="Switch an operation off; repeatable."
+)
+@_file_option("--instructions", "What to keep, in place of what the prompt says.")
+@_file_option("--more-instructions", "Further instructions, beside those on what to keep.")
+@_file_option("--summary-instructions", "How to write summaries, in place of what the prompt says.")
+@actor_option
+def capture_command(
+    settings: Settings,
+    namespace: str,
+    user: str | None,
+    session: str | None,
+    is_set: bool,
+    on: tuple[str, ...],
+    off: tuple[str, ...],
+    instructions: Path | None,
+    more_instructions: Path | None,
+    summary_instructions: Path | None,
+    actor: str | None,
+) -> Output:
+    """Show the choice of a namespace or an owner on capturing facts, and all acts; --set records an act.
+
+    An act is the whole choice of its level, and applies to what is flushed from then on. A choice that it
+    leaves open is the namespace's, and then the prompt's; `--set` alone leaves everything open.
+    """
+    files = (instructions, more_instructions, summary_instructions)
+    options = (on, off, *files, actor)
+    if any(options) and not is_set:
+        raise click.UsageError("Nothing would be set. Add --set to record an act.")
+    if both := set(on) & set(off):
+        raise click.UsageError(f"--on and --off both name {', '.join(sorted(both))}. Choose one of the two.")
+    with _open_face(settings, namespace, user, session) as face:
+        if is_set:
+            add, update, delete = (name in on if name in on + off else None for name in _OPERATIONS)
+            capture = Capture(add, update, delete, *map(_read, files))
+            face.set_capture(capture, actor=actor)
+        applied, acts = face.get_capture(), face.capture_acts()
+    acts_done = [
+        CaptureActReport(number=act.number, actor=act.actor, created_at=act.created_at, **asdict(act.capture))
+        for act in acts
+    ]
+    report = CaptureReport(
+        namespace=namespace, user_id=user, session_id=session, acts=acts_done, **asdict(applied)
+    )
+    return Output(report, _capture_lines(applied, acts))
+
+
+@contextmanager
+def _open_face(
+    settings: Settings, namespace: str, user: str | None, session: str | None
+) -> Iterator[CaptureFace]:
+    if user is not None or session is not None:
+        with opened_facts(settings, namespace, user, session) as facts:
+            yield facts
+        return
+    with (
+        opened_servers(settings) as running,
+        closing(Facts.of_namespace(namespace, **running.urls)) as facts_of_all,
+    ):
+        yield facts_of_all
+
+
+def _read(path: Path | None) -> str | None:
+    """A file's text, read only far enough to tell that it is too long."""
+    if path is None:
+        return None
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.read(MAX_INSTRUCTIONS_CHARACTERS + 1)
+    except (OSError, UnicodeDecodeError):
+        raise click.UsageError(f"{path} cannot be read as UTF-8 text.") from None
+
+
+def _capture_lines(applied: Capture, acts: list[CaptureAct]) -> Iterator[str]:
+    for name in _OPERATIONS:
+        is_off = getattr(applied, f"may_{name}") is False
+        yield f"{name}: {'off' if is_off else 'on'}"
+    yield f"instructions: {applied.instructions or 'those of the prompt'}"
+    yield f"more instructions: {applied.more_instructions or 'none'}"
+    yield f"summaries: {applied.summary_instructions or 'as the prompt says'}"
+    for act in acts:
+        at = time_text(act.created_at)
+        yield f"act {act.number}, {at}, by {act.actor or 'an operator'}: {act.capture.to_json()}"
+
+
+_USERS_HEADERS = ("user", "facts", "sessions", "messages", "tokens", "first session", "last put")
+
+
+@cli_command(
+    "figures",
+    opened_facts,
+    OwnerFiguresReport,
+    short_help="Show how much there is of a user, and the topics.",
+)
+@click.option(
+    "--topics",
+    "most_topics",
+    type=click.IntRange(0, 1000),
+    default=20,
+    show_default=True,
+    help="Show this many of the most frequent topics.",
+)
+def figures_command(
+    facts: Facts, namespace: str, user: str | None, session: str | None, most_topics: int
+) -> Output:
+    """Show the number of facts, sessions, messages and tokens of an owner, their age, and the topics."""
+    report = OwnerFiguresReport.of(
+        namespace=namespace,
+        user_id=user,
+        session_id=session,
+        figures=facts.figures(),
+        topics=facts.topics(limit=most_topics),
+    )
+    return Output(report, _figures_lines(report.figures, report.topics))
+
+
+@cli_command("users", opened_namespace, UsersReport, short_help="List users with how much there is of each.")
+@limit_option(most=200)
+@click.option("--after", metavar="ID", help="Continue after this user.")
+def users_command(facts: NamespaceFacts, namespace: str, limit: int, after: str | None) -> Output:
+    """List the users of a namespace who have a session or were given facts, by name, page by page."""
+    page = facts.users(limit=limit, after=after)
+    report = UsersReport.of(page, namespace=namespace, users=list(page))
+    if not page:
+        return Output(report, ["no users" if after is None else "no more users"])
+    more = [] if page.after is None else [f"there are more: add --after {page.after}"]
+    return Output(report, [*table(_USERS_HEADERS, map(_user_row, page)), *more])
+
+
+def _figures_lines(figures: FiguresOut, topics: Sequence[TopicOut]) -> Iterator[str]:
+    since = "" if figures.oldest_fact_at is None else f", said {_at(figures.oldest_fact_at)} to"
+    since += "" if figures.newest_fact_at is None else f" {_at(figures.newest_fact_at)}"
+    yield f"{quantity(figures.facts, 'live fact')}{since}"
+    put = "" if figures.last_put_at is None else f", the last put to {_at(figures.last_put_at)}"
+    yield (
+        f"{quantity(figures.sessions, 'session')}{put}: {quantity(figures.messages, 'message')},"
+        f" {quantity(figures.tokens, 'token')}"
+    )
+    if topics:
+        yield ""
+        yield from table(("topic", "facts"), [(one.topic, one.facts) for one in topics])
+
+
+def _user_row(user: UserFigures) -> Row:
+    figures = user.figures
+    return (
+        user.user_id,
+        figures.facts,
+        figures.sessions,
+        figures.messages,
+        figures.tokens,
+        _at(figures.first_session_at),
+        _at(figures.last_put_at),
+    )
+
+
+def _at(moment: datetime | None) -> str:
+    return "-" if moment is None else time_text(moment)
+
+
+@cli_command("list", opened_facts, FactsReport, short_help="List the facts of a user or a session.")
+@click.option(
+    "--sort", type=click.Choice(["newest", "oldest", "updated"]), default="newest", show_default=True
+)
+@click.option("--contains", metavar="TEXT", help="Only facts whose text contains TEXT.")
+@click.option(
+    "--topic",
+    "topics",
+    metavar="TOPIC",
+    multiple=True,
+    help="Only facts with one of these topics; repeatable.",
+)
+@click.option("--all", "everything", is_flag=True, help="Include facts that ended or were condensed.")
+@limit_option()
+@click.option("--offset", type=click.IntRange(0), default=0, help="How many to skip, for the next page.")
+def list_command(
+    facts: Facts,
+    namespace: str,
+    user: str | None,
+    session: str | None,
+    sort: Sort,
+    contains: str | None,
+    topics: tuple[str, ...],
+    everything: bool,
+    limit: int,
+    offset: int,
+) -> Output:
+    """List the facts of a user, or of the owner of a session, page by page."""
+    page = facts.list(
+        limit=limit,
+        offset=offset,
+        sort=sort,
+        contains=contains,
+        topics=list(topics) or None,
+        with_invalidated=everything,
+    )
+    following = offset + len(page) if offset + len(page) < page.total else None
+    report = FactsReport(
+        namespace=namespace,
+        user_id=user,
+        session_id=session,
+        total=page.total,
+        next_offset=following,
+        facts=[_report(fact) for fact in page],
+    )
+    return Output(report, _lines(page, following))
+
+
+@cli_command("history", opened_database, FactHistoryReport, short_help="Show the history of a fact.")
+@click.argument("fact_id", metavar="FACT_ID")
+@owner_options
+def history_command(
+    database: Database, fact_id: str, namespace: str, user: str | None, session: str | None
+) -> Output:
+    """Show each step of a fact, oldest first, and the changes people made to it, even if it is gone.
+
+    `strandline explain` shows the same fact with its flushes, batches, prompts and model calls.
+    """
+    report = _history(
+        explain_fact_alone(database, fact_id, namespace=namespace, session_id=session, user_id=user)
+    )
+    return Output(report, _history_lines(report))
+
+
+def _lines(page: FactPage, following: int | None) -> Iterator[str]:
+    if not page:
+        yield "no facts" if not page.total else f"no more facts; there are {page.total:,}"
+        return
+    rows = [
+        (str(fact.fact_id), _state(fact), time_text(fact.said_at), fact.said_by or "-", fact.text)
+        for fact in page
+    ]
+    yield from table(("fact", "state", "said", "by", "text"), rows)
+    more = "" if following is None else f"; the next page: --offset {following}"
+    yield f"{len(page):,} of {quantity(page.total, 'fact')}{more}"
+
+
+def _state(fact: Fact) -> str:
+    if fact.condensed_into is not None:
+        return "condensed"
+    return "live" if fact.is_live else "ended"
+
+
+def _report(fact: Fact) -> FactReport:
+    return FactReport.of(
+        fact, live=fact.is_live, topics=list(fact.topics), message_ids=list(fact.message_ids)
+    )
+
+
+def _history(explanation: FactExplanation | RemovedFactExplanation) -> FactHistoryReport:
+    deeds = list(explanation.events)
+    if isinstance(explanation, RemovedFactExplanation):
+        return FactHistoryReport(
+            fact_id=explanation.fact_id, gone=True, live=False, text=None, steps=[], deeds=deeds
+        )
+    steps = [_step(revision) for revision in explanation.revisions]
+    return FactHistoryReport.of(explanation, gone=False, steps=steps, deeds=deeds)
+
+
+def _step(revision: RevisionTrace) -> FactStep:
+    return FactStep.of(
+        revision,
+        number=revision.revision,
+        message_ids=[source.id for source in revision.messages],
+        by_a_person=revision.fact_event is not None,
+    )
+
+
+def _history_lines(report: FactHistoryReport) -> Iterator[str]:
+    if report.gone:
+        yield f"fact {report.fact_id} is gone: a person removed it"
+    else:
+        yield f"fact {report.fact_id} ({'live' if report.live else 'ended'}): {report.text}"
+    for step in report.steps:
+        yield f"{step.number}. {step.operation} {time_text(step.at)}: {step.text}"
+        if step.by_a_person:
+            yield f"   by {step.actor or 'a person'}"
+        else:
+            messages = ", ".join(step.message_ids)
+            yield f"   from {messages} of session {step.session_id}, by {step.model}"
+    for deed in report.deeds:
+        yield f"event {deed.number}: {deed.kind} {time_text(deed.at)} by {deed.actor or 'a person'}"
+
+
+@cli_command(
+    "clear",
+    opened_namespace,
+    ClearFactsReport,
+    short_help="Clear all facts of all owners of a namespace.",
+)
+@click.option(
+    "--namespace", metavar="NAME", required=True, help="The namespace whose owners' facts are cleared."
+)
+@click.option("--yes", is_flag=True, help="Clear them; without --yes, only print what would be cleared.")
+@actor_option
+def clear_command(facts: NamespaceFacts, namespace: str, yes: bool, actor: str | None) -> Output:
+    """Clear the facts of every owner of a namespace, for good, as one event per owner.
+
+    Nothing said earlier comes back as a fact; messages, summaries and vectors stay. The command may be
+    interrupted; run again, it continues where it stopped.
+    """
+    done = _clear_facts(facts, actor) if yes else facts.to_clear()
+    report = ClearFactsReport(namespace=namespace, dry_run=not yes, owners=done.owners, facts=done.facts)
+    what = f"{quantity(done.facts, 'live fact')} of {quantity(done.owners, 'owner')}"
+    line = f"{namespace}: cleared {what}" if yes else f"{namespace}: would clear {what}; add --yes to do it"
+    return Output(report, [line])
+
+
+def _clear_facts(facts: NamespaceFacts, actor: str | None) -> Clearing:
+    done = Clearing()
+    with status_line("clearing") as update:
+        for cleared in facts.clear_each(actor=actor):
+            done += cleared
+            update(f"clearing: {quantity(done.owners, 'owner')} done")
+    return done
+
+
+@click.group(
+    "facts",
+    commands=[
+        list_command,
+        history_command,
+        figures_command,
+        users_command,
+        capture_command,
+        clear_command,
+    ],
+)
+def command() -> None:
+    """List facts, their history and figures, set what is captured, clear a namespace.
+
+    To correct a fact, use `Facts.for_owner`.
+    """

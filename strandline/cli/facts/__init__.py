@@ -1,1 +1,0 @@
-"""``strandline facts``, and its parts."""

@@ -1,1 +1,0 @@
-"""``strandline import``: put existing chats in bulk."""

@@ -1,1 +1,0 @@
-"""``strandline retention``, and its parts."""

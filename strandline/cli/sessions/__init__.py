@@ -1,1 +1,0 @@
-"""``strandline sessions``, and its parts."""
