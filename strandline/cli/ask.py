@@ -14,9 +14,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from strandline.cli.command import Output, cli_command
-from strandline.cli.reports import ReadState
 from strandline.cli.servers.memories import (
     OpenedSession,
+    ReadState,
     coverage_lines,
     omission_lines,
     opened_session,

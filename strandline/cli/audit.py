@@ -12,7 +12,7 @@ import click
 
 from strandline.audit import Audit
 from strandline.cli.command import Output, cli_command
-from strandline.cli.servers.options import limit_option, namespace_option, settings_alone
+from strandline.cli.servers.options import UtcTime, limit_option, namespace_option, settings_alone
 from strandline.cli.servers.targets import (
     ANYWAY,
     check_to_be_read,
@@ -20,7 +20,6 @@ from strandline.cli.servers.targets import (
     opened_database,
     opened_servers,
 )
-from strandline.cli.terminal.numbers import UtcTime
 from strandline.cli.terminal.output import print_json_line, say
 from strandline.pipelines.audit.anchors import Anchor, read_anchors
 from strandline.pipelines.audit.keys import keys_of

@@ -66,7 +66,7 @@ def load_command(name: str) -> click.Command:
         case "serve":
             from strandline.cli.serve.command import command
         case "mcp":
-            from strandline.cli.mcp.command import command
+            from strandline.cli.mcp import command
         case "migrate":
             from strandline.cli.migrate import command
         case "doctor":
@@ -100,7 +100,7 @@ def load_command(name: str) -> click.Command:
         case "replay":
             from strandline.cli.replay import command
         case "generations":
-            from strandline.cli.generations.command import command
+            from strandline.cli.generations import command
         case "eval":
             from strandline.cli.evaluation import command
         case "models":

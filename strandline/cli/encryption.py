@@ -135,10 +135,7 @@ def enable_command(
 
 
 @cli_command(
-    "reseal",
-    settings_alone,
-    ResealReport,
-    short_help="Seal now what is not sealed under the newest keys.",
+    "reseal", settings_alone, ResealReport, short_help="Seal now what is not sealed under the newest keys."
 )
 @click.argument("namespace")
 @click.option("--rows-per-second", type=click.IntRange(1), metavar="N", help="At most; default: no bound.")
@@ -199,10 +196,7 @@ def rotate_command(settings: Settings, namespace: str, key_id: str | None, data:
 
 
 @cli_command(
-    "retire",
-    open_encryption,
-    RetireReport,
-    short_help="Say whether a key can be removed from the keyring.",
+    "retire", open_encryption, RetireReport, short_help="Say whether a key can be removed from the keyring."
 )
 @click.argument("key_id")
 def retire_command(encryption: Encryption, key_id: str) -> Output:
@@ -310,8 +304,7 @@ def _progress(what: str) -> Iterator[Tell]:
 
 
 @click.group(
-    "encryption",
-    commands=[status_command, enable_command, reseal_command, rotate_command, retire_command],
+    "encryption", commands=[status_command, enable_command, reseal_command, rotate_command, retire_command]
 )
 def command() -> None:
     """Encrypt what namespaces hold, rotate their keys, and show how far that is."""

@@ -25,8 +25,7 @@ from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.options import namespace_option, settings_alone
 from strandline.cli.servers.targets import servers_for_once
 from strandline.cli.terminal.interrupts import Stop, stops_at_signals
-from strandline.cli.terminal.numbers import percentile
-from strandline.cli.terminal.output import shown_progress, table
+from strandline.cli.terminal.output import percentile, shown_progress, table
 from strandline.memory import Memory
 from strandline.pipelines.generations.registry import find_kept
 from strandline.pipelines.inspect.directory import check_known, find_session

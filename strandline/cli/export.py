@@ -11,50 +11,38 @@ from typing import Any
 import click
 
 from strandline.cli.command import cli_command
-from strandline.cli.erasures.opening import check_one, opened_erasures, session_option, user_option
-from strandline.cli.servers.options import namespace_option, settings_alone
-from strandline.cli.servers.targets import opened_database
+from strandline.cli.erasures.opening import Whose, opened_whose
 from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.new_file import new_file
 from strandline.cli.terminal.output import say
 from strandline.pipelines.inspect.directory import refuse_unknown_user, user_is_known
 from strandline.producers.exports.lines import ExportLine
 from strandline.schemas.display.shown_text import json_shown, quantity
-from strandline.schemas.settings import Settings
 
 
-@cli_command("export", settings_alone, ExportLine, has_json=False)
-@user_option
-@session_option
-@namespace_option
+@cli_command("export", opened_whose, ExportLine, has_json=False)
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Write to this file, which must not exist; default: standard output.",
 )
-def command(
-    settings: Settings, user: str | None, session: str | None, namespace: str, out: Path | None
-) -> None:
+def command(whose: Whose, out: Path | None) -> None:
     """Export everything that is kept about a user, or about one session: JSON, one object a line.
 
     Messages, facts with their histories, summaries, states, candidates, answers, corrections, runs and
     model calls, each with where it comes from. The last line counts them; without it the export is not whole.
     FILE gets its name when it is whole, and only you can read it; after an interruption run it again.
     """
-    check_one(user, session)
-    with opened_erasures(settings, namespace) as erasures:
-        if user is not None:
-            with opened_database(settings) as database:
-                # To count all that there is takes as long as to export it.
-                if not user_is_known(database, namespace, user) and erasures.plan_user(user).is_of_nobody:
-                    refuse_unknown_user(database, namespace, user)
-        lines = erasures.export_user(user) if user is not None else erasures.export_session(session or "")
-        if out is None:
-            _write(lines, sys.stdout)
-            return
-        with new_file(out) as file, _told_at_an_interrupt(out):
-            number = _write(lines, file)
+    user = whose.user
+    # To count all that there is takes as long as to export it.
+    if user and not user_is_known(whose.database, whose.namespace, user) and whose.plan().is_of_nobody:
+        refuse_unknown_user(whose.database, whose.namespace, user)
+    if out is None:
+        _write(whose.export(), sys.stdout)
+        return
+    with new_file(out) as file, _told_at_an_interrupt(out):
+        number = _write(whose.export(), file)
     say(f"wrote {quantity(number, 'line')} to {out}")
 
 

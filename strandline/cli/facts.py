@@ -5,22 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
+from uuid import UUID
 
 import click
 
 from strandline.cli.command import Output, cli_command
-from strandline.cli.reports import (
-    CaptureActReport,
-    CaptureReport,
-    FactHistoryReport,
-    FactReport,
-    FactsReport,
-    FactStep,
-    OwnerFiguresReport,
-    UsersReport,
-)
 from strandline.cli.servers.memories import opened_facts, opened_namespace
 from strandline.cli.servers.options import (
     Command,
@@ -43,9 +34,105 @@ from strandline.schemas.display.shown_text import quantity, time_text
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.acts.capture import MAX_INSTRUCTIONS_CHARACTERS, Capture
-from strandline.schemas.wire.explanations import FactExplanation, RemovedFactExplanation, RevisionTrace
-from strandline.schemas.wire.facts import FiguresOut, TopicOut
+from strandline.schemas.wire.explanations import (
+    FactEventTrace,
+    FactExplanation,
+    RemovedFactExplanation,
+    RevisionTrace,
+)
+from strandline.schemas.wire.facts import CaptureOut, FiguresOut, TopicOut, UserOut
+from strandline.schemas.wire.report import Report
 from strandline.schemas.wire.work import ClearFactsReport
+
+
+class FactReport(Report):
+    """A fact; what the times mean stands at ``strandline.Fact``."""
+
+    fact_id: UUID
+    text: str
+    topics: list[str]
+    said_by: str | None
+    about_date: date | None
+    said_at: datetime
+    valid_from: datetime
+    valid_until: datetime | None
+    live: bool
+    invalidated_by: UUID | None
+    condensed_into: UUID | None
+    feedback: str | None
+    message_ids: list[str]
+
+
+class FactsReport(Report):
+    """``strandline facts list``: a page, and how many there are; ``next_offset`` null at the end."""
+
+    namespace: str
+    user_id: str | None
+    session_id: str | None
+    total: int
+    next_offset: int | None
+    facts: list[FactReport]
+
+
+class FactStep(Report):
+    """One step of a fact's history: derived from messages, or done by a person (``actor``)."""
+
+    number: int
+    operation: str
+    at: datetime
+    text: str
+    session_id: str | None
+    message_ids: list[str]
+    model: str | None
+    actor: str | None
+    by_a_person: bool
+
+
+class FactHistoryReport(Report):
+    """``strandline facts history``: oldest first; of a removed fact only people's acts."""
+
+    fact_id: UUID
+    gone: bool
+    live: bool
+    text: str | None
+    steps: list[FactStep]
+    deeds: list[FactEventTrace]
+
+
+class CaptureActReport(CaptureOut):
+    """One act: the choice of a namespace or an owner, its actor and its time."""
+
+    number: int
+    actor: str | None
+    created_at: datetime
+
+
+class CaptureReport(CaptureOut):
+    """``strandline facts capture``: what applies now, and the acts of this level, newest first."""
+
+    namespace: str
+    user_id: str | None
+    session_id: str | None
+    acts: list[CaptureActReport]
+
+
+class OwnerFiguresReport(Report):
+    """``strandline facts figures``: of a user or the owner of a session; the most frequent topics first."""
+
+    namespace: str
+    user_id: str | None
+    session_id: str | None
+    figures: FiguresOut
+    topics: list[TopicOut]
+
+
+class UsersReport(Report):
+    """``strandline facts users``: a page by name; ``after`` is what ``--after`` takes, null at the end."""
+
+    namespace: str
+    users: list[UserOut]
+    after: str | None
+
 
 _OPERATIONS = ("add", "update", "delete")
 
@@ -348,10 +435,7 @@ def _history_lines(report: FactHistoryReport) -> Iterator[str]:
 
 
 @cli_command(
-    "clear",
-    opened_namespace,
-    ClearFactsReport,
-    short_help="Clear all facts of all owners of a namespace.",
+    "clear", opened_namespace, ClearFactsReport, short_help="Clear all facts of all owners of a namespace."
 )
 @click.option(
     "--namespace", metavar="NAME", required=True, help="The namespace whose owners' facts are cleared."

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
 
 import click
 
 from strandline.cli.command import Output, cli_command
-from strandline.cli.reports import ReadMessage, ReadReport, ReadState
 from strandline.cli.servers.memories import (
     OpenedSession,
+    ReadState,
     coverage_lines,
     omission_lines,
     opened_session,
@@ -20,6 +22,25 @@ from strandline.pipelines.transcript import full_text, speaker
 from strandline.producers.reading.context import MemoryContext
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.values.message import Message
+from strandline.schemas.wire.report import Report
+
+
+class ReadMessage(Report):
+    """A message of a read; ``message`` is in the form of OpenAI's chat API.
+
+    A message made for the read (memory without a pinned head) has neither ``seq`` nor ``id``.
+    """
+
+    seq: int | None
+    id: str | None
+    created_at: datetime | None
+    message: dict[str, Any]
+
+
+class ReadReport(ReadState):
+    """``strandline get``: as ``Memory.get`` gives it, within ``token_limit``."""
+
+    messages: list[ReadMessage]
 
 
 @cli_command("get", opened_session, ReadReport)

@@ -9,9 +9,8 @@ import click
 
 from strandline.administration.limits import clear_limits, read_limits, write_limits
 from strandline.cli.command import Output, cli_command
-from strandline.cli.servers.options import Command, settings_alone
+from strandline.cli.servers.options import Command, FiniteRange, settings_alone
 from strandline.cli.servers.targets import Running, opened_database, opened_servers
-from strandline.cli.terminal.numbers import FiniteRange
 from strandline.cli.terminal.output import say
 from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.errors import NotFoundError

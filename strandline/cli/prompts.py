@@ -30,9 +30,7 @@ class PromptsReport(Report):
 
 
 @offline_command(
-    "show",
-    PromptsReport,
-    short_help="Show the instructions of each task, and the form of its answer.",
+    "show", PromptsReport, short_help="Show the instructions of each task, and the form of its answer."
 )
 @click.argument("task", type=click.Choice(TASKS), required=False)
 def show_command(task: str | None) -> Output:

@@ -20,10 +20,9 @@ from strandline.administration.replays import (
     selection_of,
 )
 from strandline.cli.command import Output, cli_command
-from strandline.cli.servers.options import namespace_filter, settings_alone
+from strandline.cli.servers.options import FiniteRange, UtcTime, namespace_filter, settings_alone
 from strandline.cli.servers.targets import Running, opened_servers
 from strandline.cli.terminal.interrupts import stops_at_signals
-from strandline.cli.terminal.numbers import FiniteRange, UtcTime
 from strandline.cli.terminal.output import say
 from strandline.pipelines.replay.estimate import Estimate, estimate
 from strandline.pipelines.replay.in_place import InPlace

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Literal
 
 import click
 
 from strandline.cli.command import Output, cli_command
-from strandline.cli.reports import HitReport, SearchReport
 from strandline.cli.servers.memories import opened_session, opened_user
 from strandline.cli.servers.options import limit_option, namespace_option
 from strandline.cli.terminal.output import table
@@ -20,6 +20,38 @@ from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.hits import HitKind
 from strandline.producers.search.search import SearchResult, SearchResults
 from strandline.schemas.settings import Settings
+from strandline.schemas.wire.report import Report
+
+
+class HitReport(Report):
+    """A message or a fact that a search found; ``similarity`` null where only words were compared."""
+
+    kind: Literal["message", "fact"]
+    score: float
+    similarity: float | None
+    text: str
+    session_id: str | None
+    seq: int | None
+    id: str
+    said_by: str | None
+    at: datetime | None
+
+
+class SearchReport(Report):
+    """``strandline search``: hits, best first.
+
+    Attributes:
+        problem: why only words were compared; null if vectors were as well.
+    """
+
+    namespace: str
+    session_id: str | None
+    user_id: str | None
+    scope: Literal["session", "owner"]
+    query: str
+    hits: list[HitReport]
+    problem: str | None
+
 
 Scope = Literal["session", "owner"]
 

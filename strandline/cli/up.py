@@ -58,7 +58,7 @@ def command(settings: Settings, workers: int, no_service: bool) -> None:
                 _say(screen, f"joining the servers that run in {settings.home} already")
             ensure_tables(servers.database_url, database, settings)
             prepare_stages(database, settings)
-            serving = nullcontext() if no_service else local_service(database, servers, settings)
+            serving = nullcontext() if no_service else local_service(running)
             with serving as service, Mending(servers.mend):
                 _run(screen, running, workers, service, interrupts)
         _say(screen, _farewell(servers, settings))
@@ -83,11 +83,10 @@ class _Announcement:
     def run(self) -> None:
         try:
             pid = await_worker(
-                self.running.database,
-                self.running.settings,
-                pids=lambda: set(self._worker_pids()),
-                give_up=self.stopping.is_set,
-                timeout_seconds=WORKER_START_SECONDS,
+                self.running,
+                lambda: set(self._worker_pids()),
+                self.stopping.is_set,
+                WORKER_START_SECONDS,
             )
         except StrandlineError as error:
             _say(self.screen, str(error))
@@ -135,7 +134,7 @@ def _run(
     names = ["worker"] if workers == 1 else [f"worker-{number}" for number in range(1, workers + 1)]
     supervisor = Supervisor(
         [
-            *(worker_command(name, running.servers, running.settings) for name in names),
+            *(worker_command(name, running) for name in names),
             *([service.command] if service else []),
         ],
         say=lambda line: _say(screen, line),

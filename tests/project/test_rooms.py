@@ -38,15 +38,13 @@ ROOMS = {
     " adapters/langgraph adapters/legacy adapters/legacy/agno_v1 adapters/legacy/tframex"
     " adapters/llamaindex adapters/pydantic_ai"
     " chat_import chat_import/exports chat_import/tables"
-    " client client/upkeep cli cli/audit cli/demo cli/doctor cli/erasures"
-    " cli/evaluation cli/facts cli/generations cli/imports cli/mcp cli/retention"
-    " cli/serve cli/servers cli/sessions cli/terminal"
+    " client client/upkeep cli cli/demo cli/doctor cli/erasures cli/serve cli/servers cli/terminal"
     " service service/gate service/routes service/upkeep wiring",
 }
 SIDE_BY_SIDE = 20
 # One module a command, or a folder if the command has parts; these are what the commands share.
 COMMAND_LINE = ROOT / "strandline" / "cli"
-SHARED_BY_COMMANDS = {"reports", "servers", "terminal"}
+SHARED_BY_COMMANDS = {"servers", "terminal"}
 WITHOUT_BOUND = {"strandline/cli"}
 # What an application names in its settings is the application's own; queries compile their constructors.
 IMPORTS_BY_NAME = {

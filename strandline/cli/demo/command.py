@@ -13,36 +13,36 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
 from strandline.cli.demo.play import Conversation, Look, Play, await_consumed, look_at, read_conversation
 from strandline.cli.demo.story import DemoReport, PlayView, Story, add_up, ask, checks, figures
+from strandline.cli.servers.options import FiniteRange
 from strandline.cli.servers.processes import (
     START_SECONDS,
     ModelsUsed,
     await_worker,
+    live_workers,
     local_service,
     models_used,
     worker_command,
 )
-from strandline.cli.servers.targets import Servers, opened_pool
+from strandline.cli.servers.targets import Running, opened_pool, started_servers
 from strandline.cli.terminal.interrupts import Interrupts, ends_as_interrupts
-from strandline.cli.terminal.numbers import FiniteRange
 from strandline.cli.terminal.output import console, print_json, program
 from strandline.cli.terminal.streams import log_to_stderr
 from strandline.deploy.embedded.processes import wait_gone
-from strandline.deploy.embedded.stack import start_stack
 from strandline.deploy.supervisor import Supervisor
 from strandline.memory import Memory
 from strandline.pipelines.generations.registry import serving_generations
 from strandline.producers.tokens import count_default, count_message
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ConfigurationError, StrandlineError
-from strandline.schemas.postgres.database import Database
-from strandline.schemas.queries.inspection.status import StatusWorkers
-from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, check_name, identify_session
 from strandline.schemas.values.lanes import VECTORS
 from strandline.schemas.values.message import Message
@@ -54,28 +54,20 @@ from strandline.workers.signal_pipe import SignalPipe, ending_signals
 _WORKER_START_SECONDS = 60.0
 _ATTACHED_END_SECONDS = 15.0
 
+Say = Callable[[str], None]
+
 
 @dataclass(frozen=True, slots=True)
 class DemoEnvironment:
-    """The servers and processes that the demo runs on.
+    """The servers of the demo, the worker process, and the command that starts another one by hand."""
 
-    Attributes:
-        settings: of this process; they name the demo's own servers.
-        supervisor: runs the worker.
-        attach: the command that starts another worker from a second terminal.
-        say: takes a line about the processes, from any thread.
-    """
-
-    settings: Settings
-    servers: Servers
-    database: Database
+    running: Running
     supervisor: Supervisor
     attach: str
-    say: Callable[[str], None]
 
     @property
     def home(self) -> Path:
-        return self.settings.home
+        return self.running.settings.home
 
     def worker_pids(self) -> set[int]:
         """The workers that the demo itself runs."""
@@ -84,11 +76,11 @@ class DemoEnvironment:
 
 @contextmanager
 def demo_environment(
-    *, restart: bool, keep: bool, say: Callable[[str], None], check: Callable[[], None]
+    say: Say, check: Callable[[], None], *, restart: bool, keep: bool
 ) -> Iterator[DemoEnvironment]:
-    """Start the environment, and stop it again; ``keep`` leaves the home directory.
+    """A home directory, Postgres, a broker and a worker process; all gone in the end, but for ``keep``.
 
-    ``check`` raises once the demo is to end.
+    ``say`` takes lines about the processes, from any thread; ``check`` raises once the demo is to end.
 
     Raises:
         EmbeddedUnavailableError: the embedded servers are forbidden or not installed.
@@ -100,21 +92,20 @@ def demo_environment(
         home.chmod(0o711)
     attach = _attach_command(home)
     instead = None if restart else f"start one with: {attach}"
+    own = load_settings().model_copy(update={"home": home, "database_url": None, "broker_url": None})
     try:
-        with start_stack(home, with_broker=True, embedded=load_settings().embedded) as stack:
-            settings = load_settings(home=home, database_url=stack.database_url, broker_url=stack.broker_url)
-            servers = Servers(stack.database_url, stack.broker_url, "embedded", "embedded")
-            command = worker_command("the worker", servers, settings, log_path=home / "worker.log")
-            with opened_pool(stack.database_url, settings) as database:
-                ensure_tables(stack.database_url, database, settings)
-                check()
-                try:
-                    with Supervisor([command], say=say, instead_of_restart=instead) as supervisor:
-                        environment = DemoEnvironment(settings, servers, database, supervisor, attach, say)
-                        _await_first_worker(environment, check)
-                        yield environment
-                finally:
-                    _end_attached(database, settings, say)
+        with started_servers(own) as servers, opened_pool(servers.database_url, own) as database:
+            running = Running(servers.named_in(own), servers, database)
+            ensure_tables(servers.database_url, database, own)
+            check()
+            command = worker_command("the worker", running, log_path=home / "worker.log")
+            try:
+                with Supervisor([command], say=say, instead_of_restart=instead) as supervisor:
+                    environment = DemoEnvironment(running, supervisor, attach)
+                    _await_first_worker(environment, check)
+                    yield environment
+            finally:
+                _end_attached(running, say)
     finally:
         if keep:
             say(f"the home directory was kept: {home}")
@@ -127,24 +118,17 @@ def _await_first_worker(environment: DemoEnvironment, check: Callable[[], None])
         check()
         return environment.supervisor.ends > 0
 
-    pid = await_worker(
-        environment.database,
-        environment.settings,
-        pids=environment.worker_pids,
-        give_up=has_failed,
-        timeout_seconds=_WORKER_START_SECONDS,
-    )
-    if pid is None:
+    if await_worker(environment.running, environment.worker_pids, has_failed, _WORKER_START_SECONDS) is None:
         log = environment.home / "worker.log"
         lines = log.read_text(errors="replace").split("\n") if log.exists() else []
         last = next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
         raise ConfigurationError(f"The worker did not start. It said: {last}")
 
 
-def _end_attached(database: Database, settings: Settings, say: Callable[[str], None]) -> None:
+def _end_attached(running: Running, say: Say) -> None:
     """Ask workers that were attached by hand to end: they would keep the demo's servers running."""
     try:
-        rows = database.fetch(StatusWorkers(dead_after_seconds=settings.worker_dead_after_seconds))
+        rows = live_workers(running)
     except StrandlineError:
         # The database is gone, which must not take the place of what ended the demo.
         return
@@ -211,15 +195,11 @@ PATIENCE_SECONDS, ALONE_PATIENCE_SECONDS = 120.0, 300.0
 def command(
     file: Path | None,
     questions: Path | None,
-    all_questions: bool,
     token_limit: int | None,
     flush_size: int | None,
     session_id: str | None,
-    pace: float,
-    no_restart: bool,
-    stay: bool,
-    keep: bool,
     as_json: bool,
+    **how: Any,
 ) -> int:
     """Play a conversation through the real pipeline: embedded Postgres and broker, a worker process.
 
@@ -234,29 +214,25 @@ def command(
     story = Story(screen)
     with ends_as_interrupts() as interrupts:
         screen.print("starting PostgreSQL, the broker and a worker")
-        with (
-            demo_environment(
-                restart=not no_restart,
-                keep=keep,
-                say=lambda line: story.line(line, "yellow"),
-                check=interrupts.check,
-            ) as environment,
-            closing(
-                Memory.from_defaults(
-                    session,
-                    user_id=USER_ID,
-                    token_limit=limit,
-                    chat_history_token_ratio=HISTORY_RATIO,
-                    token_flush_size=size,
-                    database_url=environment.servers.database_url,
-                    broker_url=environment.servers.broker_url,
-                )
-            ) as memory,
-        ):
-            demo = _Demo(conversation, environment, memory, story, interrupts)
-            report = demo.run(pace_seconds=pace, all_questions=all_questions)
-            if stay:
-                demo.stay()
+        say = partial(story.line, style="yellow")
+        with demo_environment(
+            say, interrupts.check, restart=not how["no_restart"], keep=how["keep"]
+        ) as environment:
+            servers = environment.running.servers
+            memory = Memory.from_defaults(
+                session,
+                user_id=USER_ID,
+                token_limit=limit,
+                chat_history_token_ratio=HISTORY_RATIO,
+                token_flush_size=size,
+                database_url=servers.database_url,
+                broker_url=servers.broker_url,
+            )
+            with closing(memory):
+                demo = _Demo(conversation, environment, memory, story, interrupts)
+                report = demo.run(pace_seconds=how["pace"], all_questions=how["all_questions"])
+                if how["stay"]:
+                    demo.stay(say)
     if as_json:
         print_json(report)
     return 0 if report.ok else 1
@@ -296,7 +272,8 @@ class _Demo:
     interrupts: Interrupts
 
     def run(self, *, pace_seconds: float, all_questions: bool) -> DemoReport:
-        story, environment, models = self.story, self.environment, models_used(self.environment.settings)
+        story, environment = self.story, self.environment
+        models = models_used(environment.running.settings)
         self._warm_up(models)
         self._open(models)
         play = self._play(models, pace_seconds)
@@ -323,31 +300,31 @@ class _Demo:
             evidence=evidence,
         )
 
-    def stay(self) -> None:
+    def stay(self, say: Say) -> None:
         story, environment = self.story, self.environment
         story.worker(environment.worker_pids(), environment.attach, until="until Ctrl-C here")
         log_path = environment.home / "service.log"
-        serving = local_service(
-            environment.database, environment.servers, environment.settings, log_path=log_path
-        )
-        with serving as service, Supervisor([service.command] if service else [], say=environment.say):
+        with (
+            local_service(environment.running, log_path=log_path) as service,
+            Supervisor([service.command] if service else [], say=say),
+        ):
             if service is not None:
                 # A line that is shown works at once.
                 if service.await_ready(pause=self.interrupts.pause, timeout_seconds=START_SECONDS):
                     curl = service.curl(self.memory.session_id, USER_ID)
                     story.command("the same memory over HTTP, from a second terminal:", curl)
                 else:
-                    environment.say(f"the HTTP service does not answer yet; {log_path} says why")
+                    say(f"the HTTP service does not answer yet; {log_path} says why")
             with SignalPipe(ending_signals()) as signals:
                 self.interrupts.check()
                 signals.wait()
 
     def _warm_up(self, models: ModelsUsed) -> None:
         """Load vocabulary and embedding model before anything is measured: a backend does so at its start."""
-        servers = self.environment.servers
+        servers = self.environment.running.servers
         settings = load_settings(database_url=servers.database_url, broker_url=servers.broker_url)
         count_default("warm-up")
-        vectors = serving_generations(self.environment.database).get(VECTORS)
+        vectors = serving_generations(self.environment.running.database).get(VECTORS)
         if vectors is not None and models.embedding_is_local:
             runtime_for(settings).embed_query("warm-up", vectors.recipe.config)
 
@@ -397,7 +374,7 @@ class _Demo:
 
     def _look(self, view: PlayView) -> Look:
         identity = identify_session(DEFAULT_NAMESPACE, self.memory.session_id, USER_ID)
-        look = look_at(self.environment.database, identity)
+        look = look_at(self.environment.running.database, identity)
         view.look(look)
         return look
 

@@ -18,8 +18,7 @@ from rich.text import Text
 
 from strandline.cli.demo.play import Look, Play, Question
 from strandline.cli.servers.processes import ModelsUsed
-from strandline.cli.terminal.numbers import percentile
-from strandline.cli.terminal.output import styled_text
+from strandline.cli.terminal.output import percentile, styled_text
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.producers.facts.listing import Fact, FactRevision
 from strandline.producers.reading.context import MemoryContext

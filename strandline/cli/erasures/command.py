@@ -11,20 +11,18 @@ from pydantic import Field
 
 from strandline.cli.command import Output, cli_command, offline_command
 from strandline.cli.erasures.opening import (
-    check_one,
+    Whose,
     key_option,
     opened_erasures,
+    opened_whose,
     receipt_option,
     receipts_kept,
-    session_option,
     shown_steps,
-    user_option,
 )
 from strandline.cli.servers.options import (
     actor_option,
     limit_option,
     namespace_filter,
-    namespace_option,
     settings_alone,
 )
 from strandline.cli.servers.targets import check_to_be_read, even_if_unknown_option, opened_database
@@ -32,7 +30,6 @@ from strandline.cli.terminal.output import Row, print_json_line, say, table
 from strandline.erasure import (
     ErasureReceipt,
     ErasureRecord,
-    Erasures,
     ErasureSummary,
     PlannedErasure,
     ReceiptVerdict,
@@ -139,10 +136,7 @@ _UNSIGNED = (
 )
 
 
-@cli_command("erase", settings_alone, EraseReport, short_help="Erase a user, or one session, for good.")
-@user_option
-@session_option
-@namespace_option
+@cli_command("erase", opened_whose, EraseReport, short_help="Erase a user, or one session, for good.")
 @click.option("--yes", is_flag=True, help="Erase; without --yes, only count what would be erased.")
 @actor_option
 @key_option
@@ -156,79 +150,50 @@ _UNSIGNED = (
 @click.option("--vacuum", is_flag=True, help="Then vacuum the tables, which may take long.")
 @even_if_unknown_option
 def erase_command(
-    settings: Settings,
-    user: str | None,
-    session: str | None,
-    namespace: str,
-    yes: bool,
-    actor: str | None,
-    key: Path | None,
-    receipt_file: Path | None,
-    items_below: tuple[str, ...],
-    vacuum: bool,
-    even_if_unknown: bool,
+    whose: Whose, yes: bool, actor: str | None, receipt_file: Path | None, vacuum: bool, even_if_unknown: bool
 ) -> Output:
     """Erase everything of a user, or of one session, and keep it away.
 
     From its first moment nothing can be written for the user any more. It may be interrupted at any time:
     the same command goes on where it was. In the end each reader is asked, and there is a receipt.
     """
-    check_one(user, session)
-    if items_below and user is None:
-        raise click.UsageError("--items-below goes with --user: items belong to no session.")
-    with opened_erasures(settings, namespace, key) as erasures:
-        planned = erasures.plan_user(user) if user is not None else erasures.plan_session(session or "")
-        if user is not None and planned.is_of_nobody and not items_below and not even_if_unknown:
-            with opened_database(settings) as database:
-                refuse_unknown_user(database, namespace, user, otherwise=_ANYWAY)
-        if not erasures.has_key:
-            say(_UNSIGNED, err=True)
-        if not yes:
-            plan = EraseReport(dry_run=True, rows=dict(planned.rows), erased_by=planned.erased_by)
-            return Output(plan, _plan_lines(planned))
-        with receipts_kept(receipt_file) as keep:
-            receipt = _erase(erasures, user, session, actor, items_below)
-            keep(receipt)
-        if vacuum:
-            with shown_steps() as show_step:
-                show_step("vacuum", "all tables", 0)
-                erasures.vacuum()
+    planned = whose.plan()
+    if whose.user is not None and planned.is_of_nobody and not (whose.items_below or even_if_unknown):
+        refuse_unknown_user(whose.database, whose.namespace, whose.user, otherwise=_ANYWAY)
+    say(*_unsigned(whose), err=True)
+    if not yes:
+        plan = EraseReport(dry_run=True, rows=dict(planned.rows), erased_by=planned.erased_by)
+        return Output(plan, _plan_lines(planned))
+    with receipts_kept(receipt_file) as keep:
+        receipt = whose.erase(actor)
+        keep(receipt)
+    if vacuum:
+        with shown_steps() as show_step:
+            show_step("vacuum", "all tables", 0)
+            whose.erasures.vacuum()
     report = EraseReport.of(dry_run=False, rows=dict(planned.rows), erased_by=receipt.number, receipt=receipt)
     return Output(report, receipt_lines(receipt))
 
 
-@cli_command("readmit", settings_alone, EraseReport, short_help="Accept an erased user, or session, again.")
-@user_option
-@session_option
-@namespace_option
+@cli_command("readmit", opened_whose, EraseReport, short_help="Accept an erased user, or session, again.")
 @actor_option
 @key_option
 @receipt_option
-def readmit_command(
-    settings: Settings,
-    user: str | None,
-    session: str | None,
-    namespace: str,
-    actor: str | None,
-    key: Path | None,
-    receipt_file: Path | None,
-) -> Output:
+def readmit_command(whose: Whose, actor: str | None, receipt_file: Path | None) -> Output:
     """Lift the fence of a user, or of one session. Puts are accepted again, and memory begins empty.
 
     Keep the receipt with those of erasures (--receipt): without it `reapply` would keep the user away.
     """
-    check_one(user, session)
-    with opened_erasures(settings, namespace, key) as erasures:
-        if not erasures.has_key:
-            say(_UNSIGNED, err=True)
-        with receipts_kept(receipt_file) as keep:
-            if session is not None:
-                receipt = erasures.readmit_session(session, actor=actor)
-            else:
-                receipt = erasures.readmit_user(user or "", actor=actor)
-            keep(receipt)
+    say(*_unsigned(whose), err=True)
+    with receipts_kept(receipt_file) as keep:
+        receipt = whose.readmit(actor)
+        keep(receipt)
     report = EraseReport.of(dry_run=False, rows={}, receipt=receipt)
     return Output(report, [f"readmitted (number {receipt.number}); puts are accepted again"])
+
+
+def _unsigned(whose: Whose) -> list[str]:
+    return [] if whose.erasures.has_key else [_UNSIGNED]
 
 
 def receipt_lines(receipt: ErasureReceipt) -> Iterator[str]:
@@ -249,16 +214,6 @@ def receipt_lines(receipt: ErasureReceipt) -> Iterator[str]:
         if receipt.is_signed
         else "not signed: `strandline erasures key` makes a key for STRANDLINE_RECEIPT_KEY_FILE"
     )
-
-
-def _erase(
-    erasures: Erasures, user: str | None, session: str | None, actor: str | None, items_below: tuple[str, ...]
-) -> ErasureReceipt:
-    with shown_steps() as show:
-        if user is not None:
-            paths = [path.split(".") for path in items_below]
-            return erasures.erase_user(user, actor=actor, items_below=paths, on_progress=show)
-        return erasures.erase_session(session or "", actor=actor, on_progress=show)
 
 
 def _count_lines(counts: Mapping[str, int]) -> Iterator[str]:
@@ -312,10 +267,7 @@ def verify_command(
 
 
 @cli_command(
-    "reapply",
-    settings_alone,
-    ReapplyReport,
-    short_help="Repeat erasures after a restore, by their receipts.",
+    "reapply", settings_alone, ReapplyReport, short_help="Repeat erasures after a restore, by their receipts."
 )
 @click.option(
     "--from", "files", type=_file, metavar="FILE", multiple=True, required=True, help="Receipts; repeatable."
@@ -352,10 +304,7 @@ def reapply_command(
     refuse_forged(receipts, verifiers, unverified=unverified)
     outcomes: list[ReappliedReport] = []
     if yes:
-        with (
-            opened_erasures(settings, DEFAULT_NAMESPACE, key) as erasures,
-            shown_steps() as show,
-        ):
+        with opened_erasures(settings, DEFAULT_NAMESPACE, key) as (erasures, _), shown_steps() as show:
             for one in erasures.reapply(
                 receipts, verifiers=verifiers, unverified=unverified, actor=actor, on_progress=show
             ):
@@ -402,7 +351,7 @@ def _judge(
     if settings is None:
         verdicts = [_verdict(receipt, judge(receipt, verifier)) for receipt in receipts]
         return VerifyReceiptsReport(receipts=verdicts, erased_rows=None)
-    with opened_erasures(settings, DEFAULT_NAMESPACE) as erasures, opened_database(settings) as database:
+    with opened_erasures(settings, DEFAULT_NAMESPACE) as (erasures, database):
         return VerifyReceiptsReport.of(
             receipts=[_verdict(one, erasures.verify(one, verifier)) for one in receipts],
             erased_rows=erasures.find_erased_rows(),

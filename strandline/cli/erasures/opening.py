@@ -5,23 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 import click
 
+from strandline.cli.servers.options import namespace_option
 from strandline.cli.servers.targets import opened_servers
 from strandline.cli.terminal.output import console, is_rich, say
-from strandline.erasure import ErasureReceipt, Erasures
+from strandline.erasure import ErasureReceipt, Erasures, PlannedErasure
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.private_files import open_private
 from strandline.schemas.settings import Settings
 
 LINE_EVERY_ROWS = 100_000
 
-user_option = click.option("--user", metavar="ID", help="The user.")
-session_option = click.option("--session", metavar="ID", help="One session, in place of a user.")
 key_option = click.option(
     "--key",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -33,19 +34,70 @@ Show = Callable[[str, str, int], None]
 
 
 @contextmanager
-def opened_erasures(settings: Settings, namespace: str, key: Path | None = None) -> Iterator[Erasures]:
+def opened_erasures(
+    settings: Settings, namespace: str, key: Path | None = None
+) -> Iterator[tuple[Erasures, Database]]:
     key_file = key if key is not None else settings.receipt_key_file
     with (
         opened_servers(settings) as running,
         closing(Erasures.of_namespace(namespace, key_file=key_file, **running.urls)) as erasures,
     ):
-        yield erasures
+        yield erasures, running.database
 
 
-def check_one(user: str | None, session: str | None) -> None:
-    """Check that exactly one of the two options is given."""
+@dataclass(frozen=True, slots=True)
+class Whose:
+    """A user, or else one session of a namespace, with the erasures of that."""
+
+    erasures: Erasures
+    database: Database
+    namespace: str
+    user: str | None
+    session: str
+    items_below: tuple[str, ...]
+
+    def plan(self) -> PlannedErasure:
+        if self.user is not None:
+            return self.erasures.plan_user(self.user)
+        return self.erasures.plan_session(self.session)
+
+    def erase(self, actor: str | None) -> ErasureReceipt:
+        with shown_steps() as show:
+            if self.user is None:
+                return self.erasures.erase_session(self.session, actor=actor, on_progress=show)
+            paths = [path.split(".") for path in self.items_below]
+            return self.erasures.erase_user(self.user, actor=actor, items_below=paths, on_progress=show)
+
+    def readmit(self, actor: str | None) -> ErasureReceipt:
+        if self.user is not None:
+            return self.erasures.readmit_user(self.user, actor=actor)
+        return self.erasures.readmit_session(self.session, actor=actor)
+
+    def export(self) -> Iterator[str]:
+        if self.user is not None:
+            return self.erasures.export_user(self.user)
+        return self.erasures.export_session(self.session)
+
+
+@click.option("--user", metavar="ID", help="The user.")
+@click.option("--session", metavar="ID", help="One session, in place of a user.")
+@namespace_option
+@contextmanager
+def opened_whose(
+    settings: Settings,
+    user: str | None,
+    session: str | None,
+    namespace: str,
+    key: Path | None = None,
+    items_below: tuple[str, ...] = (),
+) -> Iterator[Whose]:
+    """Raises UsageError unless exactly one of user and session is given."""
     if (user is None) == (session is None):
         raise click.UsageError("Name a user (--user ID) or a session (--session ID), and not both.")
+    if items_below and user is None:
+        raise click.UsageError("--items-below goes with --user: items belong to no session.")
+    with opened_erasures(settings, namespace, key) as (erasures, database):
+        yield Whose(erasures, database, namespace, user, session or "", items_below)
 
 
 @contextmanager

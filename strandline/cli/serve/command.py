@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
-from pydantic import SecretStr
 
 from strandline.administration.keys import any_key
 from strandline.cli.command import cli_command
 from strandline.cli.servers.options import settings_alone
-from strandline.cli.servers.targets import Servers, opened_pool, running_servers
+from strandline.cli.servers.targets import opened_pool, running_servers
 from strandline.cli.terminal.output import say
 from strandline.cli.terminal.streams import log_to_stderr
 from strandline.schemas.errors import ConfigurationError
@@ -43,7 +42,7 @@ def command(settings: Settings, host: str | None, port: int | None) -> None:
         with opened_pool(servers.database_url, settings) as database:
             has_key = database.run(any_key())
         check_address(settings.service_host, has_key=has_key)
-        serving = _with_servers(settings, servers)
+        serving = servers.named_in(settings)
         app = build_service(serving)
         with listen(
             settings.service_host, settings.service_port, untaken_seconds=settings.service_body_seconds
@@ -68,11 +67,6 @@ def check_address(host: str, *, has_key: bool) -> None:
 def _with_address(settings: Settings, host: str | None, port: int | None) -> Settings:
     overrides = {"service_host": host, "service_port": port}
     return settings.model_copy(update={name: value for name, value in overrides.items() if value is not None})
-
-
-def _with_servers(settings: Settings, servers: Servers) -> Settings:
-    broker = None if servers.broker_url is None else SecretStr(servers.broker_url)
-    return settings.model_copy(update={"database_url": SecretStr(servers.database_url), "broker_url": broker})
 
 
 def _announcement(address: tuple[Any, ...], *, has_key: bool) -> Iterator[str]:

@@ -7,7 +7,6 @@ from contextlib import closing, contextmanager
 
 import click
 
-from strandline.cli.reports import ReadState
 from strandline.cli.servers.options import namespace_option, owner_options, session_options
 from strandline.cli.servers.targets import opened_servers
 from strandline.facts import Facts
@@ -23,6 +22,23 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import SessionIdentity, identify_session
 from strandline.schemas.values.policy import DEFAULT_TOKEN_LIMIT
+from strandline.schemas.wire.contexts import OmissionOut
+from strandline.schemas.wire.report import Report
+
+
+class ReadState(Report):
+    """A read within ``token_limit``: its size, memory's progress, and the omissions."""
+
+    namespace: str
+    session_id: str
+    user_id: str | None
+    token_limit: int
+    tokens: int
+    over_budget: bool
+    caught_up: bool
+    covered_through: dict[str, int]
+    omitted: list[OmissionOut]
+
 
 token_limit_option = click.option(
     "--token-limit", type=click.IntRange(1), metavar="N", help="The token limit; default: the session's."

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import click
@@ -12,6 +14,25 @@ from strandline.schemas.settings import Settings, load_settings, load_usable_set
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class FiniteRange(click.FloatRange):
+    """A number within bounds; unlike Click's own, it refuses ``nan`` and ``inf``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
+
+
+class UtcTime(click.DateTime):
+    """A time, which is given in UTC."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        moment: datetime = super().convert(value, param, ctx)
+        return moment.replace(tzinfo=UTC)
+
 
 _SHOWS = "Arguments show in `ps`: a URL with a password belongs in that variable."
 TARGETS = (

@@ -18,14 +18,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 from strandline.administration.keys import KeySpec, create_key, revoke_key
-from strandline.cli.servers.targets import Servers
+from strandline.cli.servers.targets import Running
 from strandline.deploy.supervisor import ChildCommand
 from strandline.pipelines.models.local.text_model import LOCAL_EMBEDDERS
 from strandline.pipelines.models.local.text_model import MODEL as LOCAL_TEXT_MODEL
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.model_roles import TEXT_ROLES
-from strandline.schemas.postgres.database import Database
-from strandline.schemas.queries.inspection.status import StatusWorkers
+from strandline.schemas.queries.inspection.status import StatusWorkers, StatusWorkersRow
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 
@@ -73,44 +72,39 @@ def models_used(settings: Settings) -> ModelsUsed:
 _PAUSE_SECONDS = 0.05
 
 
-def worker_command(
-    name: str, servers: Servers, settings: Settings, *, log_path: Path | None = None
-) -> ChildCommand:
+def worker_command(name: str, running: Running, *, log_path: Path | None = None) -> ChildCommand:
     """The command of one worker process; secrets go by its environment, which only its user sees."""
-    environment = {**os.environ, **environment_of(servers, settings)}
-    return ChildCommand(name, [sys.executable, "-m", "strandline", "worker"], environment, log_path)
+    return ChildCommand(
+        name, [sys.executable, "-m", "strandline", "worker"], _environment_of(running), log_path
+    )
 
 
-def environment_of(servers: Servers, settings: Settings) -> dict[str, str]:
+def _environment_of(running: Running) -> dict[str, str]:
     """What tells a child where its servers are."""
     return {
-        "STRANDLINE_HOME": str(settings.home),
-        "STRANDLINE_DATABASE_URL": servers.database_url,
-        "STRANDLINE_BROKER_URL": servers.broker_url or "",
-        "STRANDLINE_DATABASE_SCHEMA": settings.database_schema,
+        **os.environ,
+        "STRANDLINE_HOME": str(running.settings.home),
+        "STRANDLINE_DATABASE_URL": running.servers.database_url,
+        "STRANDLINE_BROKER_URL": running.servers.broker_url or "",
+        "STRANDLINE_DATABASE_SCHEMA": running.settings.database_schema,
         "PYTHONUNBUFFERED": "1",
     }
 
 
-def live_workers(database: Database, settings: Settings) -> set[int]:
-    """Process ids with a heartbeat; a killed worker stays for some seconds."""
-    rows = database.fetch(StatusWorkers(dead_after_seconds=settings.worker_dead_after_seconds))
-    return {row.pid for row in rows}
+def live_workers(running: Running) -> list[StatusWorkersRow]:
+    """Workers with a heartbeat; a killed one stays for some seconds."""
+    dead_after = running.settings.worker_dead_after_seconds
+    return running.database.fetch(StatusWorkers(dead_after_seconds=dead_after))
 
 
 def await_worker(
-    database: Database,
-    settings: Settings,
-    *,
-    pids: Callable[[], set[int]],
-    give_up: Callable[[], bool],
-    timeout_seconds: float,
+    running: Running, pids: Callable[[], set[int]], give_up: Callable[[], bool], timeout_seconds: float
 ) -> int | None:
     """Wait until one of ``pids()`` has registered, and return it; None when the time is over first."""
     deadline = time.monotonic() + timeout_seconds
     pause = threading.Event()
     while not give_up() and time.monotonic() < deadline:
-        if alive := live_workers(database, settings) & pids():
+        if alive := {row.pid for row in live_workers(running)} & pids():
             return min(alive)
         pause.wait(_PAUSE_SECONDS)
     return None
@@ -157,9 +151,7 @@ class LocalService:
 
 
 @contextmanager
-def local_service(
-    database: Database, servers: Servers, settings: Settings, *, log_path: Path | None = None
-) -> Iterator[LocalService | None]:
+def local_service(running: Running, *, log_path: Path | None = None) -> Iterator[LocalService | None]:
     """A service for as long as this lasts; None without the extra ``service``."""
     if not _is_installed():
         yield None
@@ -170,20 +162,20 @@ def local_service(
         label="made by strandline up",
         expires_in_seconds=KEY_SECONDS,
     )
-    new_key = database.run(create_key(spec))
-    port = _free_port(settings.service_port)
+    new_key = running.database.run(create_key(spec))
+    port = _free_port(running.settings.service_port)
     address = ["--host", LOOPBACK, "--port", str(port)]
     command = ChildCommand(
         "service",
         [sys.executable, "-m", "strandline", "serve", *address],
-        {**os.environ, **environment_of(servers, settings)},
+        _environment_of(running),
         log_path,
     )
     try:
         yield LocalService(command, port, new_key.key)
     finally:
         with suppress(StrandlineError):  # the servers may be gone
-            database.run(revoke_key(new_key.key_id))
+            running.database.run(revoke_key(new_key.key_id))
 
 
 def _is_ready(port: int) -> bool:

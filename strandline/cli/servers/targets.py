@@ -53,6 +53,13 @@ class Servers:
     alone: bool = False
     mend: Callable[[], bool] = field(default=lambda: True, repr=False, compare=False)
 
+    def named_in(self, settings: Settings) -> Settings:
+        """The settings with these servers in place of their own."""
+        broker = None if self.broker_url is None else SecretStr(self.broker_url)
+        return settings.model_copy(
+            update={"database_url": SecretStr(self.database_url), "broker_url": broker}
+        )
+
 
 @contextmanager
 def running_servers(settings: Settings, *, only_looking: bool) -> Iterator[Servers]:

@@ -7,6 +7,7 @@ for a line of the program's own (``schemas.display.shown_text``).
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import sys
@@ -95,6 +96,13 @@ def print_schema(*kinds: type[BaseModel]) -> None:
     """The JSON Schema of a report; of several, each under its name."""
     schemas = {kind.__name__: kind.model_json_schema() for kind in kinds}
     click.echo(json.dumps(schemas if len(kinds) > 1 else schemas[kinds[0].__name__], indent=2))
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value that ``share`` (0 to 1) of all do not exceed; 0 for none."""
+    if not values:
+        return 0.0
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
 def masked_url(url: str | SecretStr | None) -> str:

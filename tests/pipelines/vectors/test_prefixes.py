@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from strandline import Memory
-from strandline.cli.generations.question_recall import Question, find_answers
+from strandline.cli.generations import Question, find_answers
 from strandline.pipelines.generations.definitions import recipe_for
 from strandline.pipelines.generations.recipe import differences
 from strandline.pipelines.generations.registry import find, serving_generations

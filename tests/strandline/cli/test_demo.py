@@ -25,7 +25,7 @@ from strandline.cli.demo.command import smallest_token_limit
 from strandline.cli.demo.play import Look, Play, Question, SeenEvent, await_consumed, read_conversation
 from strandline.cli.demo.story import AnswerReport, EvidencePlaces, Story, ask
 from strandline.cli.entry import run
-from strandline.cli.terminal.numbers import percentile
+from strandline.cli.terminal.output import percentile
 from strandline.memory import Memory
 from strandline.schemas.queries.conversation.sessions import ShowEventsRow
 from strandline.schemas.settings import load_settings

@@ -17,7 +17,9 @@ from pydantic import BaseModel
 from strandline import Memory
 from strandline.cli.ask import AskReport
 from strandline.cli.entry import run
-from strandline.cli.reports import FactHistoryReport, FactsReport, ReadReport, SearchReport
+from strandline.cli.facts import FactHistoryReport, FactsReport
+from strandline.cli.get import ReadReport
+from strandline.cli.search import SearchReport
 from strandline.pipelines.inspect.sessions import SessionPage, SessionPicture, list_sessions
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError
 from strandline.schemas.postgres.database import Database

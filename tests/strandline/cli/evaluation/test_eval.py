@@ -19,7 +19,7 @@ from bench.encrypted.enabling import VARIABLE, encrypt
 from strandline import Memory
 from strandline.cli.entry import run
 from strandline.cli.evaluation import EvalReport, Question, read_lines
-from strandline.cli.generations.question_recall import read_questions as asked_in_diffs
+from strandline.cli.generations import read_questions as asked_in_diffs
 from strandline.pipelines.replay.new_generation import begin_generation, derive_generation
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database

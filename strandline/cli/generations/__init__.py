@@ -1,1 +1,0 @@
-"""``strandline generations``, and its parts."""

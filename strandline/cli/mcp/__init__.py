@@ -1,1 +1,0 @@
-"""``strandline mcp``, and its parts."""
