@@ -23,7 +23,8 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.derived.generations import ListGenerations
 from strandline.schemas.queries.derived.replay import GenerationBacklog
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.identity import identify_session, identify_user
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session, identify_user
+from strandline.schemas.wire.operations import Promotion
 from strandline.schemas.wire.replay import (
     DiffTotals,
     GenerationReport,
@@ -32,9 +33,7 @@ from strandline.schemas.wire.replay import (
 )
 
 
-def promote(
-    database: Database, generation: int, *, namespace: str, user: str | None, session: str | None
-) -> SwitchReport:
+def promote(database: Database, generation: int, whom: Promotion) -> SwitchReport:
     """Let a generation serve all owners that it covers, or the named owner.
 
     Raises:
@@ -42,20 +41,19 @@ def promote(
         NotFoundError: there is no such generation, user or session.
     """
     chosen = find_kept(database, generation)
-    check_known(database, session_id=session, user_id=user, namespace=namespace if user or session else None)
-    if user is None and session is None:
+    if whom.user_id is None and whom.session_id is None:
         _refuse_uncovered(database, chosen)
         serve_everybody(database, chosen)
-        whom = "serves all owners"
-    elif switch_owner(database, chosen, _shard_key(namespace, user, session)):
-        whom = "serves this owner"
+        done = "serves all owners"
+    elif switch_owner(database, chosen, _shard_key(database, whom)):
+        done = "serves this owner"
     else:
         raise ReplayError(
             f"Generation {generation} does not yet cover what serves this owner, or serves it already;"
             " `strandline generations list` shows how far it is."
             " Promote again when workers have caught up."
         )
-    return SwitchReport(pipeline=chosen.pipeline, generation=generation, done=whom)
+    return SwitchReport(pipeline=chosen.pipeline, generation=generation, done=done)
 
 
 def compare_totals(database: Database, generation: int, against: int | None) -> DiffTotals:
@@ -80,10 +78,12 @@ def delete_generation(database: Database, generation: int) -> SwitchReport:
     return SwitchReport(pipeline="" if record is None else record.pipeline, generation=generation, done=done)
 
 
-def _shard_key(namespace: str, user: str | None, session: str | None) -> UUID:
-    if user is not None:
-        return identify_user(namespace, user).shard_key
-    return identify_session(namespace, session or "", None).shard_key
+def _shard_key(database: Database, whom: Promotion) -> UUID:
+    namespace = whom.namespace or DEFAULT_NAMESPACE
+    check_known(database, session_id=whom.session_id, user_id=whom.user_id, namespace=namespace)
+    if whom.user_id is not None:
+        return identify_user(namespace, whom.user_id).shard_key
+    return identify_session(namespace, whom.session_id or "", None).shard_key
 
 
 def _refuse_uncovered(database: Database, generation: Generation) -> None:

@@ -22,7 +22,6 @@ from strandline.cli.servers.options import TARGETS, settings_from
 from strandline.cli.terminal.output import console, is_rich, print_json, print_schema, say
 from strandline.schemas.settings import Settings
 
-_TARGETS = ("database_url", "broker_url", "schema")
 Opened = TypeVar("Opened")
 Opener = Callable[Concatenate[Settings, ...], AbstractContextManager[Opened]]
 
@@ -67,7 +66,7 @@ def cli_command(
 
     def make(function: Callable[Concatenate[Opened, ...], Result]) -> click.Command:
         def run(options: dict[str, Any]) -> Result:
-            settings = settings_from(**{name: options.pop(name) for name in _TARGETS})
+            settings = settings_from(options)
             with opener(settings, **_choose(opener, options)) as opened:
                 return function(opened, **_choose(function, options))
 

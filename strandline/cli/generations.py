@@ -40,6 +40,7 @@ from strandline.schemas.queries.derived.replay import CitedMessages
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, SessionIdentity, identify_session
 from strandline.schemas.values.lanes import FACTS, VECTORS
+from strandline.schemas.wire.operations import Promotion
 from strandline.schemas.wire.replay import DiffReport, GenerationsReport, QuestionReport, SwitchReport
 
 LOOKED_AT = 10
@@ -260,17 +261,17 @@ def diff_command(
 @click.option(
     "--namespace", metavar="NAME", default=DEFAULT_NAMESPACE, help="The namespace of the user or session."
 )
-@click.option("--user", metavar="ID", help="Only for this user.")
-@click.option("--session", metavar="ID", help="Only for the owner of this session, if it has no user.")
-def promote_command(
-    database: Database, generation: int, namespace: str, user: str | None, session: str | None
-) -> Output:
+@click.option("--user", "user_id", metavar="ID", help="Only for this user.")
+@click.option(
+    "--session", "session_id", metavar="ID", help="Only for the owner of this session, if it has no user."
+)
+def promote_command(database: Database, generation: int, **whom: str | None) -> Output:
     """Let a generation serve all owners that it covers, or one owner.
 
     The earlier generation stays fed, so that `rollback` takes effect at once; its model calls cost money
     until `prune`.
     """
-    return _show_switch(promote(database, generation, namespace=namespace, user=user, session=session))
+    return _show_switch(promote(database, generation, Promotion.model_construct(**whom)))
 
 
 @cli_command(

@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -184,14 +184,14 @@ _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
 _FORM = re.compile(r"(\d{1,12})([smhdw])")
 NEVER = "never"
 
-# An act's settings, by option.
+# Fields of an act, each with an option of its name without the unit.
 DURATIONS = {
-    "ttl": ("ttl_seconds", "A session ends so long after its last put, with all that it holds."),
-    "max_age": ("max_age_seconds", "A message leaves so long after its time."),
-    "answers": ("answers_seconds", "Age of models' answers, once their batch has ended."),
-    "calls": ("calls_seconds", "Age of the ledger of model calls."),
-    "traces": ("traces_seconds", "How long what a person took away is recognised in replays."),
-    "ended_facts": ("ended_facts_seconds", "Age of facts that ended because of others."),
+    "ttl_seconds": "A session ends so long after its last put, with all that it holds.",
+    "max_age_seconds": "A message leaves so long after its time.",
+    "answers_seconds": "Age of models' answers, once their batch has ended.",
+    "calls_seconds": "Age of the ledger of model calls.",
+    "traces_seconds": "How long what a person took away is recognised in replays.",
+    "ended_facts_seconds": "Age of facts that ended because of others.",
 }
 
 
@@ -227,19 +227,19 @@ def duration_text(seconds: int) -> str:
 
 
 def policy_lines(applied: Retention) -> Iterator[str]:
-    names = {field: name.replace("_", " ") for name, (field, _meaning) in DURATIONS.items()}
-    for field in fields(applied):
-        value = getattr(applied, field.name)
+    for name, value in asdict(applied).items():
         if not value:
             continue
-        if field.name in names:
-            yield f"  {names[field.name]}: {duration_text(value)}"
-        elif field.name == "max_messages":
+        if name in DURATIONS:
+            yield f"  {name.removesuffix('_seconds').replace('_', ' ')}: {duration_text(value)}"
+        elif name == "max_messages":
             yield f"  max messages: {value:,}"
-        elif field.name == "archive":
+        elif name == "archive":
             yield f"  archive: {value}"
-        else:
+        elif name == "forget_facts":
             yield "  facts lose what a message gave them when it leaves"
+    if applied.keeps_important is False:
+        yield "  important messages leave like others"
 
 
 def past_line(row: Past) -> str:
@@ -317,31 +317,31 @@ SAY_SECONDS = 2.0
 _DURATION = Duration()
 
 all_namespaces = click.option("--namespace", metavar="NAME", help="Only sessions of this namespace.")
-session_option = click.option("--session", metavar="ID", help="Only this session.")
+session_option = click.option("--session", "session_id", metavar="ID", help="Only this session.")
 
 
 @cli_command(
     "show", opened_to_read, RetentionShownReport, short_help="Show what applies to a namespace or a session."
 )
 @namespace_option
-@click.option("--session", metavar="ID", help="Of this session, instead of the namespace.")
-def show_command(database: Database, namespace: str, session: str | None) -> Output:
+@click.option("--session", "session_id", metavar="ID", help="Of this session, instead of the namespace.")
+def show_command(database: Database, **level: Any) -> Output:
     """Show how long a namespace, or a session in it, keeps what it holds, and the acts that say so."""
-    return _show(database, namespace, session)
+    return _show(database, level)
 
 
-def _policy_options(function: Any) -> Any:
-    for name, (_field, meaning) in reversed(DURATIONS.items()):
-        option = f"--{name.replace('_', '-')}"
-        function = click.option(option, name, type=_DURATION, metavar="DURATION", help=meaning)(function)
+def _duration_options(function: Any) -> Any:
+    for field, meaning in reversed(DURATIONS.items()):
+        option = f"--{field.removesuffix('_seconds').replace('_', '-')}"
+        function = click.option(option, field, type=_DURATION, metavar="DURATION", help=meaning)(function)
     return function
 
 
 @cli_command("set", opened_database, RetentionShownReport, short_help="Record an act on retention.")
 @namespace_option
-@click.option("--session", metavar="ID", help="For this session, instead of the namespace.")
+@click.option("--session", "session_id", metavar="ID", help="For this session, instead of the namespace.")
 @even_if_unknown_option
-@_policy_options
+@_duration_options
 @click.option(
     "--max-messages",
     type=click.IntRange(0, MAX_MESSAGES),
@@ -370,14 +370,10 @@ def _policy_options(function: Any) -> Any:
 def set_command(
     database: Database,
     namespace: str,
-    session: str | None,
-    max_messages: int | None,
-    forget_facts: bool | None,
-    keeps_important: bool | None,
-    archive: str | None,
+    session_id: str | None,
     even_if_unknown: bool,
     actor: str | None,
-    **durations: int | None,
+    **chosen: Any,
 ) -> Output:
     """Record how long a namespace, or a session in it, keeps what it holds.
 
@@ -385,26 +381,20 @@ def set_command(
     that of its namespace then, a namespace keeps everything. It applies at once. Messages whose metadata has
     `"important": true` stay.
     """
-    chosen = Retention(
-        max_messages=max_messages,
-        forget_facts=forget_facts,
-        keeps_important=keeps_important,
-        archive=archive,
-        **{DURATIONS[name][0]: seconds for name, seconds in durations.items()},
-    )
     check_to_be_changed(database, namespace, even_if_unknown=even_if_unknown)
     if not even_if_unknown:
-        _check_handler(archive)
-    retention.set_retention(database, chosen, namespace=namespace, session_id=session, actor=actor)
-    return _show(database, namespace, session)
+        _check_handler(chosen["archive"])
+    level = {"namespace": namespace, "session_id": session_id}
+    retention.set_retention(database, Retention(**chosen), actor=actor, **level)
+    return _show(database, level)
 
 
 @cli_command("plan", opened_to_read, PlanReport, short_help="Show what is past its time; change nothing.")
 @all_namespaces
 @session_option
-def plan_command(database: Database, namespace: str | None, session: str | None) -> Output:
+def plan_command(database: Database, **which: Any) -> Output:
     """Show the messages of each session that are past their time: a dry run of `retention run`."""
-    rows = list(retention.plan(database, namespace=namespace, session_id=session))
+    rows = list(retention.plan(database, **which))
     report = PlanReport(sessions=[PastReport.of(row, leaving=row.free) for row in rows])
     leaving, waiting = sum(row.free for row in rows), sum(row.waiting for row in rows)
     what = f"{quantity(leaving, 'message')} of {quantity(len(rows), 'session')} would leave"
@@ -416,9 +406,7 @@ def plan_command(database: Database, namespace: str | None, session: str | None)
 @all_namespaces
 @session_option
 @click.option("--at-once", is_flag=True, help="Do not rest between steps; puts may be slower meanwhile.")
-def run_command(
-    database: Database, namespace: str | None, session: str | None, at_once: bool, as_json: bool
-) -> Output:
+def run_command(database: Database, at_once: bool, as_json: bool, **which: Any) -> Output:
     """Archive and remove what is past its time, now; workers do the same by themselves.
 
     What workers still derive stays until they have. Ctrl-C stops it between two sessions.
@@ -432,15 +420,8 @@ def run_command(
             say(f"{quantity(done.removed, 'message')} removed so far", err=True)
 
     with stops_at_signals() as stop:
-        done = retention.run(
-            database,
-            namespace=namespace,
-            session_id=session,
-            on_progress=tell,
-            stop=stop,
-            at_once=at_once,
-        )
-        rest = retention.plan(database, namespace=namespace, session_id=session)
+        done = retention.run(database, on_progress=tell, stop=stop, at_once=at_once, **which)
+        rest = retention.plan(database, **which)
         waiting = 0 if stop.is_set() else sum(row.waiting for row in rest)
     return Output(
         RunReport.of(done, waiting_messages=waiting),
@@ -525,12 +506,13 @@ def _check_handler(archive: str | None) -> None:
             ) from error
 
 
-def _show(database: Database, namespace: str, session: str | None) -> Output:
-    applied = retention.get_retention(database, namespace=namespace, session_id=session)
-    acts = retention.retention_acts(database, namespace=namespace, session_id=session)
+def _show(database: Database, level: dict[str, Any]) -> Output:
+    applied = retention.get_retention(database, **level)
+    acts = retention.retention_acts(database, **level)
     reports = [RetentionActReport.of(act, **asdict(act.retention)) for act in acts]
-    report = RetentionShownReport.of(applied, namespace=namespace, session_id=session, acts=reports)
-    whose = f"namespace {quote(namespace)}" if session is None else f"session {quote(session)}"
+    report = RetentionShownReport.of(applied, acts=reports, **level)
+    session_id = level["session_id"]
+    whose = f"namespace {quote(level['namespace'])}" if session_id is None else f"session {quote(session_id)}"
     policy = list(policy_lines(applied))
     act_lines = [
         f"act {act.number}, {time_text(act.created_at)}, by {act.actor or 'an operator'}:"

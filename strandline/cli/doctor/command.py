@@ -43,12 +43,13 @@ def command(no_model_call: bool, **target: Any) -> Output:
     """Check versions, servers, rights, tables, workers and models; exits with 1 if there is a problem."""
     # The report contains what model clients would log.
     logging.getLogger("strandline").addHandler(logging.NullHandler())
-    settings, refused = usable_settings_from(**target)
+    settings, refused = usable_settings_from(target)
+    unknown = not_checked("models", refused)
     checks = [
         *check_host(settings),
         *check_settings(settings, refused, os.environ),
         *_servers(settings, refused),
-        *_models(settings, refused, call=not no_model_call),
+        *([unknown] if unknown is not None else check_models(settings, call=not no_model_call)),
     ]
     return show_checks(checks)
 
@@ -68,11 +69,6 @@ def _servers(settings: Settings, refused: Mapping[str, str]) -> list[CheckReport
             return [problem("database", str(error), "start it, then look again")]
         broker = not_checked("broker", refused) or check_broker(servers)
         return [*check_database(servers, settings), broker]
-
-
-def _models(settings: Settings, refused: Mapping[str, str], *, call: bool) -> Iterable[CheckReport]:
-    unknown = not_checked("models", refused)
-    return check_models(settings, call=call) if unknown is None else [unknown]
 
 
 def show_checks(checks: Iterable[CheckReport]) -> Output:

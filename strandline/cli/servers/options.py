@@ -43,7 +43,7 @@ TARGETS = (
         ["--broker-url"], metavar="URL", help=f"Redis or RabbitMQ; overrides STRANDLINE_BROKER_URL. {_SHOWS}"
     ),
     click.Option(
-        ["--schema"],
+        ["--schema", "database_schema"],
         metavar="NAME",
         help="Postgres schema of the tables; overrides STRANDLINE_DATABASE_SCHEMA.",
     ),
@@ -89,25 +89,23 @@ def settings_alone(settings: Settings) -> Iterator[Settings]:
     yield settings
 
 
-_OPTIONS = {"database_url": "--database-url", "broker_url": "--broker-url", "database_schema": "--schema"}
+_OPTIONS = {str(target.name): target.opts[0] for target in TARGETS}
 
 
-def settings_from(database_url: str | None, broker_url: str | None, schema: str | None) -> Settings:
-    """The environment's settings with the options given on top.
+def settings_from(options: dict[str, Any]) -> Settings:
+    """The environment's settings with those of ``TARGETS`` on top, which are taken out of the options.
 
     Raises:
         ConfigurationError: a setting cannot be used.
     """
-    return load_settings(_OPTIONS, **_overrides(database_url, broker_url, schema))
+    return load_settings(_OPTIONS, **_taken_from(options))
 
 
-def usable_settings_from(
-    database_url: str | None, broker_url: str | None, schema: str | None
-) -> tuple[Settings, dict[str, str]]:
+def usable_settings_from(options: dict[str, Any]) -> tuple[Settings, dict[str, str]]:
     """As ``settings_from``, with defaults in place of what cannot be used; and why it cannot, by field."""
-    return load_usable_settings(_OPTIONS, **_overrides(database_url, broker_url, schema))
+    return load_usable_settings(_OPTIONS, **_taken_from(options))
 
 
-def _overrides(database_url: str | None, broker_url: str | None, schema: str | None) -> dict[str, str]:
-    options = {"database_url": database_url, "broker_url": broker_url, "database_schema": schema}
-    return {name: value for name, value in options.items() if value is not None}
+def _taken_from(options: dict[str, Any]) -> dict[str, str]:
+    named = {name: options.pop(name) for name in _OPTIONS}
+    return {name: value for name, value in named.items() if value is not None}

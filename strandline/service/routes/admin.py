@@ -34,7 +34,6 @@ from strandline.pipelines.engine.dead_letters import DeadLetter, LetterPlace, li
 from strandline.pipelines.replay.records import ask_to_stop, newest_replays
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.wire import acts
 from strandline.schemas.wire.base import Page
 from strandline.schemas.wire.operations import (
@@ -240,15 +239,7 @@ async def diff_generation(
 @routes.answer(acts.PROMOTE_GENERATION, "operate", "others", holder="installation")
 async def promote_generation(call: Call, generation: GenerationId, body: Promotion) -> SwitchReport:
     """Let a generation serve all owners that it covers, or one."""
-    return await call.block(
-        lambda database: promote(
-            database,
-            generation,
-            namespace=body.namespace or DEFAULT_NAMESPACE,
-            user=body.user_id,
-            session=body.session_id,
-        )
-    )
+    return await call.block(lambda database: promote(database, generation, body))
 
 
 @routes.answer(acts.PRUNE_GENERATION, "operate", "others", holder="installation")
