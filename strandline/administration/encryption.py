@@ -1,4 +1,4 @@
-"""Encrypted namespaces: how far they are, sealing what they hold, and their keys."""
+"""Encrypted namespaces: their state, the sealing of their content, and their keys."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Encryption:
     def reseal(
         self, namespace: str, cache_seconds: float, pace: Pace, *, wait: bool
     ) -> Iterator[tuple[Progress, bool]]:
-        """Seal what is in clear or under former data keys, with ``wait`` until all of it is.
+        """Seal rows in clear or under former data keys, with ``wait`` until none is left.
 
         Yields the progress after each page of rows, and at the end; with True where it waits for owners.
 
@@ -146,7 +146,7 @@ class Encryption:
     ) -> RotateReport:
         """Wrap all data keys with another key, or with ``data`` give each owner a new one.
 
-        ``tell`` gets what is counted, and the number so far.
+        ``tell`` gets the name of a count, and its number so far.
         """
         rewrapped = renewed = 0
         if key_id is not None:

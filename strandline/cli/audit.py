@@ -168,34 +168,18 @@ def opened_audit(
     "--kind", metavar="KIND", help="Only acts of a kind, such as rewind, or facts for all of these."
 )
 @click.option("--actor", metavar="NAME", help="Only what this actor did.")
-@click.option("--user", metavar="ID", help="Only what concerns this user; nothing after an erasure.")
+@click.option(
+    "--user", "user_id", metavar="ID", help="Only what concerns this user; nothing after an erasure."
+)
 @limit_option()
 @click.option("--before", metavar="PLACE", help="The page that follows one: its `next_before`.")
-def list_command(
-    audit: Audit,
-    namespace: str,
-    since: datetime | None,
-    until: datetime | None,
-    kind: str | None,
-    actor: str | None,
-    user: str | None,
-    limit: int,
-    before: str | None,
-) -> Output:
+def list_command(audit: Audit, namespace: str, **filters: Any) -> Output:
     """List what was done in a namespace, newest first: when, what, by whom, from where and to whose memory.
 
     Users stand in the trail as pseudonyms, and are named here until they are erased. To list is an act as
     well, and recorded.
     """
-    page = audit.acts(
-        since=since,
-        until=until,
-        kind=kind,
-        actor=actor,
-        user_id=user,
-        limit=limit,
-        before=before,
-    )
+    page = audit.acts(**filters)
     return Output(ActsReport.of(page, namespace=namespace), _page_lines(page))
 
 

@@ -72,7 +72,7 @@ def cli_command(
 
         click_command = _make_command(name, function, run, reports, short_help)
         own = {param.name for param in click_command.params}
-        of_opener = [param for param in reversed(_declared(opener)) if param.name not in own]
+        of_opener = [param for param in reversed(_params_of(opener)) if param.name not in own]
         json_options = _json_options(reports)[0 if has_json else 1 :]
         click_command.params = [*of_opener, *click_command.params, *json_options, *TARGETS]
         return click_command
@@ -115,7 +115,7 @@ def _make_command(
     return click.command(name, short_help=short_help)(call)
 
 
-def _declared(function: Callable[..., Any]) -> list[click.Parameter]:
+def _params_of(function: Callable[..., Any]) -> list[click.Parameter]:
     declared: list[click.Parameter] = getattr(function, "__click_params__", [])
     return declared
 

@@ -275,8 +275,8 @@ class EvalReport(Report):
 @cli_command("eval", settings_alone, EvalReport)
 @click.argument("questions", type=_FILE)
 @namespace_option
-@click.option("--session", metavar="ID", help="The session of questions that name none.")
-@click.option("--user", metavar="ID", help="The user of questions that name none.")
+@click.option("--session", "session_id", metavar="ID", help="The session of questions that name none.")
+@click.option("--user", "user_id", metavar="ID", help="The user of questions that name none.")
 @click.option(
     "--k", type=click.IntRange(1, MAX_LIMIT), default=10, show_default=True, help="Hits that count."
 )
@@ -288,13 +288,11 @@ class EvalReport(Report):
 def command(
     settings: Settings,
     questions: Path,
-    namespace: str,
-    session: str | None,
-    user: str | None,
     k: int,
     token_limit: int | None,
     numbers: tuple[int, ...],
     against: Path | None,
+    **whose: str | None,
 ) -> Output:
     """Measure what searches and reads give for the questions in the file QUESTIONS.
 
@@ -304,7 +302,6 @@ def command(
     earlier = None if against is None else _read_earlier(against, k)
     lines = dict(read_lines(questions, Question))
     problems = [problem for one in lines.values() if isinstance(one, list) for problem in one]
-    whose = {"namespace": namespace, "session_id": session, "user_id": user}
     asked = {
         number: one.model_copy(update={name: getattr(one, name) or whose[name] for name in whose})
         for number, one in lines.items()

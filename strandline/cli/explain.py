@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import click
 
@@ -40,16 +41,16 @@ _KINDS = (MessageExplanation, FactExplanation, RemovedFactExplanation)
 @cli_command("explain", opened_database, *_KINDS)
 @click.argument("subject", metavar="MESSAGE_ID|FACT_ID")
 @namespace_option
-@click.option("--session", metavar="ID", help="Its session; needed if several sessions use the same id.")
-@click.option("--user", metavar="ID", help="The user whose session or fact it is.")
-def command(
-    database: Database, subject: str, namespace: str, session: str | None, user: str | None
-) -> Output:
+@click.option(
+    "--session", "session_id", metavar="ID", help="Its session; needed if several sessions use the same id."
+)
+@click.option("--user", "user_id", metavar="ID", help="The user whose session or fact it is.")
+def command(database: Database, subject: str, **whose: Any) -> Output:
     """Follow a message to the memory derived from it, or a fact back to its messages.
 
     The last lines name the commands to go on with.
     """
-    explanation = explain(database, subject, namespace=namespace, session_id=session, user_id=user)
+    explanation = explain(database, subject, **whose)
     return Output(explanation, _lines(explanation))
 
 

@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict
 from datetime import date, datetime
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import click
@@ -27,7 +28,7 @@ from strandline.facts import Facts
 from strandline.pipelines.inspect.explain_message import explain_fact_alone
 from strandline.producers.facts.capturing import CaptureAct
 from strandline.producers.facts.figures import UserFigures
-from strandline.producers.facts.listing import Fact, FactPage, Sort
+from strandline.producers.facts.listing import Fact, FactPage
 from strandline.producers.namespace_facts import Clearing, NamespaceFacts
 from strandline.producers.owner_facts import CaptureFace
 from strandline.schemas.display.shown_text import quantity, time_text
@@ -322,7 +323,7 @@ def _at(moment: datetime | None) -> str:
     multiple=True,
     help="Only facts with one of these topics; repeatable.",
 )
-@click.option("--all", "everything", is_flag=True, help="Include facts that ended or were condensed.")
+@click.option("--all", "with_invalidated", is_flag=True, help="Include facts that ended or were condensed.")
 @limit_option()
 @click.option("--offset", type=click.IntRange(0), default=0, help="How many to skip, for the next page.")
 def list_command(
@@ -330,22 +331,12 @@ def list_command(
     namespace: str,
     user: str | None,
     session: str | None,
-    sort: Sort,
-    contains: str | None,
     topics: tuple[str, ...],
-    everything: bool,
-    limit: int,
     offset: int,
+    **chosen: Any,
 ) -> Output:
     """List the facts of a user, or of the owner of a session, page by page."""
-    page = facts.list(
-        limit=limit,
-        offset=offset,
-        sort=sort,
-        contains=contains,
-        topics=list(topics) or None,
-        with_invalidated=everything,
-    )
+    page = facts.list(offset=offset, topics=list(topics) or None, **chosen)
     following = offset + len(page) if offset + len(page) < page.total else None
     report = FactsReport(
         namespace=namespace,

@@ -203,10 +203,15 @@ def list_command(running: Running, pipeline: str | None) -> Output:
     "--against", type=int, metavar="GENERATION", help="Compare with this one, not the one that serves."
 )
 @click.option("--namespace", metavar="NAME", help="Only owners of this namespace.")
-@click.option("--user", metavar="ID", help="Only this user.")
-@click.option("--session", metavar="ID", help="Only the owner of this session.")
+@click.option("--user", "user_id", metavar="ID", help="Only this user.")
+@click.option("--session", "session_id", metavar="ID", help="Only the owner of this session.")
 @click.option(
-    "--owners", type=click.IntRange(0), default=100, show_default=True, help="Show at most this many."
+    "--owners",
+    "max_owners",
+    type=click.IntRange(0),
+    default=100,
+    show_default=True,
+    help="Show at most this many.",
 )
 @click.option(
     "--questions",
@@ -218,30 +223,20 @@ def diff_command(
     running: Running,
     generation: int,
     against: int | None,
-    namespace: str | None,
-    user: str | None,
-    session: str | None,
-    owners: int,
+    max_owners: int,
     questions: Path | None,
+    **whose: Any,
 ) -> Output:
     """Show how the memory of GENERATION differs from that of the one that serves its pipeline.
 
     GENERATION is a number, as `strandline generations list` shows it. To compare two others, name the first
     with --against.
     """
-    if namespace is None and (user is not None or session is not None):
-        namespace = DEFAULT_NAMESPACE
+    if whose["namespace"] is None and (whose["user_id"] is not None or whose["session_id"] is not None):
+        whose["namespace"] = DEFAULT_NAMESPACE
     database = running.database
-    check_known(database, namespace=namespace, session_id=session, user_id=user)
-    diff = compare_generations(
-        database,
-        generation,
-        against,
-        namespace=namespace,
-        user_id=user,
-        session_id=session,
-        max_owners=owners,
-    )
+    check_known(database, **whose)
+    diff = compare_generations(database, generation, against, max_owners=max_owners, **whose)
     asked = [] if questions is None else read_questions(questions)
     old, new = (
         find_answers(database, find_kept(database, number), asked, running.settings) if asked else []
@@ -265,7 +260,7 @@ def diff_command(
 @click.option(
     "--session", "session_id", metavar="ID", help="Only for the owner of this session, if it has no user."
 )
-def promote_command(database: Database, generation: int, **whom: str | None) -> Output:
+def promote_command(database: Database, generation: int, **whom: Any) -> Output:
     """Let a generation serve all owners that it covers, or one owner.
 
     The earlier generation stays fed, so that `rollback` takes effect at once; its model calls cost money

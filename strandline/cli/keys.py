@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import click
 
@@ -40,7 +41,9 @@ class KeysReport(Report):
 @cli_command("create", settings_alone, NewKey, short_help="Make a key.")
 @click.option("--namespace", metavar="NAME", help="The namespace that it opens; default: default.")
 @click.option("--all-namespaces", is_flag=True, help="An operator's key: of all namespaces, opens no memory.")
-@click.option("--user", metavar="ID", help="The one user that it opens; default: all of the namespace.")
+@click.option(
+    "--user", "user_id", metavar="ID", help="The one user that it opens; default: all of the namespace."
+)
 @click.option(
     "--scope",
     "scopes",
@@ -65,25 +68,21 @@ def create_command(
     settings: Settings,
     namespace: str | None,
     all_namespaces: bool,
-    user: str | None,
     scopes: tuple[str, ...],
-    shared_scopes: tuple[str, ...],
-    label: str,
     days: float | None,
+    **spec: Any,
 ) -> Output:
     """Make a key and print it. It is shown this once: only a digest of it is stored."""
     if all_namespaces and namespace is not None:
         raise click.UsageError("--all-namespaces names all of them; leave --namespace out.")
-    spec = KeySpec(
+    key = KeySpec(
         None if all_namespaces else DEFAULT_NAMESPACE if namespace is None else namespace,
         scopes or (("operate",) if all_namespaces else ("read", "write", "facts")),
-        user_id=user,
-        label=label,
-        shared_scopes=shared_scopes,
         expires_in_seconds=None if days is None else days * DAY,
+        **spec,
     )
     with opened_database(settings) as database:
-        return _show_new(database.run(create_key(spec)))
+        return _show_new(database.run(create_key(key)))
 
 
 @cli_command("list", opened_database, KeysReport, short_help="List keys.")

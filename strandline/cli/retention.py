@@ -384,7 +384,7 @@ def set_command(
     check_to_be_changed(database, namespace, even_if_unknown=even_if_unknown)
     if not even_if_unknown:
         _check_handler(chosen["archive"])
-    level = {"namespace": namespace, "session_id": session_id}
+    level: dict[str, Any] = {"namespace": namespace, "session_id": session_id}
     retention.set_retention(database, Retention(**chosen), actor=actor, **level)
     return _show(database, level)
 

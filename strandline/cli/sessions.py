@@ -386,15 +386,16 @@ _HEADERS = (
 @cli_command("list", opened_database, SessionPage, short_help="List sessions by name.")
 @namespace_filter
 @click.option(
-    "--user", metavar="ID", help="Only those of this user (of namespace default, unless one is named)."
+    "--user",
+    "user_id",
+    metavar="ID",
+    help="Only those of this user (of namespace default, unless one is named).",
 )
 @limit_option()
 @click.option("--after", metavar="PLACE", help="Continue after a page, with the PLACE that it printed.")
-def list_command(
-    database: Database, namespace: str | None, user: str | None, limit: int, after: str | None
-) -> Output:
+def list_command(database: Database, after: str | None, **filters: Any) -> Output:
     """List sessions by name, with their marks, page by page."""
-    page = list_sessions(database, namespace=namespace, user_id=user, limit=limit, after=after)
+    page = list_sessions(database, after=after, **filters)
     if not page.sessions:
         return Output(page, ["no more sessions" if after else "no sessions"])
     more = [] if page.after is None else [f"there are more: add --after {page.after}"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import click
 
@@ -19,9 +20,9 @@ SHOWN_PER_KIND = 20
 
 @cli_command("verify", opened_database, Report)
 @click.option("--namespace", metavar="NAME", help="Only the owners of this namespace.")
-@click.option("--session", metavar="ID", help="Only this session, and the facts of its owner.")
+@click.option("--session", "session_id", metavar="ID", help="Only this session, and the facts of its owner.")
 @click.option("--deep", is_flag=True, help="Also recompute the fingerprint of each fact.")
-def command(database: Database, namespace: str | None, session: str | None, deep: bool) -> Output:
+def command(database: Database, **scope: Any) -> Output:
     """Check that each message is in exactly one flush, each flush applied exactly once, and each fact
     comes from messages that exist; print each violation, and exit with 1 if there is one.
 
@@ -30,10 +31,8 @@ def command(database: Database, namespace: str | None, session: str | None, deep
     with status_line("verifying") as update:
         report = verify(
             database,
-            namespace=namespace,
-            session_id=session,
-            deep=deep,
             progress=lambda name, number, total: update(f"verifying {number} of {total}: {name}"),
+            **scope,
         )
     return Output(report, _lines(report), code=1 if report.violations else 0)
 

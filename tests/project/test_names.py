@@ -27,8 +27,8 @@ QUESTIONS = set("is are was has have can may must needs does did shows fits".spl
 # Fields of what `--json` prints, which others read.
 PUBLIC_FIELDS = {
     ("pipelines/inspect/verify.py", "found"),
-    ("strandline/cli/demo/results.py", "found"),
-    ("strandline/cli/doctor/reports.py", "found"),
+    ("strandline/cli/demo/story.py", "found"),
+    ("strandline/cli/doctor/checks.py", "found"),
 }
 # What psycopg_pool calls it, on pools that stand in for its own.
 OF_PSYCOPG = {"closed"}

@@ -160,7 +160,7 @@ def erase_command(
     planned = whose.plan()
     if whose.user is not None and planned.is_of_nobody and not (whose.items_below or even_if_unknown):
         refuse_unknown_user(whose.database, whose.namespace, whose.user, otherwise=_ANYWAY)
-    say(*_unsigned(whose), err=True)
+    _warn_unsigned(whose)
     if not yes:
         plan = EraseReport(dry_run=True, rows=dict(planned.rows), erased_by=planned.erased_by)
         return Output(plan, _plan_lines(planned))
@@ -184,7 +184,7 @@ def readmit_command(whose: Whose, actor: str | None, receipt_file: Path | None) 
 
     Keep the receipt with those of erasures (--receipt): without it `reapply` would keep the user away.
     """
-    say(*_unsigned(whose), err=True)
+    _warn_unsigned(whose)
     with receipts_kept(receipt_file) as keep:
         receipt = whose.readmit(actor)
         keep(receipt)
@@ -192,8 +192,9 @@ def readmit_command(whose: Whose, actor: str | None, receipt_file: Path | None) 
     return Output(report, [f"readmitted (number {receipt.number}); puts are accepted again"])
 
 
-def _unsigned(whose: Whose) -> list[str]:
-    return [] if whose.erasures.has_key else [_UNSIGNED]
+def _warn_unsigned(whose: Whose) -> None:
+    if not whose.erasures.has_key:
+        say(_UNSIGNED, err=True)
 
 
 def receipt_lines(receipt: ErasureReceipt) -> Iterator[str]:

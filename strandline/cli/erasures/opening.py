@@ -1,4 +1,4 @@
-"""What the commands of erasures share: their options, their face, and a file of receipts."""
+"""Shared by the commands of erasures: their options, their face, and a file of receipts."""
 
 from __future__ import annotations
 

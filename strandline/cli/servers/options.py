@@ -79,7 +79,9 @@ def limit_option(*, default: int = 50, most: int = 1_000) -> Callable[[Command],
 def target_options(command: Command) -> Command:
     """``--database-url``, ``--broker-url`` and ``--schema``."""
     for option in reversed(TARGETS):
-        command = click.option(*option.opts, metavar=option.metavar, help=option.help)(command)
+        command = click.option(*option.opts, str(option.name), metavar=option.metavar, help=option.help)(
+            command
+        )
     return command
 
 

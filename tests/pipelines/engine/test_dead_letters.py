@@ -319,7 +319,7 @@ def test_the_command_lists_shows_retries_and_drops(rig: Rig, drain: Drain) -> No
     done = {"id": letter["id"], "outcome": "due", "refolded": 0, "rung": False}
     assert json.loads(retried.out)["actions"] == [done]
     unknown = command(rig.url, "retry", letter["id"])
-    assert unknown.code == 1 and unknown.err.startswith("strandline: There is no dead letter")
+    assert unknown.code == 1 and unknown.err.startswith("strandline: No dead letter has the id")
     assert command(rig.url, "retry").code == 2
     assert command(rig.url, "drop", "nonsense").code == 2
     dropped = command(rig.url, "drop", "--all", "--pipeline", "summary")
