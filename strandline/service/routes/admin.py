@@ -7,7 +7,7 @@ operator of the whole installation.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, TypeVar
+from typing import Annotated, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
 from fastapi import Path, Query
@@ -62,6 +62,7 @@ from strandline.service.service import Service
 
 routes = Routes("operations")
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _LETTERS = "dead-letters"
@@ -92,9 +93,7 @@ async def get_workers(call: Call) -> Page[WorkerReport]:
 @routes.answer(acts.GET_NAMESPACES, "operate", "others", holder="namespace")
 async def get_namespaces(call: Call) -> LimitsReport:
     """The limits of namespaces that have some, with their use today and what waits."""
-    managed = call.caller.managed_namespace
-    limits = await _operate(call, lambda database, settings: read_limits(database, settings, managed))
-    return LimitsReport(namespaces=limits)
+    return LimitsReport(namespaces=await _operate(call, read_limits, call.caller.managed_namespace))
 
 
 @routes.answer(acts.GET_LIMITS, "operate", "others", holder="namespace")
@@ -102,7 +101,7 @@ async def get_limits(call: Call, namespace: Namespace) -> NamespaceLimitsReport:
     """The limits of a namespace; 404 if it has none."""
     if call.caller.managed_namespace not in (None, namespace):
         raise ProblemError(NOT_FOUND)
-    reports = await _operate(call, lambda database, settings: read_limits(database, settings, namespace))
+    reports = await _operate(call, read_limits, namespace)
     if not reports:
         raise ProblemError(NOT_FOUND)
     return reports[0]
@@ -172,7 +171,7 @@ async def drop_letter(call: Call, event_id: EventId, stage: Stage = None) -> Let
 async def post_replay(call: Call, body: ReplayIn, response: Response) -> OperationOut:
     """Derive memory again from the log, in place or as a new generation; the operation says how far it is."""
     service = call.service
-    begun = await _operate(call, lambda database, settings: begin_replay(database, settings, body))
+    begun = await _operate(call, begin_replay, body)
     service.replays.carry_on(service.resources.database(), begun.replay_id)
     response.headers["Location"] = f"/v1/admin/operations/{begun.replay_id}"
     return _operation(service, begun)
@@ -181,7 +180,7 @@ async def post_replay(call: Call, body: ReplayIn, response: Response) -> Operati
 @routes.answer(acts.ESTIMATE_REPLAY, "operate", "others", holder="installation")
 async def estimate_replay(call: Call, body: ReplayIn) -> EstimatesReport:
     """The work and the cost of a replay; nothing is done."""
-    return await _operate(call, lambda database, settings: estimate_replays(database, settings, body))
+    return await _operate(call, estimate_replays, body)
 
 
 @routes.answer(acts.GET_OPERATIONS, "operate", "others", holder="installation")
@@ -220,7 +219,7 @@ async def get_generations(
     pipeline: Annotated[str | None, Query(max_length=512, description="Only of this pipeline.")] = None,
 ) -> GenerationsReport:
     """The generations of each pipeline, and replays that are not finished."""
-    return await _operate(call, lambda database, settings: generations_report(database, settings, pipeline))
+    return await _operate(call, generations_report, pipeline)
 
 
 @routes.answer(acts.DIFF_GENERATION, "operate", "others", holder="installation")
@@ -259,9 +258,11 @@ async def roll_pipeline_back(call: Call, pipeline: Pipeline) -> SwitchReport:
     return await _operate(call, roll_back)
 
 
-async def _operate(call: Call, act: Callable[[Database, Settings], T]) -> T:
+async def _operate(
+    call: Call, act: Callable[Concatenate[Database, Settings, P], T], *arguments: P.args, **named: P.kwargs
+) -> T:
     """The result of an operator's blocking act; it ends with the request."""
-    return await call.block(lambda database: act(database, call.service.settings))
+    return await call.block(lambda database: act(database, call.service.settings, *arguments, **named))
 
 
 def _no_limits(namespace: str) -> NamespaceLimitsReport:
@@ -285,13 +286,10 @@ def _actions(done: list[LetterDone]) -> LetterActions:
 
 
 def _operation(service: Service, replay: ReplayReport) -> OperationOut:
+    same = {name: getattr(replay, name) for name in ("kind", "pipeline", "generation", "state", "counts")}
     return OperationOut(
+        **same,
         operation_id=replay.replay_id,
-        kind=replay.kind,
-        pipeline=replay.pipeline,
-        generation=replay.generation,
-        state=replay.state,
-        counts=replay.counts,
         is_running=replay.is_alive or service.replays.is_running(replay.replay_id),
         failed=service.replays.reason(replay.replay_id),
     )
