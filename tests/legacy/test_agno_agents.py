@@ -84,7 +84,7 @@ def test_an_agent_has_facts_summary_and_history(database_url: str, agents: Model
     second.memory.close()
 
 
-async def test_a_run_is_shown_the_memories_that_fit_what_is_expected(
+def test_a_run_is_shown_the_memories_that_fit_what_is_expected(
     database_url: str, agents: ModelServer
 ) -> None:
     agents.behave(responder=lambda _request: answer("Noted."))
@@ -98,14 +98,17 @@ async def test_a_run_is_shown_the_memories_that_fit_what_is_expected(
         memory.expect("What is my boat called?", user_id=user)
         await agent.deep_copy().arun("What is my boat called?", user_id=user, session_id=user)
 
-    await asyncio.gather(ask("ana"), ask("rui"))
+    async def both() -> None:
+        await asyncio.gather(ask("ana"), ask("rui"))
+
+    asyncio.run(both())
     for request in agents.requests:
         shown = [line for line in texts_of(request)[0].splitlines() if line.startswith("- ")]
         assert len(shown) == 2 and "is called Petrel." in shown[0] and shown[1] == "- It is late."
     memory.close()
 
 
-async def test_an_agent_runs_where_a_loop_runs(database_url: str, agents: ModelServer) -> None:
+def test_an_agent_runs_where_a_loop_runs(database_url: str, agents: ModelServer) -> None:
     agents.behave(responder=lambda _request: answer("Noted."))
     memory = StrandlineMemory(lambda session: session.partition("-")[0], database_url=database_url)
     agent = Agent(
@@ -113,9 +116,12 @@ async def test_an_agent_runs_where_a_loop_runs(database_url: str, agents: ModelS
         **UNREPORTED,
     )  # fmt: skip
 
-    for user in ("ana", "rui"):
-        await agent.arun(f"I am {user}.", user_id=user, session_id=f"{user}-1")
-        await agent.arun("Who am I?", user_id=user, session_id=f"{user}-1")
+    async def talk() -> None:
+        for user in ("ana", "rui"):
+            await agent.arun(f"I am {user}.", user_id=user, session_id=f"{user}-1")
+            await agent.arun("Who am I?", user_id=user, session_id=f"{user}-1")
+
+    asyncio.run(talk())
     assert "ana" not in str(texts_of(agents.requests[-1]))
     assert texts_of(agents.requests[-1])[-3:] == ["I am rui.", "Noted.", "Who am I?"]
     owners = rows_of(database_url, "SELECT session_id, user_id FROM strandline.session_owner ORDER BY 1")
@@ -143,7 +149,7 @@ def test_an_agentic_agent_changes_memories_by_its_tool(database_url: str, agents
     memory.close()
 
 
-async def test_a_team_of_two_users_knows_what_has_left_its_window(
+def test_a_team_of_two_users_knows_what_has_left_its_window(
     database_url: str,
     broker_url: str,
     start_worker: StartWorker,
@@ -193,7 +199,7 @@ async def test_a_team_of_two_users_knows_what_has_left_its_window(
     async def take(name: str, text: str) -> None:
         await asyncio.to_thread(teams[name].run, text, user_id=name, session_id=f"{name}-talks")
 
-    await conversations.talk(take)
+    asyncio.run(conversations.talk(take))
     for name, texts in last_texts.items():
         (other,) = set(FIRST) - {name}
         assert f"- {FIRST[name]}\n" in texts[0]

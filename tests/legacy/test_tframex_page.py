@@ -9,6 +9,7 @@ The stores that the page writes by hand are in ``tests/documents/test_tframex_pa
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -47,7 +48,7 @@ def model(server: ModelServer, answer: Callable[[RecordedRequest], str] = knows_
     return OpenAIChatLLM(model_name="scripted", api_base_url=server.base_url, api_key="none")
 
 
-async def test_tframex_01_a_store_has_the_four_methods_of_the_interface(configured: str) -> None:
+async def _example_1() -> None:
     memory: BaseMemoryStore = StrandlineMemoryStore("session")
     await memory.add_message(Message(role="user", content="Ahoy"))
     await memory.add_message(Message(role="assistant", content="Ahoy, Maren!"))
@@ -59,16 +60,17 @@ async def test_tframex_01_a_store_has_the_four_methods_of_the_interface(configur
     await memory.clear()
     assert await memory.get_history() == []
     await memory.aclose()
+
+
+def test_tframex_01_a_store_has_the_four_methods_of_the_interface(configured: str) -> None:
+    asyncio.run(_example_1())
     window = inspect.signature(StrandlineMemoryStore.get_context_window).parameters
     assert window["max_tokens"].default == 4000
     history = inspect.signature(StrandlineMemoryStore.get_history).parameters
     assert [name for name in history if name != "self"] == ["limit", "offset", "roles"]
 
 
-async def test_tframex_02_an_agent_keeps_its_conversation_in_a_store(
-    configured: str, model_server: ModelServer
-) -> None:
-    server = model_server
+async def _example_2(server: ModelServer) -> None:
     memory = StrandlineMemoryStore()  # changed
     await memory.add_message(Message(role="user", content="Ahoy"))
     assert len(await memory.get_history()) == 1
@@ -84,7 +86,13 @@ async def test_tframex_02_an_agent_keeps_its_conversation_in_a_store(
     await memory.aclose()
 
 
-async def test_tframex_03_a_store_has_three_limits(configured: str) -> None:
+def test_tframex_02_an_agent_keeps_its_conversation_in_a_store(
+    configured: str, model_server: ModelServer
+) -> None:
+    asyncio.run(_example_2(model_server))
+
+
+async def _example_3() -> None:
     memory = StrandlineMemoryStore(  # changed
         max_messages=100,
         max_tokens=300,  # changed: so that little text is enough
@@ -96,14 +104,15 @@ async def test_tframex_03_a_store_has_three_limits(configured: str) -> None:
     assert 1 < len(newest) < 100, "the tokens are the narrower bound"
     assert newest[-1].content == "Message 119"
     await memory.aclose()
+
+
+def test_tframex_03_a_store_has_three_limits(configured: str) -> None:
+    asyncio.run(_example_3())
     with pytest.raises(ConfigurationError, match="eviction_strategy is 'lru'; only 'fifo' is offered"):
         StrandlineMemoryStore(eviction_strategy="lru")
 
 
-async def test_tframex_06_a_name_is_remembered_in_a_conversation(
-    configured: str, model_server: ModelServer
-) -> None:
-    server = model_server
+async def _example_6(server: ModelServer) -> None:
     app = TFrameXApp(default_llm=model(server))  # changed: the page has no app
     app.agent(  # changed: LLMAgent(…)
         name="ConversationBot",
@@ -123,8 +132,13 @@ async def test_tframex_06_a_name_is_remembered_in_a_conversation(
     assert response3.content == "You are Maren."
 
 
-async def test_tframex_07_two_agents_share_a_store(configured: str, model_server: ModelServer) -> None:
-    server = model_server
+def test_tframex_06_a_name_is_remembered_in_a_conversation(
+    configured: str, model_server: ModelServer
+) -> None:
+    asyncio.run(_example_6(model_server))
+
+
+async def _example_7(server: ModelServer) -> None:
     shared_memory = StrandlineMemoryStore("shared", max_messages=200)  # changed
     app = TFrameXApp(default_llm=model(server))  # changed: the page has no app
     app.agent(name="Analyst", memory_store=shared_memory)(lambda: None)  # changed: LLMAgent(…)
@@ -137,7 +151,11 @@ async def test_tframex_07_two_agents_share_a_store(configured: str, model_server
     await shared_memory.aclose()
 
 
-async def test_tframex_17_the_pages_own_tests(configured: str) -> None:
+def test_tframex_07_two_agents_share_a_store(configured: str, model_server: ModelServer) -> None:
+    asyncio.run(_example_7(model_server))
+
+
+async def _example_17() -> None:
     memory = StrandlineMemoryStore(max_messages=5)  # changed
     for i in range(10):
         await memory.add_message(Message(role="user", content=f"Message {i}"))
@@ -153,3 +171,7 @@ async def test_tframex_17_the_pages_own_tests(configured: str) -> None:
     high_priority = await memory.get_messages_by_metadata(priority="high")
     assert len(high_priority) == 1
     await memory.aclose()
+
+
+def test_tframex_17_the_pages_own_tests(configured: str) -> None:
+    asyncio.run(_example_17())
