@@ -9,16 +9,15 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
+from dataclasses import KW_ONLY, dataclass
 from hashlib import sha256
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act, append_act
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, ConflictError, InvalidMessageError, NotFoundError
-from strandline.schemas.postgres.operations import Atomic, Operation, fetch
+from strandline.schemas.postgres.operations import Operation, atomic, fetch
 from strandline.schemas.queries.application.service import (
     AddServiceKey,
     EndServiceKey,
@@ -120,18 +119,19 @@ class KeyMaker:
 _COMMAND = KeyMaker()
 
 
+@atomic
 def create_key(spec: KeySpec, maker: KeyMaker = _COMMAND) -> Operation[NewKey]:
     """Make a key; the result holds its text, which is nowhere else.
 
     Raises:
         ConflictError: the request made one before, or its key has ended.
     """
-    act = Act.here("key.create", detail={"scopes": list(spec.scopes)})
-    new_key: NewKey = yield Atomic(partial(_create, spec, None, maker, act))
-    return new_key
+    return (yield from _create(spec, maker, {"scopes": list(spec.scopes)}))
 
 
-def _create(spec: KeySpec, rotated_from: str | None, maker: KeyMaker, act: Act) -> Operation[NewKey]:
+def _create(
+    spec: KeySpec, maker: KeyMaker, detail: dict[str, Any], rotated_from: str | None = None
+) -> Operation[NewKey]:
     if maker.made_by is not None:
         # Locked: a maker revoked concurrently makes no key that its revocation misses.
         makers = yield from fetch(LockServiceKey(key_id=maker.made_by))
@@ -155,7 +155,8 @@ def _create(spec: KeySpec, rotated_from: str | None, maker: KeyMaker, act: Act) 
     )
     if maker.request_key is not None and not rows:
         yield from _refuse_repetition(maker.request_key)
-    yield from append_act(spec.namespace or ALL_NAMESPACES, replace(act, detail=_detail(act, key_id)))
+    act = Act.here("key.create", detail={**detail, "key": key_id})
+    yield from append_act(spec.namespace or ALL_NAMESPACES, act)
     return NewKey(**rows[0]._asdict(), key=f"sl_{key_id}_{secret}")
 
 
@@ -169,16 +170,13 @@ def _refuse_repetition(request_key: UUID) -> Operation[None]:
         raise ConflictError(sentence, for_clients=sentence)
 
 
-def _detail(act: Act, key_id: str) -> dict[str, Any]:
-    return {**(act.detail or {}), "key": key_id}
-
-
 def list_keys(namespace: str | None, *, after: str = "", limit: int = 100) -> Operation[list[KeyInfo]]:
     """The next keys by id, of a namespace or of all; ended ones are among them."""
     rows = yield from fetch(ListServiceKeys(namespace=namespace, after=after, limit=limit))
     return [KeyInfo(**row._asdict()) for row in rows]
 
 
+@atomic
 def rotate_key(
     key_id: str,
     *,
@@ -196,57 +194,6 @@ def rotate_key(
         NotFoundError: there is no such key (in the namespace, if one is given).
         ConflictError: the key or that of the request has ended, or the request made one before.
     """
-    act = Act.here("key.create", detail={"rotated_from": key_id})
-    rotation = partial(_rotate, key_id, namespace, overlap_seconds, expires_in_seconds, maker, act)
-    new_key: NewKey = yield Atomic(rotation)
-    return new_key
-
-
-def revoke_key(
-    key_id: str, *, namespace: str | None = None, with_made: bool = False
-) -> Operation[RevokedKey]:
-    """End a key; every process of the service refuses it within five seconds.
-
-    Args:
-        with_made: also all that it made, that these made, and that any of them was rotated to.
-
-    Raises:
-        NotFoundError: there is no such key (in the namespace, if one is given).
-    """
-    act = Act.here("key.revoke")
-    ended: RevokedKey = yield Atomic(partial(_revoke, key_id, namespace, with_made, act))
-    return ended
-
-
-def _revoke(key_id: str, namespace: str | None, with_made: bool, act: Act) -> Operation[RevokedKey]:
-    yield from fetch(LockServiceKey(key_id=key_id))  # it makes none any more
-    query = RevokeServiceKey(key_id=key_id, namespace=namespace, with_made=with_made)
-    seen, rows = -1, (yield from fetch(query))
-    while len(rows) > seen:  # a key found now may have made another before it was locked
-        seen, rows = len(rows), (yield from fetch(query))
-    ended = {row.key_id: row for row in rows}
-    if key_id not in ended:
-        raise _unknown(key_id)
-    for row in rows:
-        revoked = replace(act, entry_id=uuid4(), detail={"key": row.key_id})
-        yield from append_act(row.namespace or ALL_NAMESPACES, revoked)
-    return RevokedKey(**ended.pop(key_id)._asdict(), with_made=sorted(ended))
-
-
-def any_key() -> Operation[bool]:
-    """Whether any key opens the service now."""
-    (row,) = yield from fetch(HasServiceKey())
-    return row.has_key
-
-
-def _rotate(
-    key_id: str,
-    namespace: str | None,
-    overlap_seconds: float,
-    expires_in_seconds: float | None,
-    maker: KeyMaker,
-    act: Act,
-) -> Operation[NewKey]:
     rows = yield from fetch(LockServiceKey(key_id=key_id))
     if not rows or (namespace is not None and rows[0].namespace != namespace):
         raise _unknown(key_id)
@@ -266,9 +213,41 @@ def _rotate(
         shared_scopes=old.shared_scopes,
         expires_in_seconds=_life_seconds(old) if expires_in_seconds is None else expires_in_seconds,
     )
-    new_key = yield from _create(spec, key_id, maker, act)
+    new_key = yield from _create(spec, maker, {"rotated_from": key_id}, rotated_from=key_id)
     yield from fetch(EndServiceKey(key_id=key_id, in_seconds=overlap_seconds))
     return new_key
+
+
+@atomic
+def revoke_key(
+    key_id: str, *, namespace: str | None = None, with_made: bool = False
+) -> Operation[RevokedKey]:
+    """End a key; every process of the service refuses it within five seconds.
+
+    Args:
+        with_made: also all that it made, that these made, and that any of them was rotated to.
+
+    Raises:
+        NotFoundError: there is no such key (in the namespace, if one is given).
+    """
+    yield from fetch(LockServiceKey(key_id=key_id))  # it makes none any more
+    query = RevokeServiceKey(key_id=key_id, namespace=namespace, with_made=with_made)
+    seen, rows = -1, (yield from fetch(query))
+    while len(rows) > seen:  # a key found now may have made another before it was locked
+        seen, rows = len(rows), (yield from fetch(query))
+    ended = {row.key_id: row for row in rows}
+    if key_id not in ended:
+        raise _unknown(key_id)
+    for row in rows:
+        act = Act.here("key.revoke", detail={"key": row.key_id})
+        yield from append_act(row.namespace or ALL_NAMESPACES, act)
+    return RevokedKey(**ended.pop(key_id)._asdict(), with_made=sorted(ended))
+
+
+def any_key() -> Operation[bool]:
+    """Whether any key opens the service now."""
+    (row,) = yield from fetch(HasServiceKey())
+    return row.has_key
 
 
 def _life_seconds(key: LockServiceKeyRow) -> float | None:

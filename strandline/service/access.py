@@ -6,18 +6,15 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, TypeVar, get_args
 
-from fastapi.routing import APIRoute
-from pydantic import BaseModel
-
 from strandline.schemas.wire.base import Idempotent
 from strandline.schemas.wire.keys import Scope as KeyScope
 from strandline.service.gate.authentication import Holder
-from strandline.service.service import Queue
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 _ACCESS = "__strandline_access__"
 
+Queue = Literal["reads", "writes", "others", "keys", "streams"]
 Content = Literal["messages", "facts", "summaries", "items", "names", "operators"]
 """What an answer can tell: people's words by where they are, names (ids of users and sessions, as typed), and
 operators' words (labels, actors, reasons, instructions)."""
@@ -36,7 +33,6 @@ class Access:
         takes_user: whether the header ``Strandline-User`` names the session's user.
         idempotent: the effect of a repeated request.
         matches: whether it takes If-Match.
-        is_direct: whether its endpoint is called without the framework's steps.
         holder: whose key it takes.
         any_user: whether it tells of any user's session to a request without a user.
         own_turns: of a read: it takes its turns among the reads itself, since it waits between them.
@@ -52,7 +48,6 @@ class Access:
     takes_user: bool = False
     idempotent: Idempotent = "reads"
     matches: bool = False
-    is_direct: bool = False
     holder: Holder = "any"
     any_user: bool = False
     own_turns: bool = False
@@ -77,21 +72,7 @@ class Access:
         return self.idempotent in ("kept", "own", "once")
 
 
-def access_of(route: APIRoute) -> Access | None:
-    """A route's demands; None for an open route."""
-    access_rule: Access | None = getattr(route.endpoint, _ACCESS, None)
-    return access_rule
-
-
-def body_of(route: APIRoute) -> type[BaseModel] | None:
-    """The model of a route's body; None: it has none."""
-    annotation = None if route.body_field is None else route.body_field.field_info.annotation
-    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
-
-
-def needs_user(route: APIRoute) -> bool:
-    """Whether a request must say whose session it is about, unless its key does."""
-    access_rule = access_of(route)
-    if access_rule is None or not access_rule.takes_user or access_rule.any_user:
-        return False
-    return "{session_id}" in route.path_format
+def access_of(endpoint: Callable[..., Any]) -> Access | None:
+    """An endpoint's demands; None for an open one."""
+    rule: Access | None = getattr(endpoint, _ACCESS, None)
+    return rule

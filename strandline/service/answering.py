@@ -12,9 +12,7 @@ from functools import wraps
 from inspect import Parameter, Signature, getdoc, signature
 from typing import Any, TypeVar, get_type_hints
 
-from fastapi import Request
 from pydantic import BaseModel
-from starlette.responses import Response
 
 from strandline.producers.memory import SessionMemory
 from strandline.producers.owner_facts import OwnerFacts
@@ -22,12 +20,11 @@ from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.wire import acts
 from strandline.schemas.wire.acts import WireAct
 from strandline.schemas.wire.keys import Scope
-from strandline.service.access import Access, Content
+from strandline.service.access import Access, Content, Queue
 from strandline.service.forms import response_of, version_in
 from strandline.service.idempotency import once
-from strandline.service.params import FactId, SeqPath, SessionId, UserId, make_router
-from strandline.service.route import Call, call_of
-from strandline.service.service import Queue
+from strandline.service.params import FactId, SeqPath, SessionId, UserId
+from strandline.service.route import Call, Router
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Awaitable[Any]])
 
@@ -38,8 +35,7 @@ class Routes:
     """The endpoints of one subject; ``tag`` groups them in the description."""
 
     def __init__(self, tag: str) -> None:
-        self.router = make_router()
-        self._tag = tag
+        self.router = Router(tag)
 
     def answer(
         self,
@@ -51,7 +47,6 @@ class Routes:
         *,
         status: int | None = None,
         responses: dict[int | str, dict[str, Any]] | None = None,
-        response_class: type[Response] | None = None,
         **demands: Any,
     ) -> Callable[[Endpoint], Endpoint]:
         """Answer an act by the function below.
@@ -60,23 +55,18 @@ class Routes:
             act: its route, and the effect of a repeated request.
             scope, queue, tells, demands: as ``Access`` has them.
             answer: the model of the answer; default: the function returns one.
-            status, responses, response_class: as the framework has them.
+            status, responses: as ``ServiceRoute`` has them.
         """
         rule = Access(scope, queue, tells, takes_user=act.names_user, idempotent=act.repeats, **demands)
-        options: dict[str, Any] = {} if answer is None else {"response_model": answer}
-        if response_class is not None:
-            options["response_class"] = response_class
 
         def register(endpoint: Endpoint) -> Endpoint:
-            self.router.add_api_route(
-                act.path,
-                rule(_with_subject(endpoint, rule, answer, status or 200)),
-                methods=[act.method],
-                tags=[self._tag],
-                status_code=status,
+            declare = self.router(
+                f"{act.method} {act.path}",
+                status_code=status or 200,
+                response_model=answer,
                 responses=responses,
-                **options,
             )
+            declare(rule(_with_subject(endpoint, rule, answer, status or 200)))
             return endpoint
 
         return register
@@ -117,7 +107,7 @@ class Routes:
 def _with_subject(
     endpoint: Callable[..., Awaitable[Any]], rule: Access, answer: type[BaseModel] | None, status: int
 ) -> Callable[..., Awaitable[Any]]:
-    """The endpoint as the framework calls it: with the request, and the name of its subject."""
+    """The endpoint as the framework calls it: with the call, and the name of its subject."""
     hints = get_type_hints(endpoint, include_extras=True)
     own = signature(endpoint).parameters
     subjects = {name: hints[name] for name in own if hints[name] in (*_SUBJECTS,)}
@@ -128,13 +118,12 @@ def _with_subject(
     hidden = named.keys() - own.keys()
 
     @wraps(endpoint)
-    async def respond(request: Request, **values: Any) -> Any:
-        call = call_of(request)
+    async def respond(call: Call, **values: Any) -> Any:
         arguments = {name: value for name, value in values.items() if name not in hidden}
         arguments |= {name: await _SUBJECTS[kind][1](call, values) for name, kind in subjects.items()}
-        arguments |= {name: read(call, request) for name, read in of_call.items()}
+        arguments |= {name: read(call) for name, read in of_call.items()}
         if "request" in own:
-            arguments["request"] = request
+            arguments["request"] = call.request
         if "connection" not in own:
             return response_of(await endpoint(**arguments), answer, status)
         identity = call.caller.session(values["session_id"])
@@ -145,8 +134,8 @@ def _with_subject(
 
         return await once(call, identity.shard_key, work, status=status, content_of=kept)
 
-    kinds = {"request": Request, **named}
-    kinds |= {name: hints[name] for name in own if name not in {*subjects, *of_call, "connection"}}
+    kinds = {"call": Call, **named}
+    kinds |= {name: hints[name] for name in own if name not in {*subjects, *of_call, "connection", "request"}}
     _declare(respond, kinds, {name: one.default for name, one in own.items()}, hints["return"])
     return respond
 
@@ -185,8 +174,8 @@ _SUBJECTS: dict[Any, tuple[dict[str, Any], Callable[[Call, dict[str, Any]], Awai
     OwnerFacts: ({"user": UserId}, _facts),
 }
 # Arguments that the head of a request has.
-_OF_THE_CALL: dict[str, Callable[[Call, Request], Any]] = {
-    "idempotency_key": lambda call, _: call.idempotency_key,
-    "if_version": lambda _, request: version_in(request.headers.get("if-match")),
+_OF_THE_CALL: dict[str, Callable[[Call], Any]] = {
+    "idempotency_key": lambda call: call.idempotency_key,
+    "if_version": lambda call: version_in(call.request.headers.get("if-match")),
 }
 _IN_PATHS = {"fact_id": FactId, "seq": SeqPath}

@@ -16,7 +16,6 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from time import monotonic
-from typing import Literal
 from uuid import UUID
 
 from strandline.producers.execution import Resources
@@ -51,7 +50,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_UUID = UUID(int=2**128 - 1)
 _LAST_GENERATION = 2**31 - 1
 _TICK = timedelta(microseconds=1)
-_ENDS: dict[str, Literal["covered", "dead"]] = {"covered": "covered", "dead": "dead"}
 
 Told = tuple[str, EventOut]
 
@@ -288,27 +286,9 @@ def _note(error: Exception) -> None:
 
 
 def _event_of(row: HappeningsRow) -> EventOut:
-    if row.kind == "generation":
-        return EventOut(
-            kind="generation",
-            at=row.at,
-            pipeline=row.pipeline,
-            generation=row.generation_id,
-            state=row.state,
-        )
-    end = _ENDS.get(row.kind)
-    return EventOut(
-        kind=end or "flushed",
-        at=row.at,
-        session_id=row.session_id,
-        user_id=row.user_id,
-        event_id=row.event_id,
-        from_seq=row.from_seq,
-        through_seq=row.through_seq,
-        cause=row.cause,
-        pipeline=row.pipeline,
-        generation=None if end is None else row.generation_id,
-    )
+    event_id = None if row.kind == "generation" else row.event_id
+    generation = None if row.kind == "flushed" else row.generation_id
+    return EventOut(**{**row._asdict(), "event_id": event_id, "generation": generation})
 
 
 def _id_of(at: datetime) -> str:

@@ -21,8 +21,8 @@ from strandline.schemas.values.message import Message, plain
 from strandline.schemas.wire.base import CAUGHT_UP_HEADER, COVERED_HEADER, Page
 from strandline.schemas.wire.contexts import MessagesForm
 from strandline.schemas.wire.facts import FactOut
-from strandline.service.gate.cursors import cursor_of
 from strandline.service.gate.problems import NOT_FOUND, ProblemError, invalid
+from strandline.service.params import cursor_of
 
 A = TypeVar("A", bound=BaseModel)
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any
 from uuid import UUID, uuid5
 
 from pydantic import BaseModel
@@ -16,7 +14,6 @@ from starlette.responses import Response
 
 from strandline.pipelines.admission import admit
 from strandline.producers.writing.validate import random_id
-from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.queries.application.service import BeginKeptResponse, FindKeptResponse, KeepResponse
 from strandline.schemas.values.identity import kept_request_key
 from strandline.schemas.wire.base import REPLAYED_HEADER
@@ -61,32 +58,17 @@ async def once(
     begin = BeginKeptResponse(
         shard_key=owner_key, request_key=request_key, session_key=content_of, request_digest=call.fingerprint
     )
-    keep = partial(KeepResponse, shard_key=owner_key, request_key=request_key, status=status)
-    body = await _do_once(call, admit(owner_key, content_of), begin, keep, work)
-    return json_response(body, status) if body is not None else await _find_kept(call, owner_key, request_key)
-
-
-async def _do_once(
-    call: Call,
-    admission: Operation[None],
-    begin: BeginKeptResponse,
-    keep: Callable[..., KeepResponse],
-    work: Work,
-) -> dict[str, Any] | None:
-    """The body of a request that is done now; None if it was done before."""
     database = await call.service.resources.async_database()
     async with database.transaction() as transaction:
-        await transaction.run(admission)
+        await transaction.run(admit(owner_key, content_of))
         # Another request with this key waits here until the transaction ends.
-        if not await transaction.fetch(begin):
-            return None
-        body: dict[str, Any] = (await work(transaction.connection)).model_dump(mode="json")
-        await transaction.fetch(keep(body=json.dumps(body)))
-    return body
-
-
-async def _find_kept(call: Call, owner_key: UUID, request_key: UUID) -> Response:
-    database = await call.service.resources.async_database()
+        if await transaction.fetch(begin):
+            body = (await work(transaction.connection)).model_dump(mode="json")
+            keep = KeepResponse(
+                shard_key=owner_key, request_key=request_key, status=status, body=json.dumps(body)
+            )
+            await transaction.fetch(keep)
+            return json_response(body, status)
     rows = await database.fetch(FindKeptResponse(shard_key=owner_key, request_key=request_key))
     if rows and rows[0].request_digest != call.fingerprint:
         raise ProblemError(KEY_REUSED)

@@ -1,18 +1,21 @@
-"""The description of the service (OpenAPI 3.1): the framework's, with keys, headers and problems."""
+"""The description of the service (OpenAPI 3.1), written from its routes, with schemas by pydantic."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, cast
+from functools import cache
+from http import HTTPStatus
+from inspect import Parameter, getdoc, signature
+from typing import Any
 
-from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
-from pydantic import BaseModel
+from pydantic import BaseModel, create_model
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue, models_json_schema
+from pydantic_core.core_schema import IntSchema, ModelSchema, WithDefaultSchema
 
 from strandline.schemas.values.identity import MAX_NAME_BYTES, NO_USER
+from strandline.schemas.version import VERSION
 from strandline.schemas.wire.base import (
     CAUGHT_UP_HEADER,
     COVERED_HEADER,
@@ -24,12 +27,11 @@ from strandline.schemas.wire.base import (
     Problem,
     ProblemPlace,
 )
-from strandline.schemas.wire.contexts import ContextOut, Hits
-from strandline.schemas.wire.facts import FactOut
 from strandline.schemas.wire.operations import EventOut
-from strandline.service.access import Access, access_of, needs_user
+from strandline.service.access import Access
 from strandline.service.gate.problems import KINDS, NO_METHOD, Kind
-from strandline.service.route import MAX_KEY_BYTES
+from strandline.service.route import MAX_KEY_BYTES, ServiceRoute
+from strandline.service.routes import ROUTES
 
 DESCRIPTION = """\
 The memory layer for chat backends, over HTTP.
@@ -56,120 +58,172 @@ _TAGS = {
     "health": "For load balancers.",
 }
 
-
-# Of a process, whose applications all have the routes of ``ROUTERS``: to make it takes most of a second.
-_documents: list[dict[str, Any]] = []
-
-
-def describe(app: FastAPI) -> None:
-    """Have ``app.openapi()`` give the description."""
-
-    def openapi() -> dict[str, Any]:
-        if not _documents:
-            _documents.append(_document(app))
-        return _documents[0]
-
-    app.openapi = openapi  # type: ignore[method-assign]
-
-
-def _document(app: FastAPI) -> dict[str, Any]:
-    document = get_openapi(
-        title=app.title,
-        version=app.version,
-        openapi_version="3.1.0",
-        description=DESCRIPTION,
-        routes=app.routes,
-        tags=[{"name": name, "description": text} for name, text in _TAGS.items()],
-    )
-    components = document.setdefault("components", {})
-    schemas = components.setdefault("schemas", {})
-    for name in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(name, None)
-    schemas["ProblemPlace"] = ProblemPlace.model_json_schema()
-    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-    problem.pop("$defs", None)
-    schemas["Problem"] = problem
-    components["securitySchemes"] = {
-        "key": {
-            "type": "http",
-            "scheme": "bearer",
-            "description": "A key of the service: `sl_<id>_<secret>`.",
-        }
-    }
-    for model in _WITH_NULLS:  # which the framework leaves out of examples
-        schemas[model.__name__]["examples"] = model.model_json_schema()["examples"]
-    schemas["EventOut"] = EventOut.model_json_schema(mode="serialization")
-    routes = [route for route in app.routes if isinstance(route, APIRoute) and route.include_in_schema]
-    names = _problem_names(
-        [(NO_METHOD,), *(group for route in routes for group in _groups(_kinds(route, access_of(route))))]
-    )
-    components["responses"] = {name: problem_of_kinds(kinds) for kinds, name in names.items()}
-    for route in routes:
-        for method in route.methods or ():
-            operation = document["paths"][route.path_format][method.lower()]
-            _complete(operation, route, access_of(route), names)
-    document = cast(dict[str, Any], _with_plain_names(document))
-    _open_answers(document)
-    for schema in _parts(document):
-        if schema.get("type") == "integer" and not schema.get("maximum", _LARGE) < _LARGE:
-            schema["format"] = "int64"
-    return document
-
-
-_LARGE = 2**31
-
-
-def _open_answers(document: dict[str, Any]) -> None:
-    """Say of each body but those of requests that it may have further fields, or generators refuse them."""
-    schemas = document["components"]["schemas"]
-    bodies = [
-        operation["requestBody"]
-        for methods in document["paths"].values()
-        for operation in methods.values()
-        if "requestBody" in operation
-    ]
-    asked: set[str] = set()
-    while bodies:
-        for part in _parts(bodies.pop()):
-            name = str(part.get("$ref", "")).removeprefix(_SCHEMAS)
-            if name and name not in asked:
-                asked.add(name)
-                bodies.append(schemas[name])
-    for name, schema in schemas.items():
-        if name not in asked and "properties" in schema:
-            schema["additionalProperties"] = True
-
-
-def _parts(part: Any) -> Iterator[dict[str, Any]]:
-    """All objects of the document, at every depth."""
-    if isinstance(part, dict):
-        yield part
-    for each in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
-        yield from _parts(each)
-
-
-_PAGE = re.compile(r"Page_([A-Za-z]+?)(?:Out|Report|Info)?_(?=$)")
 _SCHEMAS = "#/components/schemas/"
+_PAGE = re.compile(r"Page\[(\w+?)(?:Out|Report|Info)?\]")
+_REFERENCE = f"{_SCHEMAS}{{model}}"
 
 
-def _with_plain_names(part: Any) -> Any:
-    """The document with names that a generator of clients makes types of: `MessagePage`."""
-    if isinstance(part, dict):
-        return {_plain(name): _with_plain_names(value) for name, value in part.items()}
-    if isinstance(part, list):
-        return [_with_plain_names(each) for each in part]
-    return _plain(part) if isinstance(part, str) else part
+class _Schemas(GenerateJsonSchema):
+    """Schemas as generators of clients need them: large integers have a format, pages plain names."""
+
+    def normalize_name(self, name: str) -> str:
+        return super().normalize_name(_PAGE.sub(r"\1Page", name))
+
+    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+        written = super().model_schema(schema)
+        return written | {"title": self.normalize_name(written["title"])}
+
+    def int_schema(self, schema: IntSchema) -> JsonSchemaValue:
+        written = super().int_schema(schema)
+        if written.get("maximum", 2**31) >= 2**31:
+            written["format"] = "int64"
+        return written
 
 
-def _plain(text: str) -> str:
-    begins, _, name = text.rpartition("/")
-    if not name.startswith(("Page_", "Page[")):
-        return text
-    name = _PAGE.sub(r"\1Page", name.replace("[", "_").replace("]", "_"))
-    return f"{begins}/{name}" if begins else name
+class _WithoutNulls(_Schemas):
+    """Schemas without defaults of null: leaving a field out says as much."""
+
+    def default_schema(self, schema: WithDefaultSchema) -> JsonSchemaValue:
+        written = super().default_schema(schema)
+        if written.get("default", ...) is None:
+            del written["default"]
+        return written
+
+    def encode_default(self, dft: Any) -> Any:
+        return (
+            dft.model_dump(mode="json", exclude_none=True)
+            if isinstance(dft, BaseModel)
+            else super().encode_default(dft)
+        )
 
 
-_WITH_NULLS: tuple[type[BaseModel], ...] = (ContextOut, FactOut, Hits)
+# Of a process: making it takes a good part of a second.
+@cache
+def describe() -> dict[str, Any]:
+    """The description of the service."""
+    routes = [route for route in ROUTES if route.include_in_schema]
+    _, written = models_json_schema(
+        [(_route_model(route), "validation") for route in routes],
+        ref_template=_REFERENCE,
+        schema_generator=_WithoutNulls,
+    )
+    schemas: dict[str, Any] = written["$defs"]
+    names = _problem_names([(NO_METHOD,), *(group for route in routes for group in _groups(_kinds(route)))])
+    paths: dict[str, Any] = {}
+    for route in routes:
+        fields = schemas.pop(route.name).get("properties", {})
+        paths.setdefault(route.path_format, {})[route.method.lower()] = _operation(route, fields, names)
+    for model in (ProblemPlace, Problem):
+        schemas[model.__name__] = _alone(model, "validation")
+    schemas["EventOut"] = _alone(EventOut, "serialization")
+    _open_answers(schemas, [route.body for route in routes if route.body is not None])
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Strandline", "version": VERSION, "description": DESCRIPTION},
+        "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {
+                "key": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "A key of the service: `sl_<id>_<secret>`.",
+                }
+            },
+            "responses": {name: problem_of_kinds(kinds) for kinds, name in names.items()},
+        },
+    }
+
+
+def _answers(route: ServiceRoute) -> dict[int, Mapping[str, Any]]:
+    """The declared answers of a route, by status."""
+    usual = {"description": "Successful Response", "model": route.answer}
+    return {route.status: usual, **route.responses}
+
+
+def _route_model(route: ServiceRoute) -> type[BaseModel]:
+    """A model of a route's parameters, its body and its answers, of which pydantic writes the schemas."""
+    fields: dict[str, Any] = {
+        f"answer_{status}": (answer["model"], ...)
+        for status, answer in _answers(route).items()
+        if answer.get("model")
+    }
+    if route.body is not None:
+        default = signature(route.endpoint).parameters["body"].default
+        fields["body"] = (route.body, ... if default is Parameter.empty else default)
+    return create_model(route.name, __base__=route.parameters, **fields)
+
+
+def _alone(model: type[BaseModel], mode: JsonSchemaMode) -> dict[str, Any]:
+    schema = model.model_json_schema(ref_template=_REFERENCE, schema_generator=_Schemas, mode=mode)
+    schema.pop("$defs", None)
+    return schema
+
+
+def _open_answers(schemas: dict[str, Any], bodies: Iterable[type[BaseModel]]) -> None:
+    """Say of each model but those of requests that it may have further fields, or generators refuse them."""
+    _, asked = models_json_schema([(model, "validation") for model in bodies])
+    for name in schemas.keys() - asked["$defs"].keys():
+        if "properties" in schemas[name]:
+            schemas[name]["additionalProperties"] = True
+
+
+def _operation(
+    route: ServiceRoute, fields: dict[str, Any], names: Mapping[tuple[Kind, ...], str]
+) -> dict[str, Any]:
+    """A route in the document; ``fields``: the schemas of ``_route_model``."""
+    responses = _responses(route, fields)
+    for kinds in _groups(_kinds(route)):
+        responses.setdefault(str(kinds[0].status), {"$ref": f"#/components/responses/{names[kinds]}"})
+    operation: dict[str, Any] = {
+        "tags": [route.tag],
+        "summary": route.name.replace("_", " ").title(),
+        "description": getdoc(route.endpoint),
+        "operationId": route.name,
+        "responses": responses,
+    }
+    if "body" in fields:
+        operation["requestBody"] = {"content": {"application/json": {"schema": fields["body"]}}}
+        if route.needs_body:
+            operation["requestBody"]["required"] = True
+    parameters = [_parameter(route, name, fields[name]) for name in route.parameters.model_fields]
+    if rule := route.access:
+        operation["security"] = [{"key": []}]
+        operation["x-strandline-scope"] = rule.scope
+        operation["x-strandline-repeating"] = rule.idempotent
+        operation["x-strandline-tells"] = [*rule.tells]
+        if rule.holder != "any":
+            operation["x-strandline-key"] = rule.holder
+        parameters += _headers(rule, route, responses)
+    if parameters:
+        operation["parameters"] = parameters
+    return operation
+
+
+def _parameter(route: ServiceRoute, name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    is_path = name in route.param_convertors
+    parameter: dict[str, Any] = {
+        "name": name,
+        "in": "path" if is_path else "query",
+        "required": is_path,
+        "schema": schema,
+    }
+    if "description" in schema:
+        parameter["description"] = schema["description"]
+    return parameter
+
+
+def _responses(route: ServiceRoute, fields: dict[str, Any]) -> dict[str, Any]:
+    responses: dict[str, Any] = {}
+    for status, declared in _answers(route).items():
+        response = {"description": HTTPStatus(status).phrase, **declared}
+        if response.pop("model", None):
+            response["content"] = {"application/json": {"schema": fields[f"answer_{status}"]}}
+        if status < 300 and route.access and (headers := _headers_of_success(route, route.access)):
+            response["headers"] = headers
+        responses[str(status)] = response
+    return responses
 
 
 def _problem_names(groups: Iterable[tuple[Kind, ...]]) -> dict[tuple[Kind, ...], str]:
@@ -190,42 +244,13 @@ def _groups(kinds: Iterable[Kind]) -> Iterator[tuple[Kind, ...]]:
     yield from (tuple(by_status[status]) for status in sorted(by_status))
 
 
-def _complete(
-    operation: dict[str, Any], route: APIRoute, rule: Access | None, names: Mapping[tuple[Kind, ...], str]
-) -> None:
-    operation["operationId"] = route.name
-    responses: dict[str, Any] = operation["responses"]
-    responses.pop("422", None)
-    for kinds in _groups(_kinds(route, rule)):
-        responses.setdefault(str(kinds[0].status), {"$ref": f"#/components/responses/{names[kinds]}"})
-    if rule is None:
-        return
-    operation["security"] = [{"key": []}]
-    operation["x-strandline-scope"] = rule.scope
-    operation["x-strandline-repeating"] = rule.idempotent
-    operation["x-strandline-tells"] = list(rule.tells)
-    if rule.holder != "any":
-        operation["x-strandline-key"] = rule.holder
-    parameters = operation.setdefault("parameters", [])
-    parameters += _headers(rule, route, responses)
-    if not parameters:
-        del operation["parameters"]
-    for status, good in responses.items():
-        if status < "300" and (headers := _headers_of_success(route, rule)):
-            good["headers"] = headers
-
-
-def _headers_of_success(route: APIRoute, rule: Access) -> dict[str, Any]:
+def _headers_of_success(route: ServiceRoute, rule: Access) -> dict[str, Any]:
     headers: dict[str, Any] = {}
     if route.path_format.endswith("/context"):
         headers |= _FRESHNESS
     if rule.is_kept:
         headers |= _text_header(REPLAYED_HEADER, "`true`: the response that was given before.")
-    if (
-        "{fact_id}" in route.path_format
-        and "/facts" in route.path_format
-        and "DELETE" not in (route.methods or ())
-    ):
+    if "{fact_id}" in route.path_format and "/facts" in route.path_format and route.method != "DELETE":
         headers |= _text_header("ETag", "Names the fact as it is.")
     if route.name in _LONG_WORK:
         headers |= _text_header("Location", "Where it is told how far it is.")
@@ -250,11 +275,11 @@ _FRESHNESS = {
 }
 
 
-def _headers(rule: Access, route: APIRoute, responses: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _headers(rule: Access, route: ServiceRoute, responses: Mapping[str, Any]) -> list[dict[str, Any]]:
     headers = []
     if rule.takes_user:
         text = "The user, for a key that is not one user's"
-        if needs_user(route):
+        if route.needs_user:
             text += f", which must say it; `{NO_USER}`: the session has no user"
         elif route.path_format != "/v1/whoami":
             text += f"; `{NO_USER}`: only what has no user"
@@ -318,13 +343,14 @@ _ASKING_MODELS = frozenset({"summarize_last", "choose_facts", "optimize_facts"})
 _COMPARING = frozenset({"diff_generation"})
 
 
-def _kinds(route: APIRoute, rule: Access | None) -> list[Kind]:
+def _kinds(route: ServiceRoute) -> list[Kind]:
     """The problems that a route may answer with."""
+    rule = route.access
     if rule is None:
         return [kind for kind in KINDS if kind.name in ("invalid", "internal")]
     names = _EVERYWHERE | _WITH_KEY
     path = route.path_format
-    if "GET" not in (route.methods or ()) and rule.scope != "read":
+    if route.method != "GET" and rule.scope != "read":
         names |= _CHANGING
         if "{session_id}" in path or "{user}" in path or rule.scope is None:
             names |= _CHANGING_MEMORY

@@ -24,7 +24,7 @@ from strandline.producers.blocks.resolve import (
 from strandline.producers.execution import Resources
 from strandline.producers.memory import SessionMemory
 from strandline.producers.tokens import DEFAULT_ENCODING
-from strandline.schemas.queries.conversation.sessions import SessionRows, SessionRowsRow
+from strandline.schemas.queries.conversation.sessions import SessionRows
 from strandline.schemas.values.identity import SessionIdentity, shared_scope_key
 from strandline.schemas.values.policy import Policy, make_policy, stored_policy
 from strandline.service.gate.problems import NOT_FOUND, ProblemError
@@ -65,7 +65,9 @@ class SessionRecords:
             ProblemError: the caller has no such session.
         """
         record = await self.find(identity)
-        return self._memory(identity, record.policy, record.blocks, insert_method, token_limit)
+        return self.begin(
+            identity, record.policy, record.blocks, token_limit=token_limit, insert_method=insert_method
+        )
 
     def begin(
         self,
@@ -80,12 +82,16 @@ class SessionRecords:
 
         ``token_limit`` and ``insert_method`` are for its reads, as for ``open``.
         """
-        return self._memory(
+        policy = policy or self._default
+        scope = policy.shared_scope
+        return SessionMemory(
+            self._resources,
             identity,
-            policy or self._default,
-            default_blocks() if blocks is None else blocks,
-            insert_method,
-            token_limit,
+            policy,
+            blocks=default_blocks() if blocks is None else blocks,
+            insert_method=insert_method,
+            token_limit=token_limit,
+            shared_key=None if scope is None else shared_scope_key(identity.namespace, scope),
         )
 
     async def find(self, identity: SessionIdentity) -> SessionRecord:
@@ -100,7 +106,9 @@ class SessionRecords:
         if not rows:
             self._records.pop(identity, None)
             raise ProblemError(NOT_FOUND)
-        record = self._record(rows[0])
+        row = rows[0]
+        blocks = self.declare_stored(stored_blocks(row.pipelines, row.max_facts))
+        record = SessionRecord(stored_policy(row), blocks, monotonic())
         self._records[identity] = record
         self._records.move_to_end(identity)
         if len(self._records) > MAX_REMEMBERED:
@@ -130,29 +138,6 @@ class SessionRecords:
     def declare_stored(self, sources: list[BlockSource]) -> tuple[BaseMemoryBlock, ...]:
         """Memory blocks as ``stored_blocks`` names them."""
         return declare_blocks(sources, partial(load_blocks, self._resources.settings.blocks))
-
-    def _record(self, row: SessionRowsRow) -> SessionRecord:
-        blocks = self.declare_stored(stored_blocks(row.pipelines, row.max_facts))
-        return SessionRecord(stored_policy(row), blocks, monotonic())
-
-    def _memory(
-        self,
-        identity: SessionIdentity,
-        policy: Policy,
-        blocks: tuple[BaseMemoryBlock, ...],
-        insert_method: InsertMethod,
-        token_limit: int | None,
-    ) -> SessionMemory:
-        scope = policy.shared_scope
-        return SessionMemory(
-            self._resources,
-            identity,
-            policy,
-            blocks=blocks,
-            insert_method=insert_method,
-            token_limit=token_limit,
-            shared_key=None if scope is None else shared_scope_key(identity.namespace, scope),
-        )
 
 
 def default_policy() -> Policy:

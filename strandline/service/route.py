@@ -1,4 +1,4 @@
-"""The way of a request: key, scope, permit, body, deadline; then the endpoint.
+"""Request lifecycle: key, scope, permit, body, deadline; then the endpoint.
 
 In this order, since each step costs more than the one before: a request without a key reads nothing from the
 database, a rejected request leaves its body unread.
@@ -7,16 +7,17 @@ database, a rejected request leaves its body unread.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from inspect import Parameter, signature
+from typing import Any, TypeVar, get_type_hints
 from uuid import uuid4
 
-from fastapi.routing import APIRoute
-from pydantic_core import from_json
-from starlette.exceptions import HTTPException
+from pydantic import BaseModel, ValidationError, create_model
 from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from strandline.pipelines.audit.appending import Act, append_act
@@ -27,8 +28,7 @@ from strandline.schemas.queries.application.service import FindServiceKeysRow
 from strandline.schemas.values.acts.acting import acting
 from strandline.schemas.values.identity import NO_USER
 from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, USER_HEADER
-from strandline.service.access import Access, access_of, body_of, needs_user
-from strandline.service.direct import direct_of, takes_body_alone
+from strandline.service.access import Access, access_of
 from strandline.service.gate.authentication import Caller, caller_of, check_scope
 from strandline.service.gate.bodies import (
     LARGE_BYTES,
@@ -40,16 +40,16 @@ from strandline.service.gate.bodies import (
     is_large,
     is_long,
     read_body,
+    read_model,
 )
 from strandline.service.gate.deadlines import Deadline, longest_wait
 from strandline.service.gate.heads import (
     address_in,
     bearer_in,
-    check_media_type,
-    check_query,
     fingerprint_of,
     headers_of,
     preferred_seconds,
+    read_query,
     refuse_key,
     route_of,
     text_in,
@@ -58,25 +58,26 @@ from strandline.service.gate.heads import (
 from strandline.service.gate.limits import Asker
 from strandline.service.gate.problems import (
     INTERNAL,
-    MALFORMED,
+    NO_METHOD,
     READ_ENDED,
     STOPPING,
     UNAUTHENTICATED,
     ProblemError,
     invalid,
+    of_validation,
     refusal_of,
 )
-from strandline.service.gate.sending import Kept, Sending
+from strandline.service.gate.sending import Sending
 from strandline.service.gate.turns import RequestAside
 from strandline.service.service import Service
 
 logger = logging.getLogger("strandline.service")
 
 T = TypeVar("T")
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
-_CALL = "strandline.call"
 MAX_KEY_BYTES = 512
-# Of a body that the framework reads, or the SDK of MCP: on the event loop.
+# Of a body that no endpoint declares: the SDK of MCP reads it on the event loop.
 MAX_OTHER_BYTES = 65_536
 _USER, _KEY = USER_HEADER.lower().encode(), IDEMPOTENCY_HEADER.lower().encode()
 USER_MISSING = (
@@ -90,6 +91,7 @@ class Call:
     """One request, as an endpoint sees it.
 
     Attributes:
+        request: its headers, and for the SDK of MCP its body.
         service: shared by the process.
         caller: of the request.
         row: its key.
@@ -101,6 +103,7 @@ class Call:
         aside: runs large work off the event loop.
     """
 
+    request: Request
     service: Service
     caller: Caller
     row: FindServiceKeysRow
@@ -154,134 +157,193 @@ class Call:
         return await self.service.threads.run(self.service.resources.database(), work)
 
 
-def call_of(request: Request) -> Call:
-    """The request that an endpoint answers."""
-    call: Call = request.scope[_CALL]
-    return call
+class ServiceRoute(Route):
+    """A route of the service: what its endpoint takes is read from the path, the query and the body.
 
+    Args:
+        status_code: of its usual answer.
+        tag: its subject, in the description.
+        response_model: of its usual answer, in the description; None: the model that the endpoint returns.
+        responses: further answers by status, in the description: ``model``, ``description``, ``content``.
+        include_in_schema: whether the description has it.
+    """
 
-class ServiceRoute(APIRoute):
-    """A route of the service."""
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        endpoint: Callable[..., Any],
+        *,
+        status_code: int = 200,
+        tag: str,
+        response_model: type[BaseModel] | None = None,
+        responses: Mapping[int, Mapping[str, Any]] | None = None,
+        include_in_schema: bool = True,
+    ) -> None:
+        super().__init__(path, endpoint, include_in_schema=include_in_schema)
+        self.method, self.methods = method, {method}
+        self.status, self.tag, self.responses = status_code, tag, responses or {}
+        self.access = access_of(endpoint)
+        kinds = get_type_hints(endpoint, include_extras=True)
+        returned = _model(kinds.pop("return"))
+        self.answer = response_model or returned
+        self.body = _model(kinds.pop("body", None))
+        declared = signature(endpoint).parameters
+        self.needs_body = self.body is not None and declared["body"].default is Parameter.empty
+        # All but the first, which is the call, or the request of an open route.
+        fields = {name: (kinds[name], _default(declared[name])) for name in [*kinds][1:]}
+        self.parameters: type[BaseModel] = create_model(self.name, **fields)  # type: ignore[call-overload]
+        self._queries = fields.keys() - self.param_convertors.keys()
+        self._lists = {name for name in self._queries if "list" in str(kinds[name])}
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        fields = self.dependant.query_params
-        self._queries = {field.alias for field in fields}
-        access_rule = access_of(self)
-        self._body = body_of(self)
-        self._needs_user = needs_user(self)
-        # Found before the framework's steps as well: a POST of names and a body.
-        self.is_direct = access_rule is not None and access_rule.is_direct
-        self._direct = direct_of(self, names_alone=self.is_direct) if takes_body_alone(self) else None
-        self._lists = {field.alias for field in fields if "list" in str(field.field_info.annotation)}
+    @property
+    def needs_user(self) -> bool:
+        """Whether a request must say whose session it is about, unless its key does."""
+        rule = self.access
+        return (
+            rule is not None
+            and rule.takes_user
+            and not rule.any_user
+            and "session_id" in self.param_convertors
+        )
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; every way out of it is a response, or a client that is gone."""
-        access_rule = access_of(self)
-        if self.methods and scope["method"] not in self.methods:
-            raise HTTPException(405, headers={"Allow": ", ".join(_methods_at(scope))})
+        if scope["method"] != self.method:
+            refused = ProblemError(NO_METHOD, headers={"Allow": ", ".join(_methods_at(scope))})
+            await refused.response()(scope, receive, send)
+            return
         service: Service = scope["app"].state.service
         sending = Sending(
             send,
             seconds=service.settings.service_body_seconds,
             closes=service.is_stopping or is_long(scope),
-            private=access_rule is not None,
+            private=self.access is not None,
         )
         try:
-            if access_rule is None:
-                check_query(scope, self._queries, self._lists)
-                await super().handle(scope, receive, sending)
+            if self.access is None:
+                respond = await self.endpoint(Request(scope), **self._values(scope))
+                await self._response(respond)(scope, receive, sending)
             else:
-                await self._answer(service, access_rule, scope, receive, sending)
+                await self._answer(service, self.access, scope, receive, sending)
         except ClientGone:
             return
         except Exception as error:  # noqa: BLE001  # the outermost edge of a request
-            await self._fail(error, scope, receive, sending)
+            problem = refusal_of(error, self.body)
+            if problem is None:
+                problem = ProblemError(INTERNAL, instance=f"urn:uuid:{uuid4()}")
+                log_defect(error, self.path_format, problem.instance)
+            if not sending.has_begun:
+                await problem.response()(scope, receive, sending)
 
     async def _answer(
-        self, service: Service, access_rule: Access, scope: Scope, receive: Receive, send: Sending
+        self, service: Service, rule: Access, scope: Scope, receive: Receive, send: Sending
     ) -> None:
         headers = headers_of(scope)
         row = await service.keys.find(bearer_in(headers.get(b"authorization")))
-        user = user_in(headers.get(_USER)) if access_rule.takes_user else None
+        user = user_in(headers.get(_USER)) if rule.takes_user else None
         client = scope.get("client")
         caller = caller_of(row, user, address_in(client[0]) if client else None)
-        check_scope(caller, access_rule.scope, access_rule.holder)
-        if user is None and self._needs_user and caller.user_id is None and caller.namespace is not None:
+        check_scope(caller, rule.scope, rule.holder)
+        if user is None and self.needs_user and caller.user_id is None and caller.namespace is not None:
             raise invalid(f"/header/{USER_HEADER}", USER_MISSING)
-        if access_rule.idempotent == "refused":
+        if rule.idempotent == "refused":
             refuse_key(headers)
-        if service.is_stopping and access_rule.queue == "streams":
+        if service.is_stopping and rule.queue == "streams":
             raise ProblemError(STOPPING)
-        check_query(scope, self._queries, self._lists)
+        values = self._values(scope)
         settings, asker = service.settings, Asker(row.namespace, row.key_id)
         max_bytes = settings.service_max_body_bytes
-        if self._direct is None:
+        if self.body is None:
             max_bytes = min(MAX_OTHER_BYTES, max_bytes)
         size = announced_bytes(headers, max_bytes)
-        async with service.admissions[access_rule.queue].permit(asker, size if size > LARGE_BYTES else 0):
+        async with service.admissions[rule.queue].permit(asker, size if size > LARGE_BYTES else 0):
             body = await read_body(receive, max_bytes=max_bytes, seconds=settings.service_body_seconds)
             aside = RequestAside(service.aside, asker, is_large(body))
-            ASIDE.set(aside if aside.is_large or access_rule.queue == "reads" else None)
+            ASIDE.set(aside if aside.is_large or rule.queue == "reads" else None)
             if aside.is_large:
                 await aside.run(partial(check_values, body))
             send.closes = service.is_stopping
             preferred = preferred_seconds(headers.get(b"prefer"))
             if preferred is not None:
                 preferred = min(preferred, longest_wait(settings.service_request_seconds))
-            call = scope[_CALL] = Call(
+            receive = given_again(body, receive)
+            call = Call(
+                request=Request(scope, receive),
                 service=service,
                 caller=caller,
                 row=row,
                 route=route_of(scope),
                 wait_seconds=preferred,
                 idempotency_key=text_in(IDEMPOTENCY_HEADER, headers.get(_KEY), MAX_KEY_BYTES),
-                fingerprint=fingerprint_of(scope, body) if access_rule.is_kept else b"",
+                fingerprint=fingerprint_of(scope, body) if rule.is_kept else b"",
                 aside=aside,
             )
             await call.check_key()  # its body may have taken long
+            work = self._work(call, values, body)
             is_user = caller.is_bound and not caller.may_operate
             with acting(actor=caller.actor, origin=caller.origin, is_proven=True, is_user=is_user):
-                if access_rule.queue == "streams":
-                    await super().handle(scope, given_again(body, receive), send)
+                if rule.queue == "streams":
+                    await (await work)(scope, receive, send)
                     return
-                detail = READ_ENDED if access_rule.scope == "read" else None
+                detail = READ_ENDED if rule.scope == "read" else None
                 async with Deadline(settings.service_request_seconds, detail):
-                    work = self._work(scope, body, receive, aside)
-                    if access_rule.queue == "reads" and not access_rule.own_turns:
+                    if rule.queue == "reads" and not rule.own_turns:
                         work = service.turns.take(asker, work)
                     respond = await work
-                    if access_rule.scope == "read":
+                    if rule.scope == "read":
                         await call.check_key()  # the wait may have been long
                     await respond(scope, receive, send)
 
-    async def _work(self, scope: Scope, body: bytes, receive: Receive, aside: RequestAside) -> ASGIApp:
+    def _values(self, scope: Scope) -> dict[str, Any]:
+        """The values of the path and the query, by the names of the endpoint's parameters."""
+        texts = read_query(scope, self._queries, self._lists) | scope["path_params"]
+        try:
+            return dict(self.parameters.model_validate(texts))
+        except ValidationError as error:
+            raise of_validation(
+                {**one, "loc": ("query" if one["loc"][0] in self._queries else "path", *one["loc"])}
+                for one in error.errors(include_url=False, include_context=False, include_input=False)
+            ) from None
+
+    async def _work(self, call: Call, values: dict[str, Any], body: bytes) -> ASGIApp:
         """What answers a request: the place of a read does not wait for a client to take its answer."""
-        if self._direct is not None:
-            return await self._direct(Request(scope), body, aside)
-        if body and self.body_field is not None:
-            _check_json(scope, body)
-        check_keys(body)
-        kept = Kept()
-        await super().handle(scope, given_again(body, receive), kept)
-        return kept.respond
+        if self.body is None:
+            check_keys(body)
+        elif body or self.needs_body:
+            values["body"] = await call.aside.run(partial(read_model, self.body, call.request.scope, body))
+        return self._response(await self.endpoint(call, **values))
 
-    async def _fail(self, error: Exception, scope: Scope, receive: Receive, send: Sending) -> None:
-        problem = refusal_of(error, self._body)
-        if problem is None:
-            problem = ProblemError(INTERNAL, instance=f"urn:uuid:{uuid4()}")
-            log_defect(error, self.path_format, problem.instance)
-        if not send.has_begun:
-            await problem.response()(scope, receive, send)
+    def _response(self, answer: BaseModel | ASGIApp) -> ASGIApp:
+        if isinstance(answer, BaseModel):
+            return Response(answer.model_dump_json(), self.status, media_type="application/json")
+        return answer
 
 
-def _check_json(scope: Scope, body: bytes) -> None:
-    """Refuse invalid JSON as direct endpoints do; the framework's reader takes more than theirs."""
-    check_media_type(scope)
-    try:
-        from_json(body)
-    except ValueError:
-        raise ProblemError(MALFORMED) from None
+class Router:
+    """The routes of a subject, in the order in which their endpoints declare them."""
+
+    def __init__(self, tag: str) -> None:
+        self.routes: list[ServiceRoute] = []
+        self._tag = tag
+
+    def __call__(self, route: str, **declared: Any) -> Callable[[Endpoint], Endpoint]:
+        """Make a function the endpoint of ``METHOD /path``; ``declared``: for ``ServiceRoute``."""
+        method, path = route.split()
+
+        def declare(endpoint: Endpoint) -> Endpoint:
+            self.routes.append(ServiceRoute(method, path, endpoint, **{"tag": self._tag, **declared}))
+            return endpoint
+
+        return declare
+
+
+def _model(kind: object) -> type[BaseModel] | None:
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def _default(parameter: Parameter) -> Any:
+    return ... if parameter.default is Parameter.empty else parameter.default
 
 
 def log_defect(error: Exception, route: str, instance: str | None = None) -> None:
@@ -309,9 +371,5 @@ def _frames(error: Exception) -> tuple[type[BaseException], BaseException, Any]:
 
 def _methods_at(scope: Scope) -> list[str]:
     """The methods of all routes with the path of a request."""
-    at_path = (
-        route.methods or ()
-        for route in scope["app"].router.routes
-        if isinstance(route, APIRoute) and route.path_regex.match(scope["path"])
-    )
-    return sorted(set().union(*at_path))
+    routes: list[ServiceRoute] = scope["app"].routes
+    return sorted({route.method for route in routes if route.path_regex.match(scope["path"])})

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from time import monotonic
-from typing import Any, Literal
+from typing import Any
 
 from strandline.erasure import signer_of, verifier_of
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.schemas.queries.application.service import FindServiceKeys, FindServiceKeysRow
 from strandline.schemas.settings import Settings
+from strandline.service.access import Queue
+from strandline.service.carried_work import CarriedErasures, CarriedReplays
 from strandline.service.events import EventHub
 from strandline.service.gate.authentication import KeyRing
 from strandline.service.gate.deadlines import Threads
@@ -18,9 +20,6 @@ from strandline.service.gate.limits import Admission, ClassLimits
 from strandline.service.gate.mcp import MakeTools, McpEndpoint
 from strandline.service.gate.turns import Aside, Turns
 from strandline.service.records import SessionRecords
-from strandline.service.upkeep.carried_work import CarriedErasures, CarriedReplays
-
-Queue = Literal["reads", "writes", "others", "keys", "streams"]
 
 # Requests about keys, of their own: a key that floods a process can be revoked through it.
 KEYS_AT_ONCE = 4

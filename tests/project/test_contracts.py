@@ -45,7 +45,8 @@ SHOUTED = re.compile(
     r"|(TRUNCATE|LOCK|DROP|CREATE|ALTER)\s+((TEMP|TEMPORARY|UNLOGGED)\s+)?TABLE)\b"
 )
 # A sentence begins with a verb too, but not with one in capitals.
-SHOUTED_FIRST = re.compile(BEGINNING + rf"({VERBS})\s*[\s(]\s*[^\s;]", re.DOTALL)
+# A route begins with a verb as well: `DELETE /v1/…`.
+SHOUTED_FIRST = re.compile(BEGINNING + rf"({VERBS})\s*[\s(]\s*(?!/v1/)[^\s;]", re.DOTALL)
 # In any case: a function that is called, a table with its schema, a copy to or from the client.
 UNMISTAKABLE = re.compile(
     BEGINNING + r"(?:SELECT\s+[\w.…\"]+\((?!s\))"

@@ -16,8 +16,9 @@ from strandline.cli.terminal.output import say
 from strandline.cli.terminal.streams import log_to_stderr
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings
-from strandline.service.building import NEEDED, build_service
-from strandline.service.gate.loopback import is_loopback
+
+NEEDED = "strandline serve needs Starlette and uvicorn: pip install 'strandline[service]'."
+_PACKAGES = ("httptools", "starlette", "uvicorn", "uvloop")
 
 
 @cli_command("serve", settings_alone)
@@ -33,8 +34,11 @@ def command(settings: Settings, host: str | None, port: int | None) -> None:
     After a signal it answers for a while, says that it is not ready, finishes the requests in hand and ends.
     """
     try:
-        from strandline.cli.serve.server import listen, make_server
-    except ImportError:
+        from strandline.cli.serve.server import check_address, listen, make_server
+        from strandline.service.app import build_service
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in _PACKAGES:
+            raise
         raise ConfigurationError(NEEDED) from None
     settings = _with_address(settings, host, port)
     log_to_stderr("WARNING")
@@ -49,19 +53,6 @@ def command(settings: Settings, host: str | None, port: int | None) -> None:
         ) as listening:
             say(*_announcement(listening.getsockname(), has_key=has_key))
             make_server(app, serving).run(sockets=[listening])
-
-
-def check_address(host: str, *, has_key: bool) -> None:
-    """Refuse a public address without a key.
-
-    Raises:
-        ConfigurationError: there is no key, and the address is not loopback.
-    """
-    if not has_key and not is_loopback(host):
-        raise ConfigurationError(
-            f"No key exists in this database, so the service listens on loopback alone, and not on {host}."
-            " Make a key first: `strandline keys create --namespace default --scope read --scope write`."
-        )
 
 
 def _with_address(settings: Settings, host: str | None, port: int | None) -> Settings:

@@ -9,19 +9,17 @@ import sys
 from collections.abc import Callable
 from http import HTTPStatus
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings
-from strandline.service.gate.problems import HEAD_TOO_LARGE, MALFORMED, SLOW_HEAD, Kind, problem_response
+from strandline.service.app import ServiceApp
+from strandline.service.gate.mcp import is_loopback
+from strandline.service.gate.problems import HEAD_TOO_LARGE, MALFORMED, SLOW_HEAD, Kind, ProblemError
 from strandline.service.gate.turns import SWITCH_SECONDS
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
-
 
 MAX_HEAD_BYTES = 65_536
 # A body that is read has the service's own bound in time; an unread one, of a refused request, has this many
@@ -111,7 +109,7 @@ def bounded_by(head_seconds: float) -> type[BoundedHeads]:
 
 
 def _as_bytes(kind: Kind) -> bytes:
-    response = problem_response(kind, headers={"Connection": "close"})
+    response = ProblemError(kind, headers={"Connection": "close"}).response()
     lines = [f"HTTP/1.1 {kind.status} {HTTPStatus(kind.status).phrase}".encode()]
     lines += [name + b": " + value for name, value in response.raw_headers]
     return b"\r\n".join([*lines, b"", bytes(response.body)])
@@ -188,7 +186,20 @@ def _give_up_untaken(listening: socket.socket, seconds: float) -> None:
         listening.setsockopt(socket.IPPROTO_TCP, option, int(seconds * 1_000))
 
 
-def make_server(app: FastAPI, settings: Settings) -> DrainingServer:
+def check_address(host: str, *, has_key: bool) -> None:
+    """Refuse a public address without a key.
+
+    Raises:
+        ConfigurationError: there is no key, and the address is not loopback.
+    """
+    if not has_key and not is_loopback(host):
+        raise ConfigurationError(
+            f"No key exists in this database, so the service listens on loopback alone, and not on {host}."
+            " Make a key first: `strandline keys create --namespace default --scope read --scope write`."
+        )
+
+
+def make_server(app: ServiceApp, settings: Settings) -> DrainingServer:
     """A server for the application."""
 
     def begin_stopping() -> None:

@@ -190,7 +190,7 @@ def _is_ready(port: int) -> bool:
 
 
 def _is_installed() -> bool:
-    return all(find_spec(name) is not None for name in ("fastapi", "uvicorn"))
+    return all(find_spec(name) is not None for name in ("starlette", "uvicorn"))
 
 
 def _free_port(preferred: int) -> int:

@@ -6,9 +6,21 @@ import asyncio
 from collections.abc import Mapping
 
 import jiter
+from pydantic import BaseModel, ValidationError
 from starlette.types import Message, Receive, Scope
 
-from strandline.service.gate.problems import MALFORMED, SLOW_BODY, TOO_LARGE, ProblemError
+from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.foreign_json import read_json
+from strandline.schemas.values.stored_text import check_texts_within
+from strandline.service.gate.places import declared_steps, place_of_invalid
+from strandline.service.gate.problems import (
+    MALFORMED,
+    SLOW_BODY,
+    TOO_LARGE,
+    ProblemError,
+    invalid,
+    of_validation,
+)
 
 # The rest of it is not read: the connection ends with the response.
 CLOSE = {"Connection": "close"}
@@ -46,6 +58,48 @@ async def read_body(receive: Receive, *, max_bytes: int, seconds: float) -> byte
     except TimeoutError:
         raise ProblemError(SLOW_BODY, headers=CLOSE) from None
     raise ClientGone
+
+
+def read_model(kind: type[BaseModel], scope: Scope, body: bytes) -> BaseModel:
+    """The value that a body is.
+
+    Raises:
+        ProblemError: it is missing, is not said to be JSON, or is not such a value.
+    """
+    if not body:
+        raise invalid("/body", "It is missing.")
+    media_type = dict(scope["headers"]).get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if media_type != b"application/json" and not (
+        media_type.startswith(b"application/") and media_type.endswith(b"+json")
+    ):
+        raise invalid("/body", "It must be JSON, and Content-Type must say so.")
+    try:
+        value = kind.model_validate_json(body)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False, include_input=False)
+        if faults[0]["type"] == "json_invalid":
+            raise _unstorable_text(kind, body) or ProblemError(MALFORMED) from None
+        raise of_validation(({**one, "loc": ("body", *one["loc"])} for one in faults), kind) from None
+    check_keys(body)
+    return value
+
+
+def _unstorable_text(kind: type[BaseModel], body: bytes) -> ProblemError | None:
+    """Where a body has half of a surrogate pair, which JSON can write and no text holds; None: nowhere."""
+    try:
+        for name, value in read_json(body).items():
+            check_texts_within(name, value)
+            name.encode()
+    except InvalidMessageError as error:
+        place = place_of_invalid(error, kind)
+        steps = [] if place is None else declared_steps(kind, place.pointer.split("/")[2:])
+        detail = "A text in it holds a lone surrogate; leave it out." if place is None else place.detail
+        return invalid("/".join(["/body", *steps]), detail)
+    except UnicodeEncodeError:
+        return invalid("/body", "The name of a field holds a lone surrogate; leave it out.")
+    except (AttributeError, ValueError, RecursionError):
+        pass  # it is not JSON
+    return None
 
 
 def check_keys(body: bytes) -> None:

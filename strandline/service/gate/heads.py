@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Set
 from hashlib import sha256
 from ipaddress import ip_address
+from typing import Any
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 from starlette.types import Scope
@@ -123,13 +124,16 @@ def preferred_seconds(prefer: bytes | None) -> float | None:
     return None
 
 
-def check_query(scope: Scope, known: Set[str], lists: Set[str]) -> None:
-    """Raise a problem for a parameter that a route lacks, that comes too often, or that is not text.
+def read_query(scope: Scope, known: Set[str], lists: Set[str]) -> dict[str, Any]:
+    """The parameters of a query by name.
 
-    ``known``: the parameters that the route has; ``lists``: may come several times.
+    ``known``: the parameters that the route has; ``lists``: may come several times, and are given as lists.
+
+    Raises:
+        ProblemError: the route lacks a parameter, or one comes too often, or is not text.
     """
     if not scope["query_string"]:
-        return
+        return {}
     query = scope["query_string"].decode("latin-1")
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_QUERY_FIELDS)
@@ -149,15 +153,8 @@ def check_query(scope: Scope, known: Set[str], lists: Set[str]) -> None:
     for name, value in pairs:
         if "\0" in value:  # no text of Postgres holds it
             raise invalid(f"/query/{name}", "It must not hold NUL.")
-
-
-def check_media_type(scope: Scope) -> None:
-    """Raise a problem if the body of a request is not said to be JSON."""
-    media_type = dict(scope["headers"]).get(b"content-type", b"").partition(b";")[0].strip().lower()
-    if media_type != b"application/json" and not (
-        media_type.startswith(b"application/") and media_type.endswith(b"+json")
-    ):
-        raise invalid("/body", "It must be JSON, and Content-Type must say so.")
+    single: dict[str, Any] = dict(pairs)
+    return single | {name: [value for key, value in pairs if key == name] for name in lists & single.keys()}
 
 
 def fingerprint_of(scope: Scope, body: bytes) -> bytes:

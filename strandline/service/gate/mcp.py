@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from ipaddress import ip_address
 from typing import Protocol
 
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from strandline.producers.tools.offering import Offer
-from strandline.service.gate.loopback import is_loopback
 from strandline.service.gate.problems import NOT_FOUND, REFUSED, ProblemError
+from strandline.service.gate.sending import Kept
 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
@@ -48,27 +49,25 @@ class McpEndpoint:
             finally:
                 self._tools = None
 
-    def response(self, offer: Offer) -> Response:
-        """A response that the SDK makes of the request.
+    async def answer(self, offer: Offer, request: Request) -> ASGIApp:
+        """The SDK's answer to a request.
 
         Raises:
             ProblemError: the extra is not installed.
         """
         if self._tools is None:
             raise ProblemError(NOT_FOUND)
-        return _McpResponse(self._tools, offer)
+        kept = Kept()
+        await self._tools.answer(offer, request.scope, request.receive, kept)
+        return kept.respond
 
 
-class _McpResponse(Response):
-    """Hands the request to the SDK, which sends the response."""
-
-    def __init__(self, tools: ToolTransport, offer: Offer) -> None:
-        super().__init__()
-        self._tools = tools
-        self._offer = offer
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._tools.answer(self._offer, scope, receive, send)
+def is_loopback(host: str) -> bool:
+    """Whether an address, or a name, is reached from this machine alone."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def check_asker(host: str | None, origin: str | None, *, listens_on: str, hosts: str, origins: str) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -242,47 +241,34 @@ class ProblemError(Exception):
         self.instance = instance
 
     def response(self) -> Response:
-        if not self.places and not self.headers and self.detail is None and self.instance is None:
-            return _plain_response(self.kind)
-        return problem_response(self.kind, self.places, self.headers, self.detail, self.instance)
+        is_plain = not self.places and not self.headers and self.detail is None and self.instance is None
+        if is_plain and (response := _PLAIN.get(self.kind)):
+            return response
+        kind, detail = self.kind, self.detail
+        if kind is INVALID and not self.places and detail is None:
+            detail = NO_PLACE
+        problem = Problem(
+            type=PROBLEM_TYPES + kind.name,
+            title=kind.title,
+            status=kind.status,
+            detail=kind.detail if detail is None else detail,
+            errors=self.places or None,
+            instance=self.instance,
+        )
+        headers = dict(self.headers)
+        if kind.retry_after_seconds is not None:
+            headers.setdefault("Retry-After", str(kind.retry_after_seconds))
+        if kind is UNAUTHENTICATED:
+            headers["WWW-Authenticate"] = "Bearer"
+        body = to_json(problem.model_dump(exclude_none=True))
+        response = Response(body, kind.status, media_type=PROBLEM_MEDIA_TYPE, headers=headers)
+        if is_plain:
+            _PLAIN[kind] = response
+        return response
 
 
-@cache
-def _plain_response(kind: Kind) -> Response:
-    """Made once: a process that has too much to do refuses a thousand requests a second."""
-    return problem_response(kind)
-
-
-def problem_response(
-    kind: Kind,
-    places: Iterable[ProblemPlace] = (),
-    headers: Mapping[str, str] | None = None,
-    detail: str | None = None,
-    instance: str | None = None,
-) -> Response:
-    """The response for a problem."""
-    named = list(places)
-    if kind is INVALID and not named and detail is None:
-        detail = NO_PLACE
-    problem = Problem(
-        type=PROBLEM_TYPES + kind.name,
-        title=kind.title,
-        status=kind.status,
-        detail=kind.detail if detail is None else detail,
-        errors=named or None,
-        instance=instance,
-    )
-    sent = dict(headers or {})
-    if kind.retry_after_seconds is not None:
-        sent.setdefault("Retry-After", str(kind.retry_after_seconds))
-    if kind is UNAUTHENTICATED:
-        sent["WWW-Authenticate"] = "Bearer"
-    return Response(
-        to_json(problem.model_dump(exclude_none=True)),
-        kind.status,
-        media_type=PROBLEM_MEDIA_TYPE,
-        headers=sent,
-    )
+# Made once: a process that has too much to do refuses a thousand requests a second.
+_PLAIN: dict[Kind, Response] = {}
 
 
 def refusal_of(error: Exception, body: type[BaseModel] | None = None) -> ProblemError | None:

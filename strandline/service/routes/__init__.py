@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from strandline.service import mcp
 from strandline.service.routes import (
     admin,
     audit,
     contexts,
     corrections,
+    erasures,
     events,
     explain,
+    exports,
     facts,
     health,
     imports,
     keys,
+    mcp,
     messages,
     sessions,
     users,
 )
-from strandline.service.upkeep import erasures, exports
 
-ROUTERS = (
+_ROUTERS = (
     messages.routes.router,
     messages.runs.router,
     contexts.routes.router,
@@ -39,3 +40,4 @@ ROUTERS = (
     mcp.router,
     health.router,
 )
+ROUTES = [route for router in _ROUTERS for route in router.routes]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Annotated, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
-from fastapi import Path, Query
+from pydantic import Field
 from starlette.responses import Response
 
 from strandline.administration.dead_letters import LetterDone, drop_letters, retry_letters
@@ -54,9 +54,16 @@ from strandline.schemas.wire.work import (
     WorkerReport,
 )
 from strandline.service.answering import Routes
-from strandline.service.gate.cursors import cursor_of, read_number_cursor, read_place_cursor
+from strandline.service.forms import json_response
 from strandline.service.gate.problems import NOT_FOUND, ProblemError
-from strandline.service.params import Cursor, PageSize, decoded
+from strandline.service.params import (
+    Cursor,
+    PageSize,
+    cursor_of,
+    decoded,
+    read_number_cursor,
+    read_place_cursor,
+)
 from strandline.service.route import Call
 from strandline.service.service import Service
 
@@ -68,13 +75,13 @@ T = TypeVar("T")
 _LETTERS = "dead-letters"
 _OPERATIONS = "operations"
 Namespace = Annotated[
-    str, Path(description="The namespace.", max_length=2_000, examples=["default"]), decoded
+    str, Field(description="The namespace.", max_length=2_000, examples=["default"]), decoded
 ]
-Pipeline = Annotated[str, Path(description="The pipeline.", max_length=2_000, examples=["facts"]), decoded]
-GenerationId = Annotated[int, Path(ge=1, le=2**31 - 1, description="The number of the generation.")]
-ReplayId = Annotated[int, Path(ge=1, le=2**31 - 1, description="The number of the operation.")]
-EventId = Annotated[UUID, Path(description="The flush event.")]
-Stage = Annotated[str | None, Query(min_length=1, max_length=512, description="Only this stage of it.")]
+Pipeline = Annotated[str, Field(description="The pipeline.", max_length=2_000, examples=["facts"]), decoded]
+GenerationId = Annotated[int, Field(ge=1, le=2**31 - 1, description="The number of the generation.")]
+ReplayId = Annotated[int, Field(ge=1, le=2**31 - 1, description="The number of the operation.")]
+EventId = Annotated[UUID, Field(description="The flush event.")]
+Stage = Annotated[str | None, Field(min_length=1, max_length=512, description="Only this stage of it.")]
 
 
 @routes.answer(acts.GET_STATUS, "operate", "others", holder="installation")
@@ -124,8 +131,8 @@ async def get_letters(
     call: Call,
     limit: PageSize = 100,
     cursor: Cursor = None,
-    pipeline: Annotated[str | None, Query(max_length=512, description="Only of this pipeline.")] = None,
-    dropped: Annotated[bool, Query(description="Also those that were given up for good.")] = False,
+    pipeline: Annotated[str | None, Field(max_length=512, description="Only of this pipeline.")] = None,
+    dropped: Annotated[bool, Field(description="Also those that were given up for good.")] = False,
 ) -> Page[DeadLetterOut]:
     """Events that a pipeline gave up on, oldest first, each with its reason."""
     after = read_place_cursor(_LETTERS, cursor, LetterPlace.read)
@@ -167,14 +174,14 @@ async def drop_letter(call: Call, event_id: EventId, stage: Stage = None) -> Let
     return await call.block(drop)
 
 
-@routes.answer(acts.POST_REPLAY, "operate", "others", status=202, holder="installation")
-async def post_replay(call: Call, body: ReplayIn, response: Response) -> OperationOut:
+@routes.answer(acts.POST_REPLAY, "operate", "others", answer=OperationOut, status=202, holder="installation")
+async def post_replay(call: Call, body: ReplayIn) -> Response:
     """Derive memory again from the log, in place or as a new generation; the operation says how far it is."""
     service = call.service
     begun = await _operate(call, begin_replay, body)
     service.replays.carry_on(service.resources.database(), begun.replay_id)
-    response.headers["Location"] = f"/v1/admin/operations/{begun.replay_id}"
-    return _operation(service, begun)
+    form = _operation(service, begun).model_dump(mode="json")
+    return json_response(form, 202, {"Location": f"/v1/admin/operations/{begun.replay_id}"})
 
 
 @routes.answer(acts.ESTIMATE_REPLAY, "operate", "others", holder="installation")
@@ -216,7 +223,7 @@ async def stop_operation(call: Call, operation_id: ReplayId) -> OperationOut:
 @routes.answer(acts.GET_GENERATIONS, "operate", "others", holder="installation")
 async def get_generations(
     call: Call,
-    pipeline: Annotated[str | None, Query(max_length=512, description="Only of this pipeline.")] = None,
+    pipeline: Annotated[str | None, Field(max_length=512, description="Only of this pipeline.")] = None,
 ) -> GenerationsReport:
     """The generations of each pipeline, and replays that are not finished."""
     return await _operate(call, generations_report, pipeline)
@@ -226,7 +233,7 @@ async def get_generations(
 async def diff_generation(
     call: Call,
     generation: GenerationId,
-    against: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="Default: what serves.")] = None,
+    against: Annotated[int | None, Field(ge=1, le=2**31 - 1, description="Default: what serves.")] = None,
 ) -> DiffTotals:
     """How much the memory of a generation differs from that of the serving one.
 

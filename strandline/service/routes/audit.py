@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import Path, Query
+from pydantic import Field
 
 from strandline.producers.audit_trail import NamespaceAudit
 from strandline.schemas.values.identity import ALL_NAMESPACES
@@ -14,9 +14,8 @@ from strandline.schemas.wire.base import Moment, Page
 from strandline.schemas.wire.operations import ActOut, AuditLevelBody, AuditLevelOut, TrailOut
 from strandline.service.answering import Routes
 from strandline.service.forms import page_of
-from strandline.service.gate.cursors import read_text_cursor
 from strandline.service.gate.problems import NOT_FOUND, ProblemError
-from strandline.service.params import Cursor, PageSize
+from strandline.service.params import Cursor, PageSize, read_text_cursor
 from strandline.service.route import Call
 
 routes = Routes("audit")
@@ -25,7 +24,7 @@ _LIST = "audit"
 
 Namespace = Annotated[
     str | None,
-    Query(
+    Field(
         min_length=1,
         max_length=512,
         description="Whose trail, for an operator of the installation; default: of what concerns all.",
@@ -40,16 +39,16 @@ async def get_acts(
     cursor: Cursor = None,
     namespace: Namespace = None,
     kind: Annotated[
-        str | None, Query(max_length=100, description="One kind, or what several begin with.")
+        str | None, Field(max_length=100, description="One kind, or what several begin with.")
     ] = None,
     actor: Annotated[
-        str | None, Query(min_length=1, max_length=512, description="Only what they did.")
+        str | None, Field(min_length=1, max_length=512, description="Only what they did.")
     ] = None,
     user_id: Annotated[
-        str | None, Query(min_length=1, max_length=512, description="Only what concerns this user.")
+        str | None, Field(min_length=1, max_length=512, description="Only what concerns this user.")
     ] = None,
-    since: Annotated[Moment | None, Query(description="Not before this time.")] = None,
-    until: Annotated[Moment | None, Query(description="Not after this time.")] = None,
+    since: Annotated[Moment | None, Field(description="Not before this time.")] = None,
+    until: Annotated[Moment | None, Field(description="Not after this time.")] = None,
 ) -> Page[ActOut]:
     """Who did what, newest first; reading it is an act as well."""
     before = read_text_cursor(_LIST, cursor) or None
@@ -83,7 +82,7 @@ async def put_level(call: Call, body: AuditLevelBody, namespace: Namespace = Non
 @routes.answer(acts.GET_ACT, "operate", "others", ("names", "operators"), holder="namespace")
 async def get_act(
     call: Call,
-    entry_id: Annotated[UUID, Path(description="The id of the entry.")],
+    entry_id: Annotated[UUID, Field(description="The id of the entry.")],
     namespace: Namespace = None,
 ) -> ActOut:
     """One act."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
-from fastapi import Query, Request
+from pydantic import Field
 from starlette.responses import Response
 
 from strandline.producers.blocks.base import InsertMethod
@@ -31,7 +31,7 @@ from strandline.service.answering import Routes
 from strandline.service.forms import context_form, freshness, hit_form, json_response
 from strandline.service.gate.problems import NOT_FOUND, ProblemError
 from strandline.service.params import SessionId
-from strandline.service.route import Call, call_of
+from strandline.service.route import Call
 
 routes = Routes("contexts")
 
@@ -44,17 +44,13 @@ _FOR_LATEST = ContextRequest()
     "reads",
     ("messages", "facts", "summaries", "names"),
     ContextOut,
-    is_direct=True,
     own_turns=True,
 )
-async def read_context(
-    request: Request, session_id: SessionId, body: ContextRequest = _FOR_LATEST
-) -> Response:
+async def read_context(call: Call, session_id: SessionId, body: ContextRequest = _FOR_LATEST) -> Response:
     """The memory for the next prompt: pinned head, memory, tail and window.
 
     It never waits for a model, unless `wait_for` asks for it; `caught_up` says whether all was covered.
     """
-    call = call_of(request)
     if body.wait_for is not None:
         await _wait(call, session_id, body.wait_for, begun_only=body.begun_only)
     return await call.service.turns.take(call.asker, _read(call, session_id, body))
@@ -65,21 +61,20 @@ async def get_context(
     call: Call,
     session_id: SessionId,
     input: Annotated[
-        str | None, Query(max_length=8_000, description="What to search memory for; default: the latest.")
+        str | None, Field(max_length=8_000, description="What to search memory for; default: the latest.")
     ] = None,
     token_limit: Annotated[
-        int | None, Query(ge=4, le=2**31 - 1, description="Default: that of the session.")
+        int | None, Field(ge=4, le=2**31 - 1, description="Default: that of the session.")
     ] = None,
-    form: Annotated[MessagesForm, Query(description=ABOUT_FORM)] = "stored",
+    form: Annotated[MessagesForm, Field(description=ABOUT_FORM)] = "stored",
 ) -> Response:
     """The same, for what fits a query."""
     return await _read(call, session_id, ContextRequest(input=input, token_limit=token_limit, form=form))
 
 
-@routes.answer(acts.SEARCH, "read", "reads", ("messages", "facts", "names"), Hits, is_direct=True)
-async def search(request: Request, session_id: SessionId, body: SearchRequest) -> Response:
+@routes.answer(acts.SEARCH, "read", "reads", ("messages", "facts", "names"), Hits)
+async def search(call: Call, session_id: SessionId, body: SearchRequest) -> Response:
     """Search messages, and facts if asked for, best first."""
-    call = call_of(request)
     memory = await _open(call, session_id, begun_only=body.begun_only)
     hits = await memory.asearch(**body.model_dump(exclude={"begun_only"}))
     return await call.aside.run(lambda: json_response({"items": [hit_form(hit) for hit in hits]}))

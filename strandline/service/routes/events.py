@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
-from fastapi import Request
-from fastapi.sse import format_sse_event
+from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from strandline.schemas.values.identity import SessionIdentity
@@ -43,9 +42,7 @@ class EventStream(StreamingResponse):
     media_type = "text/event-stream"
 
 
-@routes.answer(
-    acts.NAMESPACE_EVENTS, "read", "streams", ("names",), response_class=EventStream, responses=_STREAM
-)
+@routes.answer(acts.NAMESPACE_EVENTS, "read", "streams", ("names",), responses=_STREAM)
 async def namespace_events(request: Request, call: Call) -> EventStream:
     """The events of the namespace, of a user, or, with `Strandline-User: -`, of sessions without a user.
 
@@ -56,9 +53,7 @@ async def namespace_events(request: Request, call: Call) -> EventStream:
     return await _stream(call, request, listener)
 
 
-@routes.answer(
-    acts.SESSION_EVENTS, "read", "streams", ("names",), response_class=EventStream, responses=_STREAM
-)
+@routes.answer(acts.SESSION_EVENTS, "read", "streams", ("names",), responses=_STREAM)
 async def session_events(request: Request, call: Call, identity: SessionIdentity) -> EventStream:
     """What happens to one session; `Last-Event-ID` resumes."""
     await call.service.records.find(identity)
@@ -77,7 +72,7 @@ async def _stream(call: Call, request: Request, listener: Listener) -> EventStre
 
 async def _events_of(call: Call, listener: Listener) -> AsyncIterator[bytes]:
     """The events as text."""
-    yield format_sse_event(data_str=None, retry=RETRY_MILLISECONDS, comment="listening")
+    yield f": listening\nretry: {RETRY_MILLISECONDS}\n\n".encode()
     async with aclosing(call.service.events.listen(listener)) as events:
         async for item in events:
             if call.service.is_stopping or not await call.goes_on():
@@ -85,4 +80,4 @@ async def _events_of(call: Call, listener: Listener) -> AsyncIterator[bytes]:
             if item is not None:
                 event_id, event = item
                 data = event.model_dump_json(exclude_none=True)
-                yield format_sse_event(data_str=data, event=event.kind, id=event_id)
+                yield f"event: {event.kind}\ndata: {data}\nid: {event_id}\n\n".encode()

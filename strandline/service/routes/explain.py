@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Query
+from pydantic import Field
 
 from strandline.pipelines.inspect.explain_message import explain_fact_alone, explain_message_alone
 from strandline.schemas.wire import acts
@@ -26,7 +26,7 @@ async def explain_message(
     call: Call,
     message_id: MessageId,
     session_id: Annotated[
-        str | None, Query(min_length=1, max_length=512, description="Its session, if several use the id.")
+        str | None, Field(min_length=1, max_length=512, description="Its session, if several use the id.")
     ] = None,
 ) -> MessageExplanation:
     """Follow a message to the memory derived from it: where it is, and what each stage made of it."""

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import Query, Request
+from pydantic import Field
+from starlette.requests import Request
 from starlette.responses import Response
 
 from strandline.pipelines.audit.appending import Act
@@ -37,16 +38,15 @@ from strandline.schemas.wire.facts import (
 )
 from strandline.service.answering import Routes
 from strandline.service.forms import etag_of, fact_form, fact_response, is_known, json_response
-from strandline.service.gate.cursors import cursor_of, read_place_cursor
 from strandline.service.gate.problems import NOT_FOUND, ProblemError
-from strandline.service.params import Cursor, FactId, PageSize, SourceId, UserId
+from strandline.service.params import Cursor, FactId, PageSize, SourceId, UserId, cursor_of, read_place_cursor
 from strandline.service.route import Call
 
 routes = Routes("facts")
 
 _LIST = "facts"
-TopicFilter = Annotated[list[str] | None, Query(max_length=20, description="Facts with one of these topics.")]
-NameFilter = Annotated[str | None, Query(max_length=512)]
+TopicFilter = Annotated[list[str] | None, Field(max_length=20, description="Facts with one of these topics.")]
+NameFilter = Annotated[str | None, Field(max_length=512)]
 
 
 _NOT_CHANGED: dict[int | str, dict[str, Any]] = {
@@ -62,12 +62,12 @@ async def list_facts(
     cursor: Cursor = None,
     sort: SortOrder = "newest",
     contains: Annotated[
-        str | None, Query(max_length=1_000, description="Facts with this in their text.")
+        str | None, Field(max_length=1_000, description="Facts with this in their text.")
     ] = None,
     topic: TopicFilter = None,
     agent_id: NameFilter = None,
     team_id: NameFilter = None,
-    with_invalidated: Annotated[bool, Query(description="Also facts that ended.")] = False,
+    with_invalidated: Annotated[bool, Field(description="Also facts that ended.")] = False,
 ) -> Response:
     """A page of the live facts, and how many there are.
 

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import asyncio
 
-from fastapi import Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.queries.application.service import HasServiceKey
 from strandline.schemas.wire.base import HealthOut, ReadinessOut
 from strandline.service.forms import json_response
-from strandline.service.params import make_router
+from strandline.service.route import Router
 from strandline.service.service import Service
 
-router = make_router()
+router = Router("health")
 
 READY_SECONDS = 2.0
 
 
-@router.get("/healthz/live", tags=["health"])
-async def live() -> HealthOut:
+@router("GET /healthz/live")
+async def live(request: Request) -> HealthOut:
     """The process answers; nothing else is asked."""
     return HealthOut(status="ok")
 
 
-@router.get(
-    "/healthz/ready", tags=["health"], response_model=ReadinessOut, responses={503: {"model": ReadinessOut}}
-)
+@router("GET /healthz/ready", response_model=ReadinessOut, responses={503: {"model": ReadinessOut}})
 async def ready(request: Request) -> Response:
     """The process may be sent requests: Postgres answers it, its tables are there, and it is not stopping."""
     service: Service = request.app.state.service
@@ -49,7 +47,7 @@ async def _look(service: Service) -> str | None:
     return None
 
 
-@router.get("/openapi.json", include_in_schema=False)
+@router("GET /openapi.json", include_in_schema=False)
 async def openapi(request: Request) -> Response:
     """The description of the service, as it was made when the process began."""
     return Response(request.app.state.description, media_type="application/json")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Query
+from pydantic import Field
 
 from strandline.administration.keys import (
     KeyMaker,
@@ -27,9 +27,8 @@ from strandline.schemas.wire.keys import (
     RevokedKey,
 )
 from strandline.service.answering import Routes
-from strandline.service.gate.cursors import cursor_of, read_text_cursor
 from strandline.service.gate.problems import FORBIDDEN, ProblemError
-from strandline.service.params import Cursor, KeyId, PageSize
+from strandline.service.params import Cursor, KeyId, PageSize, cursor_of, read_text_cursor
 from strandline.service.route import Call
 
 routes = Routes("keys")
@@ -37,7 +36,7 @@ routes = Routes("keys")
 _LIST = "keys"
 _USUAL_OVERLAP = KeyRotation()
 WithMade = Annotated[
-    bool, Query(description="Also the keys that it made, transitively, and their rotations.")
+    bool, Field(description="Also the keys that it made, transitively, and their rotations.")
 ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from fastapi import Query, Request
+from pydantic import Field
 from starlette.responses import Response
 
 from strandline.pipelines.audit.appending import Act
@@ -39,12 +39,11 @@ from strandline.schemas.wire.messages import (
 )
 from strandline.service.answering import Routes
 from strandline.service.forms import json_response, message_forms
-from strandline.service.gate.cursors import cursor_of, read_number_cursor
 from strandline.service.gate.problems import CONFLICT, KEY_REUSED, ProblemError
 from strandline.service.idempotency import message_id
-from strandline.service.params import Cursor, PageSize, RunId, SessionId
+from strandline.service.params import Cursor, PageSize, RunId, SessionId, cursor_of, read_number_cursor
 from strandline.service.records import SessionRecords
-from strandline.service.route import Call, call_of
+from strandline.service.route import Call
 
 routes = Routes("messages")
 runs = Routes("runs")
@@ -52,8 +51,8 @@ runs = Routes("runs")
 _LOG = "messages"
 
 
-@routes.answer(acts.PUT_MESSAGES, "write", "writes", status=201, is_direct=True)
-async def put_messages(request: Request, session_id: SessionId, body: PutMessages) -> MessagesPut:
+@routes.answer(acts.PUT_MESSAGES, "write", "writes", status=201)
+async def put_messages(call: Call, session_id: SessionId, body: PutMessages) -> MessagesPut:
     """Append messages to a session; it begins with its first put.
 
     The response comes when they are committed.  Repeated with the same `Idempotency-Key`, or with ids of the
@@ -62,7 +61,6 @@ async def put_messages(request: Request, session_id: SessionId, body: PutMessage
     A message that was taken back or deleted since is put again.
     The key of one user begins sessions in the shared scopes alone that it names.
     """
-    call = call_of(request)
     records = call.service.records
     identity = call.caller.session(session_id)
     call.caller.check_shared_scope(None if body.policy is None else body.policy.shared_scope)
@@ -85,7 +83,7 @@ async def list_messages(
     identity: SessionIdentity,
     limit: PageSize = 100,
     cursor: Cursor = None,
-    after_seq: Annotated[int, Query(ge=0, le=MAX_SEQ, description="Only messages with a higher number.")] = 0,
+    after_seq: Annotated[int, Field(ge=0, le=MAX_SEQ, description="Only messages with a higher number.")] = 0,
 ) -> Response:
     """The whole log in order, flushed messages included, page by page."""
     await call.service.records.find(identity)
@@ -116,7 +114,7 @@ async def history(call: Call, identity: SessionIdentity, body: HistoryRequest) -
 async def context_window(
     call: Call,
     identity: SessionIdentity,
-    max_tokens: Annotated[int, Query(ge=0, le=2**31 - 1, description="Their tokens together.")] = 4_000,
+    max_tokens: Annotated[int, Field(ge=0, le=2**31 - 1, description="Their tokens together.")] = 4_000,
 ) -> Response:
     """The newest messages that fit, in order, without derived memory; calls and results are together.
 

@@ -38,10 +38,9 @@ from strandline.schemas.wire.sessions import (
 )
 from strandline.service.answering import Routes
 from strandline.service.forms import page_of
-from strandline.service.gate.cursors import read_text_cursor
 from strandline.service.gate.problems import FORBIDDEN, ProblemError, invalid
 from strandline.service.idempotency import once
-from strandline.service.params import Cursor, PageSize, ScopeName, SessionId
+from strandline.service.params import Cursor, PageSize, ScopeName, SessionId, read_text_cursor
 from strandline.service.records import SessionRecords
 from strandline.service.route import Call
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import Query
+from pydantic import Field
 
 from strandline.producers.facts.figures import TopicCount
 from strandline.producers.namespace_facts import NamespaceFacts
@@ -23,8 +23,7 @@ from strandline.schemas.wire.facts import (
 )
 from strandline.service.answering import Routes
 from strandline.service.forms import page_of
-from strandline.service.gate.cursors import read_text_cursor
-from strandline.service.params import Cursor
+from strandline.service.params import Cursor, read_text_cursor
 from strandline.service.route import Call
 
 routes = Routes("users")
@@ -35,7 +34,7 @@ _LIST = "users"
 @routes.answer(acts.LIST_USERS, "read", "others", ("names",), holder="namespace")
 async def list_users(
     call: Call,
-    limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
+    limit: Annotated[int, Field(ge=1, le=200, description="How many at most.")] = 50,
     cursor: Cursor = None,
 ) -> Page[UserOut]:
     """The users of the namespace with a session or facts, and their figures; not for a user's own key."""
@@ -52,7 +51,7 @@ routes.pass_on(
 
 @routes.answer(acts.USER_TOPICS, "read", "reads", ("facts",), TopicsOut)
 async def user_topics(
-    facts: OwnerFacts, limit: Annotated[int, Query(ge=1, le=1_000, description="How many at most.")] = 100
+    facts: OwnerFacts, limit: Annotated[int, Field(ge=1, le=1_000, description="How many at most.")] = 100
 ) -> Sequence[TopicCount]:
     """The topics of the user's live facts, the most frequent first."""
     return await facts.atopics(limit=limit)

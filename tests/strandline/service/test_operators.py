@@ -12,7 +12,7 @@ import pytest
 
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
-from strandline.service.upkeep.carried_work import CarriedReplays
+from strandline.service.carried_work import CarriedReplays
 from tests.conftest import wait_until
 from tests.support.servers.service_server import NO_AUTHORITIES, RunningService
 
@@ -235,7 +235,7 @@ async def test_a_task_that_ends_leaves_the_next_one_to_be_stopped(monkeypatch: p
             self.threads += 1
             assert (release if self.threads == 1 else stop).wait(30)
 
-    monkeypatch.setattr("strandline.service.upkeep.carried_work.run_replay", Winding().run)
+    monkeypatch.setattr("strandline.service.carried_work.run_replay", Winding().run)
 
     operations = CarriedReplays(cast(Settings, None))
     operations.carry_on(cast(Database, None), 1)

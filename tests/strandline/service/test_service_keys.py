@@ -8,16 +8,14 @@ from uuid import uuid4
 
 import httpx2
 import pytest
-from fastapi.routing import APIRoute
 
 from strandline import Memory
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.wire.keys import SCOPES, NewKey
 from strandline.schemas.wire.messages import MessageOut
 from strandline.service import records
-from strandline.service.access import access_of
 from strandline.service.idempotency import DONE_BEFORE
-from strandline.service.routes import ROUTERS
+from strandline.service.routes import ROUTES
 from tests.conftest import rows_of
 from tests.support.servers.service_server import RunningService
 
@@ -130,13 +128,11 @@ def test_a_popped_message_is_not_given_again_once_it_is_forgotten(
 
 def test_only_a_pop_keeps_a_response_with_messages() -> None:
     """Another one that does is to say whose they are (``once(content_of=…)``)."""
-    rules = [
-        (one, access_of(one)) for router in ROUTERS for one in router.routes if isinstance(one, APIRoute)
-    ]
-    keeping = [one for one, rule in rules if rule is not None and rule.is_kept and one.response_model]
+    kept = [one for one in ROUTES if one.access is not None and one.access.is_kept]
+    keeping = [(one.path_format, one.answer) for one in kept if one.answer is not None]
     assert len(keeping) == 5
-    holding = [one for one in keeping if MessageOut.__name__ in str(one.response_model.model_json_schema())]
-    assert [one.path_format for one in holding] == ["/v1/sessions/{session_id}/messages/last"]
+    holding = [path for path, answer in keeping if MessageOut.__name__ in str(answer.model_json_schema())]
+    assert holding == ["/v1/sessions/{session_id}/messages/last"]
 
 
 def test_a_users_key_joins_the_shared_scopes_alone_that_it_names(running: RunningService, user: str) -> None:

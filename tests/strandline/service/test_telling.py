@@ -8,7 +8,7 @@ from uuid import uuid4
 import httpx2
 import pytest
 
-from strandline.service.gate.cursors import cursor_of
+from strandline.service.params import cursor_of
 from tests.support.servers.service_server import RunningService
 
 MARK = "Zanzibar"

@@ -17,14 +17,14 @@ from uuid import uuid4
 
 import httpx2
 import pytest
-from fastapi.routing import APIRoute
 
 from strandline.producers.items.operations import answer_requests
 from strandline.producers.items.requests import ItemPut
 from strandline.schemas.values.identity import item_store_key
 from strandline.schemas.wire.keys import SCOPES, NewKey
-from strandline.service.access import CONTENTS, WORDS, Access, access_of
-from strandline.service.routes import ROUTERS
+from strandline.service.access import CONTENTS, WORDS, Access
+from strandline.service.route import ServiceRoute
+from strandline.service.routes import ROUTES
 from tests.conftest import rows_of
 from tests.strandline.service.test_operators import bury
 from tests.strandline.service.test_service_isolation import example
@@ -34,7 +34,6 @@ from tests.support.workers.draining import drain_everything
 
 pytestmark = clear_only("gives a summary, a dead letter and a trail words of their own by SQL")
 
-ROUTES = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
 OPEN = {"live", "ready", "openapi"}  # which tell of nobody
 
 
@@ -63,10 +62,10 @@ class Person:
 
 
 def test_each_route_declares_what_it_tells() -> None:
-    undeclared = [route.name for route in ROUTES if access_of(route) is None and route.name not in OPEN]
+    undeclared = [route.name for route in ROUTES if route.access is None and route.name not in OPEN]
     assert undeclared == []
     for route in ROUTES:
-        if rule := access_of(route):
+        if rule := route.access:
             assert set(rule.tells) <= set(CONTENTS), route.name
 
 
@@ -183,12 +182,12 @@ TAKING = (
 )
 
 
-def asked_in_order() -> list[APIRoute]:
-    keyed = [route for route in ROUTES if access_of(route) is not None and route.name != "call_tools"]
+def asked_in_order() -> list[ServiceRoute]:
+    keyed = [route for route in ROUTES if route.access is not None and route.name != "call_tools"]
     return sorted(keyed, key=lambda route: (route.name.startswith(TAKING), route.name == "post_replay"))
 
 
-def path_of(route: APIRoute, person: Person, generation: int) -> str:
+def path_of(route: ServiceRoute, person: Person, generation: int) -> str:
     values = {
         "session_id": person.session, "user": person.user, "fact_id": person.fact,
         "message_id": person.message,
@@ -200,9 +199,9 @@ def path_of(route: APIRoute, person: Person, generation: int) -> str:
     return re.sub(r"\{(\w+)(?::\w+)?\}", lambda match: quote(values[match[1]], safe=""), route.path)
 
 
-def answer_to(client: httpx2.Client, route: APIRoute, path: str, body: Any) -> str:
+def answer_to(client: httpx2.Client, route: ServiceRoute, path: str, body: Any) -> str:
     """The text of an answer; of a stream its beginning, behind which nothing has happened yet."""
-    (method,) = route.methods or set()
+    method = route.method
     with client.stream(method, path, json=body, headers={"Prefer": "wait=0"}) as answer:
         if "text/event-stream" not in answer.headers.get("content-type", ""):
             return answer.read().decode()
@@ -244,9 +243,9 @@ def test_no_answer_holds_what_its_row_does_not_allow(
     broken: set[tuple[str, str, str]] = set()
     generation = 1
     for route in asked_in_order():
-        rule = access_of(route)
+        rule = route.access
         assert rule is not None
-        (method,) = route.methods or set()
+        method = route.method
         body = BODIES.get(route.name, example(running, document[route.path_format][method.lower()]))
         for asker in askers:
             is_bound = asker.kind == "one user" and not route.name.startswith(TAKING)

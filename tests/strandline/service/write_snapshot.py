@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 from strandline.schemas.settings import load_settings
-from strandline.service.building import build_service
+from strandline.service.app import build_service
 
 SNAPSHOT = Path(__file__).parent / "openapi.json"
 

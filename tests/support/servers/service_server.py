@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import httpx2
-from fastapi import FastAPI
 
 from strandline.administration.keys import KeySpec, create_key
 from strandline.cli.serve.server import DrainingServer, listen, make_server
@@ -16,7 +15,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.wire.keys import NewKey
-from strandline.service.building import build_service
+from strandline.service.app import ServiceApp, build_service
 from strandline.service.service import Service
 from tests.conftest import wait_until
 
@@ -31,7 +30,7 @@ class RunningService:
     def __init__(self, database_url: str, *, port: int = 0, **settings: Any) -> None:
         self.database_url = database_url
         self.settings: Settings = load_settings(database_url=database_url, **settings)
-        self.app: FastAPI = build_service(self.settings)
+        self.app: ServiceApp = build_service(self.settings)
         self.database = Database.connect(
             ConnectionOptions.from_settings(database_url, self.settings, pool_size=2)
         )

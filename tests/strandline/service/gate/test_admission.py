@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.schemas.postgres import async_database
+from strandline.service.access import Queue
 from strandline.service.gate.bodies import ClientGone
 from strandline.service.gate.limits import Admission, Asker, ClassLimits
 from strandline.service.gate.problems import ProblemError
 from strandline.service.gate.sending import Sending
-from strandline.service.service import Queue
 from tests.conftest import rows_of, wait_until
 from tests.support.servers.databases import temporary_database
 from tests.support.servers.service_server import RunningService

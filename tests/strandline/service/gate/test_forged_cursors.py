@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from strandline.schemas.places import place_text, read_place
 from strandline.schemas.wire.keys import SCOPES
-from strandline.service.gate.cursors import cursor_of
+from strandline.service.params import cursor_of
 from tests.support.servers.service_server import RunningService
 
 # Each list with the name in its cursors; a test below holds that none is missing.

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.producers.reading import read
 from strandline.producers.writing import put
-from strandline.service import direct
+from strandline.service import route
 from strandline.service.gate import bodies
 from strandline.service.gate.limits import Admission, Asker, ClassLimits
 from strandline.service.gate.problems import ProblemError
@@ -179,7 +179,7 @@ def test_a_large_body_is_read_and_checked_beside_the_event_loop(
 ) -> None:
     parsed: list[str] = []
     checked: list[str] = []
-    note_threads(monkeypatch, direct, "_read", parsed)
+    note_threads(monkeypatch, route, "read_model", parsed)
     note_threads(monkeypatch, put, "prepare", checked)
     response = client.request(method, path, json=body(message))
     assert response.is_success, response.text
@@ -187,10 +187,10 @@ def test_a_large_body_is_read_and_checked_beside_the_event_loop(
     assert "service" not in checked
 
 
-def test_a_small_body_goes_the_direct_way(client: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_body_is_read_on_the_loop(client: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
     checked: list[str] = []
-    note_threads(monkeypatch, direct, "_read", parsed)
+    note_threads(monkeypatch, route, "read_model", parsed)
     note_threads(monkeypatch, put, "prepare", checked)
     body = {"messages": [{"role": "user", "content": "I like herring."}]}
     assert client.post("/v1/sessions/small/messages", json=body).status_code == 201
@@ -210,16 +210,15 @@ def test_too_many_values_are_refused_before_they_are_built(
     client: httpx2.Client, monkeypatch: pytest.MonkeyPatch, message: Any
 ) -> None:
     parsed: list[str] = []
-    note_threads(monkeypatch, direct, "_read", parsed)
+    note_threads(monkeypatch, route, "read_model", parsed)
     response = client.post("/v1/sessions/many/messages", json={"messages": [message]})
     assert response.status_code == 413 and "25,000 values" in response.json()["detail"]
     assert parsed == []
 
 
 def test_a_body_that_nothing_reads_beside_the_loop_is_small(running: RunningService) -> None:
-    with running.client(running.make_key(None, scopes=["operate"])) as operator:
-        body = {"level": "all", "more": "x" * 70_000}
-        assert operator.put("/v1/admin/audit/level?namespace=default", json=body).status_code == 413
+    with running.client(running.make_key(scopes=["read"]), user="ana") as client:
+        assert client.post("/mcp", json={"more": "x" * 70_000}).status_code == 413
 
 
 def test_a_large_window_is_read_and_written_beside_the_event_loop(

@@ -188,7 +188,7 @@ def test_one_that_broke_off_goes_on_when_it_is_asked_for_again(
         raise OSError("the archive is not mounted")
 
     with monkeypatch.context() as patched, caplog.at_level(logging.ERROR):
-        patched.setattr("strandline.service.upkeep.carried_work.Beside", lost)
+        patched.setattr("strandline.service.carried_work.Beside", lost)
         broken = erase(desk, user)
     assert (broken.status_code, broken.json()["failed"]) == (202, "OSError")
     assert [record.message for record in caplog.records] == ["an erasure failed"]

@@ -25,7 +25,7 @@ from strandline.schemas.errors import DatabaseUnavailableError
 from strandline.schemas.wire.keys import NewKey
 from strandline.service.gate import authentication
 from strandline.service.gate.sending import Sending
-from strandline.service.upkeep import exports
+from strandline.service.routes import exports
 from tests.conftest import wait_until
 from tests.support.servers.service_server import RunningService
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import Request
-from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from strandline.producers.blocks.resolve import declare_blocks, default_blocks, owner_wide
 from strandline.producers.memory import new_session_id
@@ -12,26 +11,24 @@ from strandline.schemas.wire.base import USER_HEADER
 from strandline.service.access import Access
 from strandline.service.gate.mcp import check_asker
 from strandline.service.gate.problems import invalid
-from strandline.service.params import make_router
-from strandline.service.route import call_of
+from strandline.service.route import Call, Router
 
-router = make_router()
+router = Router("mcp")
 
 _BLOCKS = declare_blocks(owner_wide(default_blocks()))
 
 
-@router.post("/mcp", include_in_schema=False)
+@router("POST /mcp", include_in_schema=False)
 @Access("read", "others", ("messages", "facts", "summaries", "names"), takes_user=True, idempotent="refused")
-async def call_tools(request: Request) -> Response:
+async def call_tools(call: Call) -> ASGIApp:
     """Answer an MCP request about the memory of the key's user; every request stands alone.
 
     A key without the scope `facts` is offered the tools that change nothing.
     """
-    call = call_of(request)
     settings = call.service.settings
     check_asker(
-        request.headers.get("host"),
-        request.headers.get("origin"),
+        call.request.headers.get("host"),
+        call.request.headers.get("origin"),
         listens_on=settings.service_host,
         hosts=settings.service_mcp_hosts,
         origins=settings.service_mcp_origins,
@@ -41,4 +38,4 @@ async def call_tools(request: Request) -> Response:
     # A session that nothing is put to: facts, and the messages of all the user's sessions.
     memory = call.service.records.begin(call.caller.session(new_session_id()), blocks=_BLOCKS)
     read_only = "facts" not in call.caller.scopes
-    return call.service.mcp.response(Offer(memory.acall_tool, read_only=read_only))
+    return await call.service.mcp.answer(Offer(memory.acall_tool, read_only=read_only), call.request)

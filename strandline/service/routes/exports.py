@@ -51,7 +51,6 @@ class ExportStream(StreamingResponse):
     "erase",
     "streams",
     ("messages", "facts", "summaries", "items", "names", "operators"),
-    response_class=ExportStream,
     responses=_LINES,
 )
 async def export_user(call: Call, user: UserId) -> ExportStream:
@@ -69,7 +68,6 @@ async def export_user(call: Call, user: UserId) -> ExportStream:
     "erase",
     "streams",
     ("messages", "facts", "summaries", "names", "operators"),
-    response_class=ExportStream,
     responses=_LINES,
 )
 async def export_session(call: Call, session_id: SessionId) -> ExportStream:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 from uuid import UUID, uuid4
 
-from fastapi import Path
+from pydantic import Field
 from starlette.responses import Response
 
 from strandline.pipelines.audit.appending import Act
@@ -37,9 +37,8 @@ from strandline.schemas.wire.erasures import (
 from strandline.service.answering import Routes
 from strandline.service.forms import json_response
 from strandline.service.gate.authentication import OF_ONE_USER
-from strandline.service.gate.cursors import cursor_of, read_number_cursor
 from strandline.service.gate.problems import FORBIDDEN, NOT_FOUND, ProblemError, invalid
-from strandline.service.params import Cursor, PageSize, SessionId, UserId
+from strandline.service.params import Cursor, PageSize, SessionId, UserId, cursor_of, read_number_cursor
 from strandline.service.route import Call
 
 routes = Routes("erasures")
@@ -53,7 +52,7 @@ OF_NOBODY = (
 )
 ITEMS_ARE_SHARED = "`items_below` names items of the whole namespace; this is the key of one user."
 
-Number = Annotated[int, Path(ge=1, le=2**31 - 1, description="The number of the erasure.")]
+Number = Annotated[int, Field(ge=1, le=2**31 - 1, description="The number of the erasure.")]
 _BEGUN: dict[int | str, dict[str, Any]] = {
     200: {"model": ErasureOut, "description": "It is done: now, or since an earlier request."},
     202: {"model": ErasureOut, "description": "The fence stands; the rest goes on."},

@@ -1,1 +1,0 @@
-"""Erasures and exports over HTTP: long work, and long answers."""
