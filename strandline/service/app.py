@@ -5,37 +5,33 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
-from typing import Any
+from contextlib import asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote as percent_encoded
 
 from pydantic_core import to_json
 from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
-from strandline.producers.execution import Resources
 from strandline.schemas.settings import Settings
-from strandline.service.gate.mcp import MakeTools
 from strandline.service.gate.problems import NOT_FOUND, ProblemError
 from strandline.service.openapi import describe
 from strandline.service.routes import ROUTES
 from strandline.service.service import Service
 from strandline.wiring.runtime import runtime_for
 
+if TYPE_CHECKING:
+    from strandline.producers.tools.mcp_http import HttpTools
+
 
 class ServiceApp(Starlette):
-    """The service as an ASGI application, for one process and its event loop.
+    """The service as an ASGI application, for one process and its event loop."""
 
-    Args:
-        resources: pools, caches and the doorbell; closed when the application ends.
-        make_tools: makes what answers MCP requests; None: the SDK is not installed.
-    """
-
-    def __init__(self, resources: Resources, make_tools: MakeTools | None = None) -> None:
+    def __init__(self, service: Service) -> None:
         super().__init__(routes=ROUTES, lifespan=_lifespan)
         self.router.redirect_slashes = False
         self.router.default = _not_found
-        self.state.service = Service(resources, make_tools)
+        self.state.service = service
 
     def openapi(self) -> dict[str, Any]:
         """The description of the service."""
@@ -60,7 +56,7 @@ async def _lifespan(app: ServiceApp) -> AsyncIterator[None]:
     # Before the first request: making it would hold up all that come at the same time.
     app.state.description = to_json(app.openapi())
     try:
-        async with service.mcp.run():
+        async with nullcontext() if service.tools is None else service.tools.run():
             yield
     finally:
         await service.events.close()
@@ -77,17 +73,17 @@ def build_service(settings: Settings) -> ServiceApp:
     Raises:
         ConfigurationError: the key of receipts cannot be read.
     """
-    return ServiceApp(runtime_for(settings), _tools_if_installed())
+    return ServiceApp(Service(runtime_for(settings), _tools_if_installed()))
 
 
-def _tools_if_installed() -> MakeTools | None:
+def _tools_if_installed() -> HttpTools | None:
     try:
         from strandline.producers.tools.mcp_http import HttpTools
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
             raise
         return None
-    return HttpTools
+    return HttpTools()
 
 
 def _threads_for_steps(settings: Settings) -> ThreadPoolExecutor:

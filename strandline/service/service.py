@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from strandline.erasure import signer_of, verifier_of
 from strandline.producers.execution import OperationRunner, Resources
@@ -17,9 +17,11 @@ from strandline.service.events import EventHub
 from strandline.service.gate.authentication import KeyRing
 from strandline.service.gate.deadlines import Threads
 from strandline.service.gate.limits import Admission, ClassLimits
-from strandline.service.gate.mcp import MakeTools, McpEndpoint
 from strandline.service.gate.turns import Aside, Turns
 from strandline.service.records import SessionRecords
+
+if TYPE_CHECKING:
+    from strandline.producers.tools.mcp_http import HttpTools
 
 # Requests about keys, of their own: a key that floods a process can be revoked through it.
 KEYS_AT_ONCE = 4
@@ -41,13 +43,13 @@ class Service:
 
     Args:
         resources: pools, caches and the doorbell, as memories share them.
-        make_tools: makes what answers MCP requests; None: the SDK is not installed.
+        tools: answer MCP requests; None: the SDK is not installed.
 
     Raises:
         ConfigurationError: the key that signs receipts of erasures cannot be read.
     """
 
-    def __init__(self, resources: Resources, make_tools: MakeTools | None = None) -> None:
+    def __init__(self, resources: Resources, tools: HttpTools | None = None) -> None:
         self.resources = resources
         # At once: a service whose key cannot be read should not begin.
         key_file = self.settings.receipt_key_file
@@ -68,7 +70,7 @@ class Service:
         writes = self.admissions["writes"]
         # Reads never have so many of the pool's connections that a put waits for them.
         self.turns = Turns(max(1, self.settings.pool_max_size // 2), lambda: writes.at_work)
-        self.mcp = McpEndpoint(make_tools)
+        self.tools = tools
         self.aside = Aside()
         # Of these classes some block; each has its permit until its thread has ended.
         self.threads = Threads(self.settings.service_reads_at_once + self.settings.service_others_at_once)

@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings
 from strandline.service.app import ServiceApp
-from strandline.service.gate.mcp import is_loopback
+from strandline.service.gate.heads import is_loopback
 from strandline.service.gate.problems import HEAD_TOO_LARGE, MALFORMED, SLOW_HEAD, Kind, ProblemError
 from strandline.service.gate.turns import SWITCH_SECONDS
 

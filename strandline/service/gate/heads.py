@@ -103,6 +103,14 @@ def user_at(place: str, user_id: str) -> str:
         raise invalid(place, str(error.for_clients)) from None
 
 
+def is_loopback(host: str) -> bool:
+    """Whether an address, or a name, is reached from this machine alone."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def address_in(client: str) -> str | None:
     """The address of a client, without port and zone; None for other text, which a proxy may pass on."""
     host = client.partition("]")[0].removeprefix("[")

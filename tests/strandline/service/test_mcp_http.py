@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -20,9 +20,10 @@ from mcp.client.streamable_http import streamable_http_client
 from strandline import Facts
 from strandline.producers.tokens import count_default
 from strandline.producers.tools.definitions import TOOLS
+from strandline.schemas.settings import load_settings
 from strandline.schemas.wire.keys import NewKey
-from strandline.service.gate.mcp import check_asker
 from strandline.service.gate.problems import ProblemError
+from strandline.service.routes.mcp import check_asker
 from tests.support.servers.service_server import NO_AUTHORITIES, RunningService
 
 # The wire of 2026-07-28, and the one before it with its handshake.
@@ -228,14 +229,15 @@ def test_web_pages_and_other_names_are_refused(client: httpx2.Client) -> None:
 def test_who_may_ask_follows_from_host_and_origin(
     host: str | None, origin: str | None, listens_on: str, hosts: str, origins: str, passes: bool
 ) -> None:
-    def check() -> None:
-        check_asker(host, origin, listens_on=listens_on, hosts=hosts, origins=origins)
-
-    if passes:
-        check()
-    else:
-        with pytest.raises(ProblemError):
-            check()
+    settings = load_settings(
+        database_url="postgresql://nobody@127.0.0.1/none",
+        service_host=listens_on,
+        service_mcp_hosts=hosts,
+        service_mcp_origins=origins,
+    )
+    headers = {name: value for name, value in (("host", host), ("origin", origin)) if value is not None}
+    with nullcontext() if passes else pytest.raises(ProblemError):
+        check_asker(headers, settings)
 
 
 def test_what_is_sent_is_bounded(client: httpx2.Client) -> None:
