@@ -69,7 +69,7 @@ class SummaryStage:
                 parts if len(batch.events) == 1 else None,
             )
 
-        return [call(step, lines) for step, lines in work.transcript.calls(_STEP).items()]
+        return [call(step, lines) for step, lines in work.transcript.lines_by_step(_STEP).items()]
 
     def effect(self, batch: Batch, work: SummaryWork, answers: Mapping[str, RawAnswer]) -> str | None:
         """The state after the batch, as JSON; None if nothing was said."""

@@ -34,7 +34,7 @@ class Transcript:
     events: tuple[FlushEvent, ...]
     lines: tuple[TranscriptLine, ...]
 
-    def calls(self, step: str) -> dict[str, tuple[TranscriptLine, ...]]:
+    def lines_by_step(self, step: str) -> dict[str, tuple[TranscriptLine, ...]]:
         """The lines that each call of a model is to see, by the names of its steps, in order."""
         groups: list[list[TranscriptLine]] = []
         room = 0
@@ -50,7 +50,7 @@ class Transcript:
         """The lines of a step of ``calls``, or of a part of one (``halves``); none if they are gone."""
         whole, _, part = step.partition("/")
         if not part:
-            return self.calls(whole.partition("-")[0]).get(whole, ())
+            return self.lines_by_step(whole.partition("-")[0]).get(whole, ())
         first, last = map(int, part.split("-"))
         return self.lines[first - 1 : last]
 

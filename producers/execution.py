@@ -33,7 +33,11 @@ P = ParamSpec("P")
 
 
 class Resources(Protocol):
-    """Shared by all memories of a process that name the same database."""
+    """Shared by all memories of a process that name the same database.
+
+    Implemented by ``strandline.wiring.runtime.Runtime``, which forwards to the ``ProcessResources`` of the
+    calling process: a memory may be used on both sides of a fork.
+    """
 
     @property
     def settings(self) -> Settings: ...

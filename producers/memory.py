@@ -155,8 +155,8 @@ class SessionMemory(Closing):
     def put(self, message: object, *, replace_prompt: bool = False, connection: object | None = None) -> int:
         """Accept one message (a ``Message`` or an OpenAI dict) and return its ``seq``.
 
-        One round trip; returns once it is committed.  Putting a message with the same ``id`` again returns
-        the same ``seq`` and adds nothing.
+        One round trip, and four for the first message of a session; returns once it is committed.  Putting a
+        message with the same ``id`` again returns the same ``seq`` and adds nothing.
 
         With ``replace_prompt`` the message, a system or developer message, stands in front of later reads in
         place of the system messages that begin the session; these stay in the log.  A system message is

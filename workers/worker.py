@@ -1,6 +1,6 @@
 """A worker: the engine with its heartbeat, upkeep and sweep, started and stopped together.
 
-Celery workers and the in-process runner are thin drivers around it: they bring hints to ``drain``.
+Celery workers and the in-process runner are thin drivers around it: they bring hints to ``take_up``.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class Worker:
         self._replaying.start()
 
     def drain(self, lane: Lane) -> Outcome:
-        """Drain one lane, and the lanes that it gave work to; see ``pipelines.engine.drain``."""
+        """Drain one lane, and the lanes that it gave work to: for callers who choose the lane."""
         return self._drain(partial(drain, self.engine, lane), gives_way=False).outcome
 
     def take_up(self, hint: Lane) -> None:

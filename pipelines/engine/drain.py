@@ -1,6 +1,7 @@
 """Draining a lane: claim, then batch after batch until nothing is due; the last one releases the lane.
 
-Read top-down, this is a batch's whole life: load, call, store, compute, apply.  No database connection is
+Read top-down, this is a batch's whole life, by the stage's methods: ``load``, ``calls`` (each made, and its
+answer stored, by ``answering``), ``effect``, ``share`` if it has one, ``write``.  No database connection is
 held while a model is called or the effect computed; the answer is stored before it is applied, and the
 stored one is applied; the effect, the receipts, the end of the batch and, with the last batch, of the lease
 are one transaction under the lease's epoch.

@@ -72,7 +72,11 @@ class Call:
 
 
 class Stage(Protocol, Generic[W, E]):
-    """One stage of a pipeline; ``W`` is its loaded work, ``E`` its effect."""
+    """One stage of a pipeline; ``W`` is its loaded work, ``E`` its effect.
+
+    Implemented by ``ExtractStage`` and ``MergeStage`` (``pipelines/facts``), ``SummaryStage``,
+    ``VectorsStage``, ``OverflowStage``, ``CustomStage``; built by ``pipelines/generations/definitions.py``.
+    """
 
     @property
     def name(self) -> str:
@@ -109,12 +113,14 @@ class Stage(Protocol, Generic[W, E]):
 
 @runtime_checkable
 class Sharing(Protocol):
-    """A stage that copies its effect to where other owners find it, before it is applied."""
+    """A stage that writes outside its derivation before its effect is applied: copies for other owners, or
+    instructions, which concern every derivation of the owner.
+    """
 
     def share(
         self, database: Database, batch: Batch, effect: Any, check_lease: Callable[[Fetcher], None]
     ) -> None:
-        """Write the copies in a separate transaction; written twice, they must not change.
+        """Write in a separate transaction; written twice, it must not change.
 
         ``check_lease`` raises LeaseLostError if the lane was taken away: to be called under the lock by which
         a correction removes copies, and before they are written.

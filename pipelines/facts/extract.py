@@ -174,7 +174,10 @@ class ExtractStage:
     def calls(self, batch: Batch, work: ExtractWork) -> Sequence[Call]:
         if _instructions(batch):
             return ()
-        return [self._call(batch, work, step, lines) for step, lines in work.transcript.calls(_STEP).items()]
+        return [
+            self._call(batch, work, step, lines)
+            for step, lines in work.transcript.lines_by_step(_STEP).items()
+        ]
 
     def _call(self, batch: Batch, work: ExtractWork, step: str, lines: tuple[TranscriptLine, ...]) -> Call:
         task = ExtractTask(
@@ -211,7 +214,7 @@ class ExtractStage:
             fetcher.fetch(InsertCandidates(**effect.rows))
         owner_lane = Lane.of_owner(**batch.lane.derivation_keys, stage=MERGE_STAGE)
         _receipts(fetcher, batch, [event_id for event_id in batch.event_ids if event_id not in effect.sizes])
-        _pass_on(fetcher, owner_lane, effect.sizes)
+        _make_merge_due(fetcher, owner_lane, effect.sizes)
         return [owner_lane] if effect.sizes else []
 
 
@@ -225,35 +228,35 @@ def max_facts(batch: Batch, lines: Sequence[TranscriptLine]) -> int:
     return max(MAX_FACTS_PER_EVENT * len(batch.events), MAX_FACTS_PER_LINE * long_lines)
 
 
-def is_capped(batch: Batch, work: Transcript, answers: Mapping[str, RawAnswer]) -> bool:
+def is_capped(batch: Batch, transcript: Transcript, answers: Mapping[str, RawAnswer]) -> bool:
     """Whether a call answered with as many facts as it might, so that there may be more."""
-    most = {step: max_facts(batch, work.lines_of(step)) for step in answers}
-    return any(len(_facts(work, answer, most[step])) == most[step] for step, answer in answers.items())
+    most = {step: max_facts(batch, transcript.lines_of(step)) for step in answers}
+    return any(len(_facts(transcript, answer, most[step])) == most[step] for step, answer in answers.items())
 
 
-def _facts(work: Transcript, answer: RawAnswer, most: int) -> tuple[ExtractedFact, ...]:
-    return parse_extract(answer.body.decode(), len(work.lines), max_facts=most)
+def _facts(transcript: Transcript, answer: RawAnswer, most: int) -> tuple[ExtractedFact, ...]:
+    return parse_extract(answer.body.decode(), len(transcript.lines), max_facts=most)
 
 
 def _candidates(
-    batch: Batch, work: Transcript, answers: Mapping[str, RawAnswer]
+    batch: Batch, transcript: Transcript, answers: Mapping[str, RawAnswer]
 ) -> Mapping[UUID, list[ExtractedFact]]:
     by_call = [
-        _facts(work, answers[step], max_facts(batch, work.lines_of(step)))
-        for step in work.steps_in_order(answers)
+        _facts(transcript, answers[step], max_facts(batch, transcript.lines_of(step)))
+        for step in transcript.steps_in_order(answers)
     ]
     facts = (fact for facts in by_call for fact in facts)
     by_event: dict[UUID, list[ExtractedFact]] = {}
-    for fact in (kept for fact in facts if (kept := ground_fact(fact, work.lines))):
-        by_event.setdefault(work.event_of(fact.messages[0]).event_id, []).append(fact)
+    for fact in (kept for fact in facts if (kept := ground_fact(fact, transcript.lines))):
+        by_event.setdefault(transcript.event_of(fact.messages[0]).event_id, []).append(fact)
     return by_event
 
 
 def _rows(
-    batch: Batch, work: Transcript, by_event: Mapping[UUID, list[ExtractedFact]], answer: RawAnswer
+    batch: Batch, transcript: Transcript, by_event: Mapping[UUID, list[ExtractedFact]], answer: RawAnswer
 ) -> CandidateRows:
     records = [
-        _record(event_id, ordinal, fact, work)
+        _record(event_id, ordinal, fact, transcript)
         for event_id, facts in by_event.items()
         for ordinal, fact in enumerate(facts)
     ]
@@ -274,13 +277,13 @@ def _sizes(batch: Batch, by_event: Mapping[UUID, list[ExtractedFact]]) -> dict[U
     }
 
 
-def _record(event_id: UUID, ordinal: int, fact: ExtractedFact, work: Transcript) -> dict[str, Any]:
-    sources = list({message.seq: message for message in map(work.message_of, fact.messages)}.values())
+def _record(event_id: UUID, ordinal: int, fact: ExtractedFact, transcript: Transcript) -> dict[str, Any]:
+    sources = list({message.seq: message for message in map(transcript.message_of, fact.messages)}.values())
     said_at = max(message.created_at for message in sources if message.created_at is not None)
     return {
         "event_id": str(event_id),
         "ordinal": ordinal,
-        "session_key": str(work.event_of(fact.messages[0]).session_key),
+        "session_key": str(transcript.event_of(fact.messages[0]).session_key),
         "text": fact.text,
         "fingerprint": fingerprint(fact.text).hex(),
         "seqs": [message.seq for message in sources],
@@ -304,7 +307,7 @@ def _receipts(fetcher: Fetcher, batch: Batch, event_ids: Sequence[UUID]) -> None
         )
 
 
-def _pass_on(fetcher: Fetcher, lane: Lane, sizes: Mapping[UUID, int]) -> None:
+def _make_merge_due(fetcher: Fetcher, lane: Lane, sizes: Mapping[UUID, int]) -> None:
     for event_id, tokens in sizes.items():
         fetcher.fetch(
             PassOn(

@@ -14,7 +14,7 @@ from strandline.producers.operations.session import Session
 from strandline.producers.reading.summary import Summary, wait_for_summary
 from strandline.producers.sessions import history_page
 from strandline.producers.writing.correcting.reset import reset as reset_session
-from strandline.producers.writing.put import Accept, PutRequest, PutResult, put_messages
+from strandline.producers.writing.put import Accept, PutRequest, PutResult, carry_out_put
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import ASIDE, Compute, Operation, Run, is_aside
 from strandline.schemas.values.message import HEAD_ROLES
@@ -33,7 +33,7 @@ def put(
         replace_prompt = check_flag("replace_prompt", replace_prompt)
     check = partial(check_put, session, messages, replace_prompt=replace_prompt)
     if session.redaction is None and session.resources.compliance is None and ASIDE.get() is None:
-        return put_messages(check(), accept)
+        return carry_out_put(check(), accept)
     return _put_checked(session, check, accept)
 
 
@@ -155,14 +155,14 @@ def _put_checked(
     request = (yield from check_aside(session, check)) if checks_aside else check()
     if session.resources.compliance is not None:
         request = yield from check_act(session, request)
-    return (yield from put_messages(request, accept))
+    return (yield from carry_out_put(request, accept))
 
 
 def _replace_all(session: Session, request: PutRequest | None) -> Operation[PutResult]:
     yield from reset_session(session.identity, None, derived=False)
     if request is None:
         return PutResult([], None)
-    return (yield from put_messages(request))
+    return (yield from carry_out_put(request))
 
 
 def _flush_and_notify(

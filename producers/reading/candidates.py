@@ -202,6 +202,11 @@ class _Search:
 
 
 def _search(request: ReadRequest, snapshot: Snapshot) -> Operation[_Search]:
+    """Search for each block that searches.
+
+    The facts block needs no statement where a vector block asks the same question: that block's search also
+    finds facts, which ``_Search.rank`` keeps apart.  Without such a block, facts are searched alone.
+    """
     search = _Search(request, snapshot, max(0, request.token_limit - snapshot.fixed_tokens))
     searching = [block for block in request.blocks if _searches(block, snapshot)]
     if snapshot.facts and _have_room(search):
@@ -210,20 +215,20 @@ def _search(request: ReadRequest, snapshot: Snapshot) -> Operation[_Search]:
         return search
     shown = yield from _shown_anyway(request, snapshot)
     own_facts = next((block for block in searching if isinstance(block, FactExtractionMemoryBlock)), None)
-    beside = None if own_facts is None else _searched_beside(searching, request)
+    also_finds_facts = None if own_facts is None else _block_with_facts(searching, request)
     for block in searching:
         text = _query_text(block, request, snapshot)
-        if not text or (block is own_facts and beside is not None):
+        if not text or (block is own_facts and also_finds_facts is not None):
             continue
         try:
             if isinstance(block, VectorMemoryBlock):
-                yield from _search_for_block(search, block, text, shown, with_facts=block is beside)
+                yield from _search_for_block(search, block, text, shown, with_facts=block is also_finds_facts)
             else:
                 yield from _search_for_facts(search, text)
         except StrandlineError as error:
             if request.in_callers_transaction:
                 raise
-            names = [block.name, *([own_facts.name] if block is beside and own_facts else [])]
+            names = [block.name, *([own_facts.name] if block is also_finds_facts and own_facts else [])]
             search.omitted += [
                 Omission("search_failed", name, f"The search failed: {error}") for name in names
             ]
@@ -245,7 +250,7 @@ def _have_room(search: _Search) -> bool:
     return tokens <= search.room * (1 - SUMMARY_SHARE) * FACTS_SHARE
 
 
-def _searched_beside(searching: Sequence[BaseMemoryBlock], request: ReadRequest) -> VectorMemoryBlock | None:
+def _block_with_facts(searching: Sequence[BaseMemoryBlock], request: ReadRequest) -> VectorMemoryBlock | None:
     """The first block whose search can look for facts in the same statement: by the same query."""
     for block in searching:
         if not isinstance(block, VectorMemoryBlock) or block.scope == "shared":

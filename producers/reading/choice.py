@@ -75,7 +75,8 @@ def choose(request: ReadRequest, snapshot: Snapshot, candidates: Candidates) -> 
 def _choose(
     request: ReadRequest, snapshot: Snapshot, candidates: Candidates, contributions: Sequence[Contribution]
 ) -> Choice:
-    room = partial(
+    """Choose, and again without the hits that the tail turned out to show."""
+    choose_again = partial(
         choose_within,
         token_limit=request.token_limit,
         fixed_tokens=snapshot.fixed_tokens,
@@ -83,7 +84,7 @@ def _choose(
         measure=request.measure,
         order=[block.name for block in request.blocks],
     )
-    choice = room(contributions=contributions, candidates=candidates)
+    choice = choose_again(contributions=contributions, candidates=candidates)
     for _ in range(_MAX_ROUNDS):
         if not choice.tail:
             break  # the window's messages are left out already
@@ -102,7 +103,7 @@ def _choose(
         )
         blocks = [block for block in request.blocks if not block.is_filler]
         contributions, _ = contributions_of(blocks, candidates.material)
-        choice = room(contributions=contributions, candidates=candidates)
+        choice = choose_again(contributions=contributions, candidates=candidates)
     return choice
 
 

@@ -2,6 +2,10 @@
 
 A read never waits for a model, except for one embedding of the query if a vector block searches. A block
 that fails is left out, and the result says so.
+
+The way of a read, in order: ``read_snapshot`` (one statement; messages that the process has read before stay
+out of it), ``narrow`` (the request's filters), ``find_candidates`` (hits of searches, material of blocks),
+``choose`` (the pieces that fit the limit), ``make_context``.
 """
 
 from __future__ import annotations
@@ -74,10 +78,10 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
     answer: Answer | None = known.answer
     if answer is not None and answer.fits(request, snapshot):
         return replace(answer.context, covered_through=dict(answer.context.covered_through))
-    question, seen = narrow(request, snapshot)
-    candidates = yield from find_candidates(question, seen)
-    choice = yield from choose(question, seen, candidates)
-    context = yield from make_context(question, seen, candidates, choice, pipelines)
+    narrowed, visible = narrow(request, snapshot)
+    candidates = yield from find_candidates(narrowed, visible)
+    choice = yield from choose(narrowed, visible, candidates)
+    context = yield from make_context(narrowed, visible, candidates, choice, pipelines)
     if request.windows is not None:
         _keep(request, known, snapshot, context)
     return context
@@ -85,7 +89,7 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
 
 def _snapshot(request: ReadRequest, pipelines: tuple[str, ...]) -> Operation[tuple[KnownSession, Snapshot]]:
     windows = request.windows
-    known = UNKNOWN if windows is None else windows.find(_place(request))
+    known = UNKNOWN if windows is None else windows.find(_session_key(request))
     most_facts = _newest_facts(request.blocks)
     rows = yield from fetch(_statement(request, pipelines, known, most_facts))
     snapshot = read_snapshot(rows, known, most_facts)
@@ -96,7 +100,7 @@ def _snapshot(request: ReadRequest, pipelines: tuple[str, ...]) -> Operation[tup
     return known, snapshot
 
 
-def _place(request: ReadRequest) -> SessionKey:
+def _session_key(request: ReadRequest) -> SessionKey:
     return request.identity.shard_key, request.identity.session_key
 
 
@@ -131,7 +135,7 @@ def _keep(request: ReadRequest, known: KnownSession, snapshot: Snapshot, context
         size += FACT_BYTES * (len(context.facts) + len(context.hits))
     elif latest.window is known.window and latest.facts is known.facts:
         return
-    windows.keep(_place(request), replace(latest, answer=answer, size=size), snapshot.erasures)
+    windows.keep(_session_key(request), replace(latest, answer=answer, size=size), snapshot.erasures)
 
 
 def _may_be_given_again(request: ReadRequest, snapshot: Snapshot, context: MemoryContext) -> bool:

@@ -29,7 +29,7 @@ from strandline.producers.writing.correcting.correct import (
     replace_content,
     rewind_if_unchanged,
 )
-from strandline.producers.writing.put import PutRequest, PutResult, put_messages
+from strandline.producers.writing.put import PutRequest, PutResult, carry_out_put
 from strandline.producers.writing.validate import (
     PreparedMessage,
     PutLimits,
@@ -469,7 +469,7 @@ def _put(request: RunRequest, behind: Sequence[Message]) -> Operation[PutResult]
 def _put_checked(request: RunRequest, messages: Sequence[Message]) -> Operation[PutResult]:
     put = request.check(messages)
     put.flags = request.act_of("put").flags
-    return (yield from put_messages(put))
+    return (yield from carry_out_put(put))
 
 
 def _find_key(request: RunRequest, digests: Sequence[bytes] = ()) -> Operation[Key]:

@@ -13,7 +13,7 @@ from functools import partial
 
 from strandline.pipelines.flush.flush import Flushed, flush_at_put
 from strandline.producers.tokens import count_message
-from strandline.producers.writing.put import PutRequest, check_status, send_put, session_record
+from strandline.producers.writing.put import PutRequest, read_result, send_put, session_record
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.operations import Operation, Run, claim_owner_keys, fetch
 from strandline.schemas.queries.conversation.messages import (
@@ -66,7 +66,7 @@ def _import(database: Database, request: PutRequest) -> Operation[Imported]:
         return Imported(known, 0, differing=tuple(stored.differing))
     tokens = [count_message(m.source, request.count_text, request.part_tokens) for m in request.messages]
     row = yield from send_put(request, partial(_send, database, tokens))
-    _, window = yield from check_status(request.identity, row)
+    _, window = yield from read_result(request.identity, row)
     flushed = None
     if window is not None:
         keys = (request.identity.shard_key, request.identity.session_key)

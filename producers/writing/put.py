@@ -1,4 +1,13 @@
-"""Putting: append messages to a session's log by the shortest statement that will do; flush at the mark."""
+"""Putting: append messages to a session's log by the shortest statement that will do; flush at the mark.
+
+The way of a put, in order: ``PutRequest.check`` (the messages, without I/O), ``carry_out_put`` (tokens),
+``send_put`` (sealed if the owner's content is), ``_send``, and of one message ``put_quickly`` (the short
+statement, else ``put_whole``) or ``GroupCommit.accept`` (the same with others that wait); ``read_result``;
+and across the mark ``flush_at_put``.
+
+One statement accepts a message of a known session.  The first put of a session sends four: the short one, the
+whole one, which finds the session unclaimed, ``claim_session``, and the whole one again.
+"""
 
 from __future__ import annotations
 
@@ -346,7 +355,7 @@ class PutResult:
     flushed: Flushed | None
 
 
-def put_messages(request: PutRequest, accept: Accept | None = None) -> Operation[PutResult]:
+def carry_out_put(request: PutRequest, accept: Accept | None = None) -> Operation[PutResult]:
     """Carry out a put: one round trip, and a second short transaction when the mark is crossed.
 
     ``accept`` accepts a single message; None: in the caller's transaction, which an error of a shorter
@@ -363,7 +372,7 @@ def put_messages(request: PutRequest, accept: Accept | None = None) -> Operation
     else:
         tokens = yield Compute(partial(_token_counts, request))
     row = yield from send_put(request, partial(_send, request, tokens, accept))
-    seqs, window = yield from check_status(request.identity, row)
+    seqs, window = yield from read_result(request.identity, row)
     flushed = None
     if window is not None:
         identity = request.identity
@@ -496,9 +505,8 @@ def _with_stored_digests(request: PutRequest, sealed: PutRequest) -> Operation[P
     )
 
 
-def check_status(identity: SessionIdentity, row: PutRow) -> Operation[tuple[list[int], str | None]]:
-    """Check the result of ``put_v1``: return the seqs, and the window to plan a flush from if the mark was
-    crossed.
+def read_result(identity: SessionIdentity, row: PutRow) -> Operation[tuple[list[int], str | None]]:
+    """Return the seqs of an accepted put, and the window to plan a flush from if the mark was crossed.
 
     Raises:
         ConflictError: an id was already used with different content.

@@ -19,7 +19,7 @@ from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.facts.listing import Fact, get_fact
 from strandline.producers.sessions import SessionKind, claim_session
 from strandline.producers.tokens import DEFAULT_ENCODING
-from strandline.producers.writing.put import PutRequest, put_messages
+from strandline.producers.writing.put import PutRequest, carry_out_put
 from strandline.producers.writing.validate import PutLimits
 from strandline.schemas.errors import ConfigurationError, ConflictError, InvalidMessageError
 from strandline.schemas.postgres.operations import Atomic, Operation, Pause, fetch
@@ -190,7 +190,7 @@ def _put(request: SourceRequest) -> Operation[Source]:
     put = request.put
     identity = put.identity
     try:
-        yield from put_messages(put)
+        yield from carry_out_put(put)
     except ConflictError:
         raise ConflictError(_KEY_USED, for_clients=_KEY_USED) from None
     stored = yield from fetch(

@@ -2,7 +2,8 @@
 
 -- name: put_one
 -- Accept one message in the simple case: the session exists, the message is not part of its head, crosses none of its
--- marks, ends no turn that is to be delivered, no watch has to be planned, and the audit trail does not record puts.
+-- marks, ends no turn that is to be delivered, no watch has to be planned, its data key is of the owner's present life,
+-- and no rule of the namespace concerns it: a bound of bytes, a time to live, or a trail that records puts.
 -- Without a row nothing was done, and put_v1 decides. It also decides if the id was used before: the unique index
 -- refuses it then, which undoes all of this.
 -- params: tokens integer, bytes integer, envelope json, metadata json?, calls json?, answers json?, created_at

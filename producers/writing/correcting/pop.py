@@ -17,7 +17,7 @@ from strandline.pipelines.flush.flush import Flushed
 from strandline.producers.arguments import listed_messages
 from strandline.producers.sessions import history_page
 from strandline.producers.writing.correcting.correct import take_back
-from strandline.producers.writing.put import PutRequest, put_messages
+from strandline.producers.writing.put import PutRequest, carry_out_put
 from strandline.schemas.errors import ConflictError
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch
 from strandline.schemas.queries.conversation.messages import NewestMessage, PartedCall, Pop
@@ -102,5 +102,5 @@ def _pop_part_once(
     again = [] if message is None else listed_messages(keep(message))
     if not again:
         return Popped(message)
-    result = yield from put_messages(check(again))
+    result = yield from carry_out_put(check(again))
     return Popped(message, result.flushed)

@@ -30,7 +30,7 @@
 --
 -- The settings: one plan for all, made once per connection, since making it takes as long as searching a small
 -- scope.  It does not ask statistics, which cannot tell how many rows a scope has: where ten are expected a
--- nested loop over ten thousand takes seconds, and where ten are expected it would sort them all instead of
+-- nested loop over ten thousand takes seconds, and where ten thousand are expected it would sort them all instead of
 -- reading the first in their order.  Compiling the query, or starting workers for it, takes longer than running it.
 CREATE FUNCTION strandline.search_v1(@search_parameters())
 RETURNS TABLE (@search_columns())
