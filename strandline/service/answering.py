@@ -116,11 +116,13 @@ def _with_subject(
     of_call = {name: _OF_THE_CALL[name] for name in own if name in _OF_THE_CALL}
     named = {name: kind for kind in subjects.values() for name, kind in _SUBJECTS[kind][0].items()}
     hidden = named.keys() - own.keys()
+    makers = [(name, _SUBJECTS[kind][1]) for name, kind in subjects.items()]
 
     @wraps(endpoint)
     async def respond(call: Call, **values: Any) -> Any:
         arguments = {name: value for name, value in values.items() if name not in hidden}
-        arguments |= {name: await _SUBJECTS[kind][1](call, values) for name, kind in subjects.items()}
+        for name, make in makers:
+            arguments[name] = await make(call, values)
         arguments |= {name: read(call) for name, read in of_call.items()}
         if "request" in own:
             arguments["request"] = call.request

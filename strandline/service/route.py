@@ -58,7 +58,6 @@ from strandline.service.gate.heads import (
 from strandline.service.gate.limits import Asker
 from strandline.service.gate.problems import (
     INTERNAL,
-    NO_METHOD,
     READ_ENDED,
     STOPPING,
     UNAUTHENTICATED,
@@ -209,10 +208,6 @@ class ServiceRoute(Route):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; every way out of it is a response, or a client that is gone."""
-        if scope["method"] != self.method:
-            refused = ProblemError(NO_METHOD, headers={"Allow": ", ".join(_methods_at(scope))})
-            await refused.response()(scope, receive, send)
-            return
         service: Service = scope["app"].state.service
         sending = Sending(
             send,
@@ -299,7 +294,7 @@ class ServiceRoute(Route):
         """The values of the path and the query, by the names of the endpoint's parameters."""
         texts = read_query(scope, self._queries, self._lists) | scope["path_params"]
         try:
-            return dict(self.parameters.model_validate(texts))
+            return self.parameters.model_validate(texts).__dict__
         except ValidationError as error:
             raise of_validation(
                 {**one, "loc": ("query" if one["loc"][0] in self._queries else "path", *one["loc"])}
@@ -367,9 +362,3 @@ class _WithoutMessage(Exception):
 def _frames(error: Exception) -> tuple[type[BaseException], BaseException, Any]:
     shown = _WithoutMessage(type(error).__name__)
     return type(shown), shown, error.__traceback__
-
-
-def _methods_at(scope: Scope) -> list[str]:
-    """The methods of all routes with the path of a request."""
-    routes: list[ServiceRoute] = scope["app"].routes
-    return sorted({route.method for route in routes if route.path_regex.match(scope["path"])})
