@@ -14,6 +14,7 @@ from strandline.pipelines.upkeep.erasure.steps import ErasureOrder
 from strandline.producers.erasing.beside import Beside
 from strandline.producers.erasing.erase import BegunErasure, begin_erasing, finish_erasing
 from strandline.producers.execution import OperationRunner
+from strandline.retention import provide_input
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.service.gate.deadlines import in_own_thread
@@ -133,7 +134,9 @@ class CarriedReplays(CarriedWork):
     def carry_on(self, database: Database, replay_id: int) -> None:
         """Begin to carry a replay on; returns at once."""
         stop = self._stops[replay_id] = threading.Event()
-        work = in_own_thread(lambda: run_replay(database, self._settings, replay_id, stop))
+        work = in_own_thread(
+            lambda: run_replay(database, self._settings, replay_id, stop, provide_input=provide_input)
+        )
         task = self.begin_work(replay_id, work)
         task.add_done_callback(lambda _done: self._drop(replay_id, stop))
 

@@ -25,6 +25,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
+from strandline.service.carried_work import CarriedReplays
 from strandline.wiring.assembly import prepare_stages
 from strandline.workers.in_process import BackgroundRunner
 from tests.conftest import MakeMemory, Rig, lock_is_awaited, rows_of, wait_until
@@ -264,6 +265,23 @@ def test_it_can_be_derived_from_the_archive_instead(
     assert facts_of_removed(rig.url)
     assert not any((message.seq or 0) <= truncated for message in memory.get_all())
     assert verify(rig.database, deep=True).violations == ()
+
+
+@pytest.mark.usefixtures("truncated")
+async def test_the_service_resumes_a_replay_from_the_archive(rig: Rig) -> None:
+    replay = begin_generation(rig.database, FACTS, rig.settings, force=True, from_archive=True)
+    runner = BackgroundRunner(rig.database, prepare_stages(rig.database, rig.settings), rig.settings)
+    runner.start()
+    resumed = CarriedReplays(rig.settings)
+    try:
+        resumed.carry_on(rig.database, replay.replay_id)
+        await resumed.wait(replay.replay_id, 300)
+    finally:
+        await resumed.close()
+        runner.stop()
+    assert resumed.reason(replay.replay_id) is None
+    assert rows(rig.url, "fact", replay.generation_id)
+    assert facts_of_removed(rig.url)
 
 
 def test_without_the_archive_that_is_refused(memory: Memory, database: Database, settings: Settings) -> None:

@@ -231,7 +231,9 @@ async def test_a_task_that_ends_leaves_the_next_one_to_be_stopped(monkeypatch: p
 
         threads = 0
 
-        def run(self, _database: object, _settings: object, _number: int, stop: threading.Event) -> None:
+        def run(
+            self, _database: object, _settings: object, _number: int, stop: threading.Event, **_: object
+        ) -> None:
             self.threads += 1
             assert (release if self.threads == 1 else stop).wait(30)
 
