@@ -107,7 +107,7 @@ class Routes:
 def _with_subject(
     endpoint: Callable[..., Awaitable[Any]], rule: Access, answer: type[BaseModel] | None, status: int
 ) -> Callable[..., Awaitable[Any]]:
-    """The endpoint as the framework calls it: with the call, and the name of its subject."""
+    """The endpoint as ``ServiceRoute`` calls it: with the call, and the name of its subject."""
     hints = get_type_hints(endpoint, include_extras=True)
     own = signature(endpoint).parameters
     subjects = {name: hints[name] for name in own if hints[name] in (*_SUBJECTS,)}
@@ -143,7 +143,7 @@ def _with_subject(
 
 
 def _declare(endpoint: Any, kinds: Mapping[str, Any], defaults: Mapping[str, Any], result: Any) -> None:
-    """Have the framework see these parameters."""
+    """Have ``ServiceRoute`` read these parameters."""
     parameters = [
         Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=defaults.get(name, Parameter.empty))
         for name, kind in kinds.items()

@@ -99,7 +99,7 @@ _PLAIN = {
 def places_of_validation(
     errors: Iterable[ErrorDetails | Mapping[str, Any]], body: type[BaseModel] | None = None
 ) -> list[ProblemPlace]:
-    """The places that the framework's validation refused, of a request with this body."""
+    """The places of a request with this body that pydantic refused."""
     by_pointer: dict[str, list[str]] = {}
     for error in islice(errors, MAX_EXAMINED):
         place, detail = _place(error, body)

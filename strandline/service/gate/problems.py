@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 has them: one form for Strandline's errors and the framework's refusals.
+"""Errors as RFC 9457 has them: one form for Strandline's errors and pydantic's refusals.
 
 A problem never quotes the request: its sentence is its kind's, or an error's sentence for clients, and places
 are JSON pointers made of our own names. (Other sentences of errors quote values, for people at a terminal.)
@@ -292,5 +292,5 @@ def invalid(pointer: str, detail: str) -> ProblemError:
 
 
 def of_validation(errors: Iterable[Mapping[str, Any]], body: type[BaseModel] | None = None) -> ProblemError:
-    """The problem that a validation of the framework's or of pydantic's is."""
+    """The problem of a request that pydantic refused."""
     return ProblemError(INVALID, places=places_of_validation(errors, body))
