@@ -12,6 +12,7 @@ from typing import Protocol
 
 from strandline.pipelines.models.answers import MergeOperation
 from strandline.pipelines.text.lexemes import query_lexemes
+from strandline.schemas.values.doubts import Doubt, DoubtReason
 from strandline.schemas.values.normal_form import folded, normal_form
 
 # How much of a part's lexemes a sentence must hold.
@@ -48,21 +49,43 @@ def check_decision(op: MergeOperation, candidate: Statement, known: Statement) -
     """The decision as it may be applied: unchanged, in the candidate's own words, or as an ``add``.
 
     Assistants' statements neither end nor reword a user's or a person's fact, and do not stand for a user's.
-    A wording is made of both parts; an update that would lose one of them adds.
+    A wording is made of both parts; an update that would lose one of them adds, with its ``doubt``.
     """
-    beside = MergeOperation("add", op.candidate, None, None)
-    if op.op == "duplicate":
-        return op if may_stand_for(known, candidate) else beside
-    if candidate.is_by_assistants and not known.is_by_assistants:
-        return beside
-    parts = [known.text, candidate.text]
-    if op.op == "invalidate":
-        is_sound = op.text is None or (holds_all_of(op.text, parts[1:]) and not adds_to(op.text, parts))
-        return op if is_sound else replace(op, text=None)
-    if op.text is not None and is_made_of(op.text, parts):
+    if reason := _doubt(op, candidate, known):
+        return beside(op, reason)
+    if op.text is None or op.op == "duplicate" or _is_sound(op, candidate, known):
         return op
-    says_all = set(query_lexemes(known.text)) <= set(query_lexemes(candidate.text))
-    return replace(op, text=None) if says_all and holds_all_of(candidate.text, parts) else beside
+    return replace(op, text=None)
+
+
+def beside(op: MergeOperation, reason: DoubtReason) -> MergeOperation:
+    """The candidate as a separate fact, with the decision as its doubt."""
+    if op.op == "add" or op.fact is None:
+        raise ValueError("Only a decision on a known fact can be doubted.")
+    return MergeOperation("add", op.candidate, None, None, Doubt(op.op, op.fact, reason))
+
+
+def _doubt(op: MergeOperation, candidate: Statement, known: Statement) -> DoubtReason | None:
+    if op.op == "duplicate":
+        return None if may_stand_for(known, candidate) else "assistant"
+    if candidate.is_by_assistants and not known.is_by_assistants:
+        return "assistant"
+    if op.op == "invalidate" or _is_sound(op, candidate, known):
+        return None
+    parts = [known.text, candidate.text]
+    if set(query_lexemes(known.text)) <= set(query_lexemes(candidate.text)) and holds_all_of(
+        candidate.text, parts
+    ):
+        return None
+    return "loses" if op.text is None or not holds_all_of(op.text, parts) else "adds"
+
+
+def _is_sound(op: MergeOperation, candidate: Statement, known: Statement) -> bool:
+    parts = [known.text, candidate.text]
+    if op.text is None:
+        return False
+    held = parts[1:] if op.op == "invalidate" else parts
+    return holds_all_of(op.text, held) and not adds_to(op.text, parts)
 
 
 def may_stand_for(other: Statement, candidate: Statement) -> bool:

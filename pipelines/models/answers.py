@@ -34,6 +34,7 @@ from strandline.pipelines.models.answer_forms import (
 from strandline.pipelines.models.contract import CondenseTask, ExtractTask, Task
 from strandline.pipelines.text.spoken_dates import as_date
 from strandline.schemas.errors import UnusableAnswerError
+from strandline.schemas.values.doubts import Doubt
 
 MAX_FACT_CHARACTERS = 1_000
 MAX_SUMMARY_CHARACTERS = 20_000
@@ -85,12 +86,14 @@ class MergeOperation:
         fact: number of an existing known fact; None for ``add``, and for a ``duplicate`` of another
             candidate of the same task.
         text: the new wording for ``update`` and ``invalidate``; None means the candidate's own text.
+        doubt: the decision in whose place this ``add`` stands.
     """
 
     op: OperationName
     candidate: int
     fact: int | None
     text: str | None
+    doubt: Doubt | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,33 @@
+"""Doubts: a model's decisions on known facts that code refused, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+DoubtedOperation = Literal["update", "invalidate", "duplicate"]
+DoubtReason = Literal["unrelated", "older", "assistant", "negation", "loses", "adds", "language"]
+
+DOUBT_SENTENCES: Mapping[DoubtReason, str] = MappingProxyType(
+    {
+        "unrelated": "It has nothing in common with the known fact.",
+        "older": "It was said before the known fact.",
+        "assistant": "An assistant alone said one of the two, and a person the other.",
+        "negation": "It affirms what the known fact denies, or denies what it affirms.",
+        "loses": "The words proposed for both leave out a part of one.",
+        "adds": "The words proposed for both say more than the two.",
+        "language": "The words proposed for both are in another language.",
+    }
+)
+"""A sentence for each reason; "it" is the new statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """The refused operation, the number of the known fact that it concerned, and the reason."""
+
+    op: DoubtedOperation
+    fact: int
+    reason: DoubtReason
