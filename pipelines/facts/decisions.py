@@ -100,10 +100,10 @@ def is_made_of(text: str, parts: Sequence[str]) -> bool:
 
 def holds_all_of(text: str, parts: Sequence[str]) -> bool:
     """Whether ``text`` has most lexemes of each part, every number and name, and a negation if one has."""
-    lexemes, numbers = set(query_lexemes(text)), _numbers(text)
-    return _is_negated(text) == any(map(_is_negated, parts)) and all(
-        _numbers(part) <= numbers
-        and _names(part) <= lexemes
+    lexemes, numbers = set(query_lexemes(text)), numbers_in(text)
+    return is_negated(text) == any(map(is_negated, parts)) and all(
+        numbers_in(part) <= numbers
+        and names_in(part) <= lexemes
         and _share(set(query_lexemes(part)), lexemes) >= KEPT_SHARE
         for part in parts
     )
@@ -114,7 +114,7 @@ def adds_to(text: str, parts: Sequence[str]) -> set[str]:
     # As they stand too: "like" is a stop word, "likes" is none.
     plain = folded(" ".join(parts))
     characters = set(plain) | _PARTICLES
-    known = _JOINING.union(re.findall(r"\w+", plain), *map(query_lexemes, parts), *map(_numbers, parts))
+    known = _JOINING.union(re.findall(r"\w+", plain), *map(query_lexemes, parts), *map(numbers_in, parts))
     return {
         word
         for word in query_lexemes(text)
@@ -126,13 +126,13 @@ def _share(part: set[str], whole: set[str]) -> float:
     return len(part & whole) / len(part) if part else 0.0
 
 
-def _numbers(text: str) -> set[str]:
+def numbers_in(text: str) -> set[str]:
     return set(_NUMBER.findall(normal_form(text)))
 
 
-def _names(text: str) -> set[str]:
+def names_in(text: str) -> set[str]:
     return set(query_lexemes(" ".join(word for word in _NAME.findall(text) if word[0].isupper())))
 
 
-def _is_negated(text: str) -> bool:
+def is_negated(text: str) -> bool:
     return _NEGATION.search(folded(text).replace("’", "'")) is not None
