@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from html import escape
+from itertools import groupby
+from operator import itemgetter
 
 from strandline.schemas.display.local_time import in_zone
 from strandline.schemas.display.shown_text import seen
@@ -72,6 +74,17 @@ def quoted(text: str) -> str:
 def fact_line(text: str) -> str:
     """One fact as it appears in a section."""
     return f"<fact>{escaped(text)}</fact>"
+
+
+def facts_text(facts: Iterable[tuple[str, str]]) -> str:
+    """Facts as they appear where many are shown: each day, and the lines of what was said on it.
+
+    Args:
+        facts: the day of each, and its ``fact_line``, in the order given.
+    """
+    return "\n".join(
+        line for day, of_day in groupby(facts, itemgetter(0)) for line in (day, *(one[1] for one in of_day))
+    )
 
 
 def message_line(message: Message) -> str:

@@ -230,7 +230,8 @@ def _counted_facts(request: ReadRequest, snapshot: Snapshot, hits: Hits, choice:
     facts = {fact.fact_id: (fact, 0.0) for fact in snapshot.facts} | {
         fact.fact_id: (fact, score) for name in blocks for fact, score in matching_facts(hits.get(name, ()))
     }
-    return [fact_piece(*one, request.count_text) for one in facts.values() if fact_line(one[0].text) in text]
+    shown_as = request.count_text, snapshot.time_zone
+    return [fact_piece(*one, *shown_as) for one in facts.values() if fact_line(one[0].text) in text]
 
 
 def _text_of(name: str, choice: Choice) -> str:

@@ -39,6 +39,7 @@ from strandline.producers.reading.pieces import (
     Candidates,
     FactPiece,
     MessagePiece,
+    tokens_of_facts,
 )
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.reading.snapshot import Snapshot, Tail, newest_that_fit
@@ -55,6 +56,7 @@ from strandline.producers.search.ranking import (
     rank_hits,
     serving_vectors,
 )
+from strandline.schemas.display.local_time import in_zone
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.operations import Operation, Run
 from strandline.schemas.values.identity import SessionIdentity
@@ -95,10 +97,11 @@ def find_candidates(request: ReadRequest, snapshot: Snapshot) -> Operation[Candi
     newest: list[FactPiece] = []
     matching: list[FactPiece] = []
     if any(isinstance(block, FactExtractionMemoryBlock) for block in blocks):
-        matching = [fact_piece(*one, request.count_text) for one in matching_facts(search.facts)]
+        shown_as = request.count_text, snapshot.time_zone
+        matching = [fact_piece(*one, *shown_as) for one in matching_facts(search.facts)]
         known = {piece.fact_id: piece for piece in matching}
         newest = [
-            known.get(fact.fact_id) or fact_piece(fact, 0.0, request.count_text)
+            known.get(fact.fact_id) or fact_piece(fact, 0.0, *shown_as)
             for fact in snapshot.facts[: -NEWEST_FACTS - 1 : -1]
         ]
     window = snapshot.known.window
@@ -246,7 +249,8 @@ def _have_room(search: _Search) -> bool:
     facts = search.snapshot.facts
     if len(facts) >= NEWEST_FACTS:
         return False
-    tokens = sum(fact_piece(fact, 0.0, search.request.count_text).tokens for fact in facts)
+    shown_as = search.request.count_text, search.snapshot.time_zone
+    tokens = tokens_of_facts([fact_piece(fact, 0.0, *shown_as) for fact in facts])
     return tokens <= search.room * (1 - SUMMARY_SHARE) * FACTS_SHARE
 
 
@@ -474,13 +478,16 @@ def message_pieces(hits: Sequence[Hit]) -> tuple[MessagePiece, ...]:
     return tuple(pieces.values())
 
 
-def fact_piece(fact: HitFact, score: float, count_text: Callable[[str], int]) -> FactPiece:
+def fact_piece(
+    fact: HitFact, score: float, count_text: Callable[[str], int], time_zone: str | None
+) -> FactPiece:
     """A fact that may be shown; its line is made and counted once."""
-    shown = fact.shown.get(count_text)
+    shown = fact.shown.get((count_text, time_zone))
     if shown is None:
-        line = fact_line(fact.text)
-        fact.shown[count_text] = shown = line, tokens_of_line(line, count_text)
-    return FactPiece(fact.fact_id, fact.text, shown[0], fact.said_at, fact.sources, score, shown[1])
+        line, day = fact_line(fact.text), in_zone(fact.said_at, time_zone).date().isoformat()
+        fact.shown[count_text, time_zone] = shown = line, day, tokens_of_line(line, count_text)
+    line, day, tokens = shown
+    return FactPiece(fact.fact_id, fact.text, line, day, fact.said_at, fact.sources, score, tokens)
 
 
 def tokens_of_line(line: str, count_text: Callable[[str], int]) -> int:

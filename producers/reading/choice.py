@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from strandline.producers.blocks.base import FactExtractionMemoryBlock, SummaryMemoryBlock
-from strandline.producers.blocks.render import conversation_text
+from strandline.producers.blocks.render import conversation_text, facts_text
 from strandline.producers.reading.candidates import Shown, by_place, reserved_tail, without_shown
 from strandline.producers.reading.context import Omission, sum_tokens
 from strandline.producers.reading.contributions import (
@@ -292,7 +292,7 @@ def _sections(
     for block in candidates.blocks:
         text = summaries.get(block.name)
         if isinstance(block, FactExtractionMemoryBlock):
-            text = "\n".join(fact.line for fact in chosen.facts)
+            text = facts_text((fact.day, fact.line) for fact in chosen.facts)
         elif pieces := chosen.messages.get(block.name):
             lines = [(one.place[0], one.message, one.line) for one in pieces]
             text = conversation_text(lines, candidates.time_zone)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -38,6 +38,8 @@ _WORD = re.compile(r"\w+")
 
 # Speaker and line end, on top of the count from the put.
 LINE_TOKENS = 4
+# The line that names the day of the facts below it.
+DAY_TOKENS = 8
 
 NOTHING_SHOWN: Mapping[Place, Message] = MappingProxyType({})
 
@@ -47,7 +49,8 @@ class FactPiece:
     """A fact that may be shown.
 
     Attributes:
-        line: as it is shown.
+        line: as it is shown, below its day.
+        day: on which it was said, in the time zone of the session.
         sources: the messages that it comes from, with their sessions' names; empty if a person added it.
         score: how well it matches the query; 0 if it is a candidate because it is new.
         tokens: of its line.
@@ -56,6 +59,7 @@ class FactPiece:
     fact_id: UUID
     text: str
     line: str
+    day: str
     said_at: datetime
     sources: Mapping[Place, str]
     score: float
@@ -208,7 +212,12 @@ class Chosen:
     def tokens(self) -> int:
         """Of the pieces' lines."""
         of_messages = sum(piece.tokens for pieces in self.messages.values() for piece in pieces)
-        return of_messages + sum(fact.tokens for fact in self.facts)
+        return of_messages + tokens_of_facts(self.facts)
+
+
+def tokens_of_facts(facts: Collection[FactPiece]) -> int:
+    """Of their lines and their days."""
+    return sum(fact.tokens for fact in facts) + DAY_TOKENS * len({fact.day for fact in facts})
 
 
 def choose_pieces(candidates: Candidates, room: int) -> Chosen:
@@ -229,8 +238,10 @@ def choose_pieces(candidates: Candidates, room: int) -> Chosen:
         left.take_messages(candidates, taken)
         chosen = {place: piece.message for place, (_, piece) in taken.items()}
         covered = [number for number, fact in facts.items() if fact.is_told_by(shown, chosen)]
+        before = tokens_of_facts(facts.values())
         for number in covered:
-            left.tokens += facts.pop(number).tokens
+            del facts[number]
+        left.tokens += before - tokens_of_facts(facts.values())
         is_settled = not covered
     return Chosen(
         facts=tuple(sorted(facts.values(), key=lambda fact: (fact.said_at, fact.fact_id.int))),
@@ -268,6 +279,7 @@ class _Room:
         self, candidates: Candidates, chosen: Mapping[Place, Message], facts: dict[int, FactPiece]
     ) -> None:
         newest_room = int(self.tokens * NEWEST_SHARE)
+        days = {fact.day for fact in facts.values()}
         turns: tuple[tuple[Sequence[FactPiece], int], ...] = (
             (candidates.newest_facts, self.tokens - newest_room),
             (candidates.facts, 0),
@@ -278,8 +290,9 @@ class _Room:
                 number = piece.fact_id.int
                 if number in facts or (piece.sources and piece.is_told_by(candidates.shown, chosen)):
                     continue
-                if self.take(piece.tokens, reserve):
+                if self.take(piece.tokens + (0 if piece.day in days else DAY_TOKENS), reserve):
                     facts[number] = piece
+                    days.add(piece.day)
 
 
 def in_order(pieces: Sequence[MessagePiece]) -> list[MessagePiece]:

@@ -55,7 +55,7 @@ SELECT 0 AS place, 0::bigint AS seq, ''::text AS id, ''::text AS role, 0 AS toke
             SELECT t.fact_id, t.text, t.said_at, @said_in(%(shard_key)s, t.generation_id, t.fact_id) AS sources, t.lexemes
             FROM strandline.fact t
             WHERE t.shard_key = %(shard_key)s AND t.generation_id = %(facts_generation_id)s::integer AND t.live
-            ORDER BY t.fact_id LIMIT %(max_facts)s) AS f))::text AS envelope, NULL::text AS metadata
+            ORDER BY t.said_at DESC, t.fact_id LIMIT %(max_facts)s) AS f))::text AS envelope, NULL::text AS metadata
 UNION ALL
 SELECT m.place, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM @filled((SELECT h.place, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope, m.metadata, m.bytes

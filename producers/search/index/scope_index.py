@@ -128,7 +128,7 @@ class KeptIndex(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FactIndex:
-    """All live facts of an owner, in the order of their ids, with the words of each.
+    """All live facts of an owner, the last said first, with the words of each.
 
     Attributes:
         version: of the owner's facts.

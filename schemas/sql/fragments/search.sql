@@ -94,7 +94,7 @@ coalesce((a.share * (c.embedding <#> a.centre) - (c.embedding <#> p_embedding) +
 
 -- fragment: facts_to_search()
 searched_facts AS MATERIALIZED (
-    SELECT f.fact_id, f.lexemes, @by_length(cardinality(f.lexemes)) AS length
+    SELECT f.fact_id, f.said_at, f.lexemes, @by_length(cardinality(f.lexemes)) AS length
     FROM strandline.fact f
     WHERE f.shard_key = p_shard_key AND f.generation_id = p_facts_generation_id AND f.live
         AND f.fact_id <> ALL (p_facts_shown)
@@ -193,12 +193,12 @@ fact_similarities AS (
             WHERE s.said_on BETWEEN d.first AND d.last), 0) AS day_fit
         FROM message_similarities s) AS m
 ), both_scores AS MATERIALIZED (
-    SELECT p.number, p.through_seq, p.said_on, NULL::uuid AS fact_id, p.similarity, p.contrast, coalesce(b.score, 0) AS text,
-        f.factor, f.day_fit
+    SELECT p.number, p.through_seq, p.said_on, NULL::uuid AS fact_id, NULL::timestamptz AS said_at, p.similarity, p.contrast,
+        coalesce(b.score, 0) AS text, f.factor, f.day_fit
     FROM message_similarities p JOIN message_factors f ON f.number = p.number
     LEFT JOIN message_text_scores b ON b.number = p.number WHERE p_messages
     UNION ALL
-    SELECT NULL, NULL, NULL, k.fact_id, coalesce(s.similarity, 0), coalesce(s.contrast, 0), coalesce(w.text, 0), 1, 0
+    SELECT NULL, NULL, NULL, k.fact_id, k.said_at, coalesce(s.similarity, 0), coalesce(s.contrast, 0), coalesce(w.text, 0), 1, 0
     FROM searched_facts k LEFT JOIN fact_similarities s ON s.fact_id = k.fact_id
     LEFT JOIN fact_text_scores w ON w.fact_id = k.fact_id
 ), full_text_score AS MATERIALIZED (
@@ -211,7 +211,7 @@ fact_similarities AS (
             FROM word_weights r)), 0) AS score
     FROM both_scores o
 ), fused_scores AS (
-    SELECT t.number, t.through_seq, t.said_on, t.fact_id, t.similarity, t.factor
+    SELECT t.number, t.through_seq, t.said_on, t.fact_id, t.said_at, t.similarity, t.factor
             * (coalesce(t.text / (SELECT f.score FROM full_text_score f), 0)
             * CASE WHEN p_embedding IS NULL THEN 1 ELSE 0.53::float8 END + 0.47::float8 * t.contrast + 0.1::float8 * t.day_fit) AS score
     FROM both_scores t
@@ -220,7 +220,7 @@ fact_similarities AS (
     WHERE t.number IS NOT NULL GROUP BY (t.number >> 40) << 40
 ), final_scores AS (
     -- Of several sessions: what one says next to its best message says less that is new.
-    SELECT o.session_key, t.number - o.number AS seq, t.number, t.through_seq, t.said_on, t.fact_id, t.similarity,
+    SELECT o.session_key, t.number - o.number AS seq, t.number, t.through_seq, t.said_on, t.fact_id, t.said_at, t.similarity,
         t.score * CASE WHEN p_scope_key IS NULL AND t.score < b.score THEN 0.9::float8 ELSE 1 END AS score
     FROM fused_scores t
     LEFT JOIN session_bests b ON b.number = (t.number >> 40) << 40
@@ -228,4 +228,5 @@ fact_similarities AS (
     WHERE t.score > 0 AND t.similarity >= p_similarity_cutoff
 )
 SELECT s.session_key, s.seq, s.through_seq, s.fact_id, least(s.score, 1), s.similarity
-FROM final_scores s ORDER BY s.score DESC, s.said_on DESC NULLS LAST, s.number DESC, s.fact_id LIMIT p_top_k
+FROM final_scores s ORDER BY s.score DESC, s.said_on DESC NULLS LAST, s.number DESC, s.said_at DESC, s.fact_id
+LIMIT p_top_k

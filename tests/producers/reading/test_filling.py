@@ -19,6 +19,7 @@ from strandline.producers.reading.choice import fill
 from strandline.producers.reading.context import GivenSection, count_sections
 from strandline.producers.reading.contributions import Measure
 from strandline.producers.reading.pieces import (
+    DAY_TOKENS,
     Candidates,
     Chosen,
     FactPiece,
@@ -218,10 +219,11 @@ def message(seq: int, score: float = 0.5, tokens: int = 10, session: UUID = HERE
     return replace(MessagePiece.of(Utterance(session, said), score, score, 0.0), tokens=tokens)
 
 
-def fact(number: int, *sources: int, score: float = 0.5, tokens: int = 10) -> FactPiece:
+def fact(number: int, *sources: int, score: float = 0.5, tokens: int = 10, day: int = 1) -> FactPiece:
     places = {(HERE.int, seq): "here" for seq in sources}
     said = str(number)  # which names nothing, so that any message tells it
-    return FactPiece(UUID(int=number), said, said, NOON + timedelta(days=number), places, score, tokens)
+    said_at = NOON + timedelta(days=day, seconds=number)
+    return FactPiece(UUID(int=number), said, said, str(said_at.date()), said_at, places, score, tokens)
 
 
 def candidates(
@@ -291,25 +293,25 @@ def test_a_fact_that_its_message_alone_does_not_say_is_kept_beside_it() -> None:
 def test_facts_keep_a_share_of_a_room_that_messages_would_fill() -> None:
     said = [message(seq, score=0.9) for seq in range(1, 50)]
     chosen = choose_pieces(candidates(*said, facts=(fact(1, 900), fact(2, 901), fact(3, 902))), 100)
-    assert (numbers(chosen), len(seqs(chosen))) == ([1, 2], 8)
+    assert (numbers(chosen), len(seqs(chosen))) == ([1], 8)
 
 
 def test_the_room_that_facts_leave_is_for_messages_and_that_of_messages_for_facts() -> None:
     chosen = choose_pieces(candidates(*(message(seq) for seq in range(1, 50)), facts=(fact(1, 900),)), 200)
-    assert (numbers(chosen), len(seqs(chosen))) == ([1], 19)
+    assert (numbers(chosen), len(seqs(chosen))) == ([1], 18)
     many = tuple(fact(number, 900 + number) for number in range(1, 50))
     chosen = choose_pieces(candidates(message(1), facts=many), 200)
-    assert (len(numbers(chosen)), seqs(chosen)) == (19, [1])
+    assert (len(numbers(chosen)), seqs(chosen)) == (18, [1])
 
 
 def test_new_facts_that_nothing_asked_for_have_a_part_of_the_facts_share() -> None:
     matching = tuple(fact(number, 900 + number) for number in range(1, 50))
     newest = tuple(fact(number, 900 + number) for number in range(99, 59, -1))
     chosen = choose_pieces(candidates(facts=matching, newest=newest), 200)
-    assert [number for number in numbers(chosen) if number > 50] == [95, 96, 97, 98, 99]
-    assert len(numbers(chosen)) == 20
+    assert [number for number in numbers(chosen) if number > 50] == [96, 97, 98, 99]
+    assert len(numbers(chosen)) == 19
     # Where nothing matches they have all of it.
-    assert len(numbers(choose_pieces(candidates(newest=newest), 200))) == 20
+    assert len(numbers(choose_pieces(candidates(newest=newest), 200))) == 19
 
 
 def test_sessions_stand_in_the_order_in_which_they_began() -> None:
@@ -332,7 +334,13 @@ _messages = st.lists(
 def facts_of(draw: st.DrawFn) -> tuple[FactPiece, ...]:
     ids = draw(st.lists(st.integers(1, 30), max_size=12, unique=True))
     return tuple(
-        fact(number, *draw(st.lists(st.integers(1, 30), max_size=3)), tokens=draw(_sizes)) for number in ids
+        fact(
+            number,
+            *draw(st.lists(st.integers(1, 30), max_size=3)),
+            tokens=draw(_sizes),
+            day=draw(st.integers(1, 3)),
+        )
+        for number in ids
     )
 
 
@@ -349,8 +357,10 @@ def test_pieces_fit_and_stand_once_and_nothing_is_left_out_that_has_room(
     chosen = choose_pieces(offered, room)
     messages = [piece for pieces in chosen.messages.values() for piece in pieces]
     places = [piece.place for piece in messages]
+    days = {piece.day for piece in chosen.facts}
     used = sum(piece.tokens for piece in messages) + sum(piece.tokens for piece in chosen.facts)
-    assert used <= room
+    used += DAY_TOKENS * len(days)
+    assert used == chosen.tokens <= room
     assert len(set(places)) == len(places)
     assert not shown.keys() & set(places)
     ids = [piece.fact_id for piece in chosen.facts]
@@ -359,7 +369,7 @@ def test_pieces_fit_and_stand_once_and_nothing_is_left_out_that_has_room(
     assert not [piece for piece in chosen.facts if piece.sources and piece.sources.keys() <= visible]
     left = [piece.tokens for piece in said if piece.place not in visible]
     left += [
-        piece.tokens
+        piece.tokens + (0 if piece.day in days else DAY_TOKENS)
         for piece in (*facts, *newest)
         if piece.fact_id not in ids and not (piece.sources and piece.sources.keys() <= visible)
     ]

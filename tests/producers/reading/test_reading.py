@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -21,6 +24,8 @@ from strandline import (
     VectorMemoryBlock,
 )
 from strandline.pipelines.flush.flush import deliver_idle, read_window
+from strandline.producers.facts.edit_operations import Wording
+from strandline.producers.facts.importing import ImportedFact
 from strandline.producers.tokens import load_encoding
 from strandline.schemas.values.identity import identify_session
 from tests.conftest import MakeMemory, Rig, nothing_due, rows_of, wait_until
@@ -126,11 +131,30 @@ def test_derived_memory_takes_the_place_of_the_tail(derived: Memory, database_ur
     assert seqs(context) == list(range(window_from, 81))
     head = context[0]
     assert head.role == "system"
-    assert head.text.startswith("<memory>\n<fact_extraction_memory>\n<fact>")
+    assert re.match(r"<memory>\n<fact_extraction_memory>\n\d{4}-\d\d-\d\d\n<fact>", head.text)
     assert head.text.endswith("</vector_memory>\n</memory>")
     assert "<summary>" in head.text
     assert "Inga" in head.text
     assert counted(context.messages) <= 2_000
+
+
+def test_facts_stand_below_the_day_on_which_they_were_said(make_memory: MakeMemory) -> None:
+    memory = make_memory("dated", user_id="maren", memory_blocks=["facts"], time_zone="Asia/Tokyo")
+    said = {
+        "Maren lives in Porto.": datetime(2019, 3, 1, 20, tzinfo=UTC),
+        "Maren lives in Lisbon.": datetime(2026, 3, 1, 10, tzinfo=UTC),
+        "Maren bakes.": datetime(2026, 3, 1, 11, tzinfo=UTC),
+    }
+    memory.put(user("Good morning."))
+    memory.facts.import_facts(
+        [
+            ImportedFact(uuid4(), Wording.check(text), actor="elsewhere", created_at=at)
+            for text, at in reversed(said.items())
+        ]
+    )
+    porto, lisbon, bakes = (f"<fact>{text}</fact>" for text in said)
+    lines = memory.get("Where do I live?")[0].text.splitlines()
+    assert lines[2:-2] == ["2019-03-02", porto, "2026-03-01", lisbon, bakes]
 
 
 def test_only_what_is_covered_leaves_the_tail(derived: Memory, database_url: str) -> None:

@@ -65,6 +65,20 @@ def test_a_fact_is_found_with_where_it_comes_from(remember: Remember) -> None:
     assert all(0 < hit.score <= 1 for hit in hits)
 
 
+def test_of_equal_facts_the_last_said_comes_first(remember: Remember) -> None:
+    """In the database, and by the index that a process has after its first searches."""
+    memory = remember("s", [BEES])
+    cities = ["Porto", "Lisbon", "Rome", "Oslo", "Bergen", "Paris"]
+    for city in cities:
+        memory.facts.add(f"Maren lives in {city}.")
+    newest_first = [f"Maren lives in {city}." for city in reversed(cities)]
+    query = "Where does Maren live?"
+    assert [hit.text for hit in memory.facts.search(query, limit=6)] == newest_first
+    for _ in range(3):
+        assert found(memory, query, scope="owner", limit=6) == newest_first
+        memory.get(query)
+
+
 def test_messages_alone_are_found_where_nothing_else_is_asked_for(remember: Remember) -> None:
     memory = remember("s", [BERGEN, BEES])
     alone = memory.search("Who lives in Bergen?")
