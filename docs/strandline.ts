@@ -63,6 +63,13 @@ export interface CoverageOut {
   dead: number;
 }
 
+/** Why a fact is doubtful: a refused operation on a known fact, with the reason. */
+export interface DoubtOut {
+  operation: string;
+  fact_id: string;
+  reason: string;
+}
+
 /** The name of the person who asks for it, and items to erase as well. */
 export interface ErasureIn {
   actor?: string | null;
@@ -153,6 +160,8 @@ export interface FactOut {
   updated_at: string;
   user_id: string | null;
   is_live: boolean;
+  is_doubtful: boolean;
+  doubt: DoubtOut | null;
   version: string;
 }
 
@@ -805,7 +814,7 @@ export class Strandline {
   }
 
   /** A page of the live facts, and how many there are. */
-  listFacts(user: string, query: { limit?: number; cursor?: string | null; sort?: "newest" | "oldest" | "updated"; contains?: string | null; topic?: string[] | null; agent_id?: string | null; team_id?: string | null; with_invalidated?: boolean } = {}, options: CallOptions = {}): Promise<FactsOut> {
+  listFacts(user: string, query: { limit?: number; cursor?: string | null; sort?: "newest" | "oldest" | "updated"; contains?: string | null; topic?: string[] | null; agent_id?: string | null; team_id?: string | null; with_invalidated?: boolean; doubtful?: boolean } = {}, options: CallOptions = {}): Promise<FactsOut> {
     return this.#json({ method: "GET", path: `/v1/users/${encode(user)}/facts`, query, isSafe: true, namesUser: false, options });
   }
 

@@ -68,6 +68,8 @@ class OwnerFacts(CaptureFace):
     areplace = async_method(facts.replace)
     delete = sync_method(facts.delete)
     adelete = async_method(facts.delete)
+    settle = sync_method(facts.settle)
+    asettle = async_method(facts.settle)
     clear = sync_method(facts.clear)
     aclear = async_method(facts.clear)
     feedback = sync_method(facts.feedback)

@@ -26,6 +26,7 @@ from strandline.schemas.queries.derived.facts_merge import (
     RelatedFactsRow,
     UpdateFact,
 )
+from strandline.schemas.values.doubts import Doubt
 from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import DerivationKeys
 
@@ -234,7 +235,8 @@ class Fold:
 
     Ids of new facts follow from batch and candidate, so that the same answer always makes the same rows.
     The outcome of each candidate is kept, for later repetitions; and the current wording of
-    each known fact, since a fact is changed only if its words are as expected.
+    each known fact, since a fact is changed only if its words are as expected.  ``doubts`` counts the facts
+    that were added with a doubt.
 
     Args:
         batch_id: the merge batch.
@@ -250,6 +252,7 @@ class Fold:
         self._words = {fact.fact_id: fact.fingerprint for fact in work.known}
         self._withheld: set[int] = set()
         self._number = 0
+        self.doubts = 0
 
     @property
     def withheld(self) -> list[int]:
@@ -280,7 +283,7 @@ class Fold:
             self._confirm(same)
         else:
             # Also a second candidate that makes one fact more exact: its wording knows nothing of the first.
-            self._add_or_confirm(self._candidate.text)
+            self._add_or_confirm(self._candidate.text, operation.doubt)
 
     def _like(self) -> UUID | None:
         candidate = self._candidate
@@ -298,7 +301,7 @@ class Fold:
     def _new_id(self) -> UUID:
         return uuid5(self._batch_id, str(self._number))
 
-    def _add(self, text: str) -> UUID:
+    def _add(self, text: str, doubt: Doubt | None = None) -> UUID:
         candidate = self._candidate
         # Words that are known already make no second fact: the one there gets another source.
         (kept,) = self._fetcher.fetch(
@@ -308,14 +311,18 @@ class Fold:
                 about_date=candidate.about_date,
                 said_at=candidate.said_at,
                 said_by=candidate.said_by,
+                doubt_operation=None if doubt is None else doubt.op,
+                doubt_reason=None if doubt is None else doubt.reason,
+                doubt_fact_id=None if doubt is None else self._work.known[doubt.fact - 1].fact_id,
             )
         )
+        self.doubts += doubt is not None and kept.fact_id == self._new_id
         self._became[self._number] = kept.fact_id
         return kept.fact_id
 
-    def _add_or_confirm(self, text: str) -> UUID | None:
+    def _add_or_confirm(self, text: str, doubt: Doubt | None = None) -> UUID | None:
         if not self._work.capture.capture.is_add_off:
-            return self._add(text)
+            return self._add(text, doubt)
         rows = self._fetcher.fetch(LiveFactLike(**self._keys, fingerprint=fingerprint(text)))
         if not rows:
             self._withheld.add(self._number)

@@ -15,6 +15,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import ClassVar
 
+from strandline.pipelines.audit.appending import Act, append_owners_act
 from strandline.pipelines.capture import load_capture
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.facts.condense import condense, condense_call, plan_condensing
@@ -46,6 +47,7 @@ from strandline.schemas.queries.derived.facts_merge import (
     PendingCandidates,
     RelatedFactsRow,
 )
+from strandline.schemas.values.acts.acting import WORKER
 from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import MERGE_STAGE, Lane
 
@@ -158,6 +160,9 @@ class MergeStage:
             fetcher.fetch(DropCandidate(**keys, **candidate.place, number=number))
         if work.condensing is not None and effect.condensed is not None:
             condense(fetcher, keys, batch.batch_id, work.condensing, effect.condensed)
+        if fold.doubts:
+            act = Act.here("facts.doubt", actor=WORKER, count=fold.doubts)
+            fetcher.run(append_owners_act(keys["shard_key"], act))
         return []
 
 

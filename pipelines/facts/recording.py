@@ -17,18 +17,25 @@ from strandline.pipelines.facts.edits import (
     traces_of,
 )
 from strandline.pipelines.facts.tombstones import Trace, write_traces
-from strandline.schemas.errors import UnknownPipelineError
+from strandline.schemas.errors import ConflictError, UnknownPipelineError
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch
 from strandline.schemas.queries.derived.facts_edit import (
     AddedFacts,
     BlankFactEvents,
     FindFact,
+    FindFactRow,
     RecordFactEvent,
     RemoveFactsRow,
 )
 from strandline.schemas.values.acts.acting import actor_or_current
+from strandline.schemas.values.doubts import Settlement
 
 T = TypeVar("T")
+
+_NOT_DOUBTFUL = (
+    "The fact is not doubtful, or was settled before; nothing was changed. A list of doubtful facts shows"
+    " which are."
+)
 
 
 def edit_facts(shard_key: UUID, change: Callable[[], Operation[T]]) -> Operation[T]:
@@ -104,13 +111,8 @@ def replace_fact(
     rows = yield from fetch(FindFact(**serving.keys, fact_id=fact_id))
     if not rows or not rows[0].live:
         return None
-    known = rows[0]
-    kept = {
-        "created_at": known.created_at.isoformat(),
-        "valid_from": known.valid_from.isoformat(),
-        "topics": known.topics,
-        "about_date": known.about_date.isoformat() if known.about_date else None,
-    }
+    kept = _said_payload(rows[0])
+    del kept["said_at"]
     event = yield from _record_event(
         serving,
         "replace",
@@ -183,6 +185,52 @@ def judge_fact(
     )
     yield from _apply_event(fact_sets, event)
     return fact_id
+
+
+def settle_doubt(
+    shard_key: UUID, fact_id: UUID, keep: Settlement, actor: str | None
+) -> Operation[UUID | None]:
+    """Decide between a doubtful fact and the fact it may contradict; None if there is no such fact.
+
+    The kept words become a person's, with their times, so that no earlier statement ends them.
+    Returns the id of the kept fact; of both, that of the doubtful one.
+
+    Raises:
+        ConflictError: the fact is not doubtful.
+    """
+    fact_sets, serving = yield from lock_registered(shard_key)
+    new = yield from _find(serving, fact_id)
+    if new is None:
+        return None
+    old = None if new.doubts is None else (yield from _find(serving, new.doubts))
+    if old is None:
+        raise ConflictError(_NOT_DOUBTFUL, for_clients=_NOT_DOUBTFUL)
+    if keep == "new":
+        return (yield from replace_fact(shard_key, old.fact_id, _said_payload(new), actor))
+    if keep == "old":
+        yield from delete_fact(shard_key, fact_id, actor)
+    for fact in (old, new) if keep == "both" else (old,):
+        event = yield from _record_event(
+            serving, "add", fact.fact_id, payload=_said_payload(fact), actor=actor
+        )
+        yield from _apply_event(fact_sets, event)
+    return new.fact_id if keep == "both" else old.fact_id
+
+
+def _find(fact_set: FactSet, fact_id: UUID) -> Operation[FindFactRow | None]:
+    rows = yield from fetch(FindFact(**fact_set.keys, fact_id=fact_id))
+    return rows[0] if rows else None
+
+
+def _said_payload(fact: FindFactRow) -> dict[str, Any]:
+    return {
+        "text": fact.text,
+        "said_at": fact.said_at.isoformat(),
+        "created_at": fact.created_at.isoformat(),
+        "valid_from": fact.valid_from.isoformat(),
+        "topics": fact.topics,
+        "about_date": fact.about_date.isoformat() if fact.about_date else None,
+    }
 
 
 def lock_registered(shard_key: UUID) -> Operation[tuple[list[FactSet], FactSet]]:

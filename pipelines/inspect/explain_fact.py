@@ -13,6 +13,7 @@ from strandline.schemas.queries.inspection.explain import (
     ExplainContextSources,
     ExplainFact,
     ExplainFactEvents,
+    ExplainFactRow,
     ExplainFindFactEvents,
     ExplainFindFacts,
     ExplainRemovedSources,
@@ -21,9 +22,11 @@ from strandline.schemas.queries.inspection.explain import (
     ExplainSources,
 )
 from strandline.schemas.queries.rows import SourceMessageRow
+from strandline.schemas.values.doubts import doubt_sentence
 from strandline.schemas.values.lanes import DerivationKeys
 from strandline.schemas.values.message import Message, read_rows
 from strandline.schemas.wire.explanations import (
+    DoubtTrace,
     FactEventTrace,
     FactExplanation,
     ModelCall,
@@ -95,8 +98,19 @@ def _explain_fact(fetcher: Fetcher, shard_key: UUID, generation_id: int, fact_id
         generation=row.generation_id,
         generation_state=row.state,
         topics=tuple(row.topics),
+        doubt=_doubt(row),
+        doubted_by=tuple(row.doubted_by),
         revisions=_revisions(fetcher, shard_key, generation_id, fact_id),
         events=_events(fetcher, shard_key, generation_id, fact_id),
+    )
+
+
+def _doubt(row: ExplainFactRow) -> DoubtTrace | None:
+    if row.doubt_operation is None or row.doubt_fact_id is None or row.doubt_reason is None:
+        return None
+    reason = doubt_sentence(row.doubt_reason)
+    return DoubtTrace(
+        operation=row.doubt_operation, fact_id=row.doubt_fact_id, text=row.doubted, reason=reason
     )
 
 

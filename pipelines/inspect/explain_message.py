@@ -17,7 +17,7 @@ from strandline.pipelines.audit.appending import append_inspection
 from strandline.pipelines.engine.batches import read_batch, stored_answers
 from strandline.pipelines.facts.extract import is_capped
 from strandline.pipelines.inspect.changes import corrections_of, policy_changes
-from strandline.pipelines.inspect.directory import check_known
+from strandline.pipelines.inspect.directory import check_known, find_session
 from strandline.pipelines.inspect.explain_fact import (
     excerpt,
     explain_fact,
@@ -44,6 +44,7 @@ from strandline.schemas.queries.inspection.explain import (
     ExplainContexts,
     ExplainFindMessages,
     ExplainFindMessagesRow,
+    ExplainFindSeq,
     ExplainMessage,
     ExplainStages,
     ExplainStagesRow,
@@ -93,6 +94,31 @@ def explain(
     with _look(database, whose) as tx:
         fact = _find_fact(tx, subject, whose)
         return _find_message(tx, subject, whose) if fact is None else fact
+
+
+def explain_seq(
+    database: Database,
+    session_id: str,
+    seq: int,
+    *,
+    namespace: str = DEFAULT_NAMESPACE,
+    user_id: str | None = None,
+) -> MessageExplanation:
+    """Explain a message by its number in a session.
+
+    Raises:
+        NotFoundError: there is no such session, or no message of this number in its log.
+        StrandlineError: as ``Database.fetch`` does.
+    """
+    whose = _Whose(namespace=namespace, session_id=session_id, user_id=user_id, without_user=False)
+    with _look(database, whose) as tx:
+        identity = find_session(tx, session_id, namespace=namespace, user_id=user_id)
+        if not tx.fetch(ExplainFindSeq(**identity.keys, seq=seq)):
+            raise NotFoundError(
+                f"Session {quote(session_id)} has no message {seq} in its log;"
+                " `strandline sessions show` prints its first and last number, and its corrections."
+            )
+        return _explain_message(tx, identity.keys, seq)
 
 
 def explain_message_alone(
@@ -175,7 +201,9 @@ def _find_fact(
 
 def _find_message(fetcher: Fetcher, message_id: str, whose: _Whose) -> MessageExplanation:
     rows = fetcher.fetch(ExplainFindMessages(**whose, message_id=message_id))
-    return _explain_message(fetcher, _only(rows, message_id, whose["namespace"]))
+    row = _only(rows, message_id, whose["namespace"])
+    key = SessionKeys(shard_key=row.shard_key, session_key=row.session_key)
+    return _explain_message(fetcher, key, row.seq)
 
 
 def _only(rows: Sequence[ExplainFindMessagesRow], subject: str, namespace: str) -> ExplainFindMessagesRow:
@@ -196,9 +224,8 @@ def _only(rows: Sequence[ExplainFindMessagesRow], subject: str, namespace: str) 
     return rows[0]
 
 
-def _explain_message(fetcher: Fetcher, position: ExplainFindMessagesRow) -> MessageExplanation:
-    shard_key, session_key, seq = position.shard_key, position.session_key, position.seq
-    key = SessionKeys(shard_key=shard_key, session_key=session_key)
+def _explain_message(fetcher: Fetcher, key: SessionKeys, seq: int) -> MessageExplanation:
+    shard_key, session_key = key["shard_key"], key["session_key"]
     (row,) = fetcher.fetch(ExplainMessage(**key, seq=seq))
     event = None if row.event_id is None else FlushTrace.of(row, at=row.flushed_at)
     stage_rows = _stage_rows(fetcher, shard_key, event.event_id, row.pipelines) if event else []

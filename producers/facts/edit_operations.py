@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date
 from functools import partial
-from typing import Any
+from typing import Any, cast, get_args
 from uuid import UUID
 
 from strandline.pipelines.facts import recording
@@ -16,6 +16,7 @@ from strandline.producers.redacting import redact_texts
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Operation, Run, claim_owner_keys, fetch
 from strandline.schemas.queries.derived.facts_edit import NameFactOwner
+from strandline.schemas.values.doubts import Settlement
 from strandline.schemas.values.foreign_values import plain_text, unreadable
 from strandline.schemas.values.identity import Owner, check_name
 from strandline.schemas.values.stored_text import check_text
@@ -131,6 +132,13 @@ def replace_fact(
 def checked_feedback(feedback: object) -> str | None:
     """Feedback as it is stored; None removes it."""
     return None if feedback is None else _checked_text("feedback", feedback, MAX_FEEDBACK_CHARACTERS)
+
+
+def checked_settlement(keep: object) -> Settlement:
+    """Which facts a person keeps of a doubtful one and the fact it may contradict."""
+    if isinstance(keep, str) and plain_text(keep) in get_args(Settlement):
+        return cast("Settlement", plain_text(keep))
+    raise InvalidMessageError("keep", "must be 'both', 'new' (the doubtful fact) or 'old'")
 
 
 def checked_topics(topics: Sequence[str]) -> tuple[str, ...]:

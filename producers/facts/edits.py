@@ -10,7 +10,7 @@ from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.facts.edits import lock_facts, open_fact_lanes
-from strandline.pipelines.facts.recording import clear_facts, delete_fact, judge_fact
+from strandline.pipelines.facts.recording import clear_facts, delete_fact, judge_fact, settle_doubt
 from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.audit.carrying_out import Recorder, is_done
 from strandline.producers.facts.edit_operations import (
@@ -24,6 +24,7 @@ from strandline.producers.facts.importing import FactsImported, ImportedFact, im
 from strandline.producers.facts.listing import Fact, as_fact_id, get_fact
 from strandline.schemas.errors import ConflictError, VersionError
 from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.values.doubts import Settlement
 from strandline.schemas.values.identity import Owner
 
 T = TypeVar("T")
@@ -64,6 +65,14 @@ class FactChanges:
         if id_ is None:
             return False
         return (yield from delete_fact(self.owner.shard_key, id_, actor))
+
+    def settle(self, fact_id: UUID | str, keep: Settlement, actor: str | None) -> Operation[Fact | None]:
+        """Decide between a doubtful fact and the fact it may contradict; None if it is unknown."""
+        id_ = as_fact_id(fact_id)
+        if id_ is None:
+            return None
+        kept_id = yield from settle_doubt(self.owner.shard_key, id_, keep, actor)
+        return None if kept_id is None else (yield from get_fact(self.owner, kept_id))
 
     def judge(self, fact_id: UUID | str, feedback: str | None, actor: str | None) -> Operation[Fact | None]:
         """Record people's opinion of a fact; None if there is no such fact."""
@@ -144,6 +153,13 @@ class FactEdits(FactChanges):
         """``version``: as of ``replace``."""
         deleting = partial(self._plain_changes.delete, fact_id, actor)
         return self.edit("facts.delete", self._if_version(fact_id, version, deleting), actor)
+
+    def settle(
+        self, fact_id: UUID | str, keep: Settlement, actor: str | None, version: str | None = None
+    ) -> Operation[Fact | None]:
+        """``version``: as of ``replace``."""
+        settling = partial(self._plain_changes.settle, fact_id, keep, actor)
+        return self.edit("facts.settle", self._if_version(fact_id, version, settling), actor)
 
     def clear(self, actor: str | None) -> Operation[int]:
         """Delete all facts for good; returns how many were live."""

@@ -15,6 +15,7 @@ from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.places import place_text, read_place
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.derived.facts_edit import FactTexts, ListFacts, ListFactsRow
+from strandline.schemas.values.doubts import doubt_sentence
 from strandline.schemas.values.foreign_values import plain_text
 from strandline.schemas.values.identity import Owner, check_name
 from strandline.schemas.values.normal_form import folded
@@ -53,6 +54,22 @@ class FactRevision:
 
 
 @dataclass(frozen=True, slots=True)
+class FactDoubt:
+    """Why a fact is doubtful: it may contradict a known fact, and no person has settled which is true.
+
+    Attributes:
+        operation: the refused operation on the known fact: ``update`` (other words), ``invalidate`` (end it)
+            or ``duplicate`` (leave it, and add nothing).
+        fact_id: the known fact.
+        reason: a sentence; "it" is the doubtful fact.
+    """
+
+    operation: str
+    fact_id: UUID
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Fact:
     """One fact about an owner.
 
@@ -67,6 +84,7 @@ class Fact:
         feedback: people's opinion of it.
         created_at: when it was first written; an edit changes only ``updated_at``.
         revisions: its history, of which the newest are shown, as many as 4 MB hold.
+        doubt: set while it is doubtful; ``facts.settle`` ends that.
     """
 
     fact_id: UUID
@@ -89,10 +107,16 @@ class Fact:
     namespace: str
     user_id: str | None
     revisions: tuple[FactRevision, ...]
+    doubt: FactDoubt | None = None
 
     @property
     def is_live(self) -> bool:
         return self.invalidated_at is None and self.condensed_into is None
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it may contradict a live fact; ``doubt`` names that fact."""
+        return self.doubt is not None
 
     @property
     def version(self) -> str:
@@ -127,12 +151,13 @@ class FilterParams(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class FactFilter:
-    """A filter of facts: live ones, with one of these topics, of this agent and this team."""
+    """A filter of facts: live ones, with one of these topics, of this agent and this team, or doubtful."""
 
     topics: tuple[str, ...] | None = None
     agent_id: str | None = None
     team_id: str | None = None
     with_invalidated: bool = False
+    doubtful: bool = False
 
     @classmethod
     def check(
@@ -141,6 +166,7 @@ class FactFilter:
         agent_id: str | None,
         team_id: str | None,
         with_invalidated: bool = False,
+        doubtful: bool = False,
     ) -> FactFilter:
         """Check the arguments of a caller.
 
@@ -152,6 +178,7 @@ class FactFilter:
             agent_id=None if agent_id is None else check_name("agent_id", agent_id),
             team_id=None if team_id is None else check_name("team_id", team_id),
             with_invalidated=check_flag("with_invalidated", with_invalidated),
+            doubtful=check_flag("doubtful", doubtful),
         )
 
     @property
@@ -242,6 +269,7 @@ def list_facts(
         ListFacts(
             **filters.params,
             with_invalidated=filters.with_invalidated,
+            doubtful=filters.doubtful,
             shard_key=owner.shard_key,
             fact_ids=None if fact_ids is None else list(fact_ids),
             limit=page.limit,
@@ -331,7 +359,13 @@ def _facts(rows: Iterable[ListFactsRow], owner: Owner) -> Iterator[Fact]:
                 namespace=owner.namespace,
                 user_id=owner.user_id,
                 revisions=tuple(_revision(item) for item in json.loads(row.revisions or "[]")),
+                doubt=_doubt(row) if row.is_doubtful else None,
             )
+
+
+def _doubt(row: ListFactsRow) -> FactDoubt:
+    assert row.doubt_operation and row.doubt_fact_id and row.doubt_reason, "a check of the table"  # noqa: S101
+    return FactDoubt(row.doubt_operation, row.doubt_fact_id, doubt_sentence(row.doubt_reason))
 
 
 def _revision(item: Mapping[str, Any]) -> FactRevision:

@@ -18,7 +18,7 @@ from strandline.producers.execution import Resources
 from strandline.producers.facts import figures as counting
 from strandline.producers.facts import optimizing
 from strandline.producers.facts.capturing import CaptureLevel
-from strandline.producers.facts.edit_operations import Wording, checked_feedback
+from strandline.producers.facts.edit_operations import Wording, checked_feedback, checked_settlement
 from strandline.producers.facts.edits import FactEdits
 from strandline.producers.facts.figures import MAX_TOPICS_LISTED, OwnerFigures, TopicCount
 from strandline.producers.facts.listing import (
@@ -43,6 +43,7 @@ from strandline.producers.search.facts import FoundFact, search_end, search_fact
 from strandline.producers.tokens import text_counter
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.values.doubts import Settlement
 from strandline.schemas.values.identity import Owner, check_name
 
 T = TypeVar("T")
@@ -90,6 +91,7 @@ def list(
     agent_id: str | None = None,
     team_id: str | None = None,
     with_invalidated: bool = False,
+    doubtful: bool = False,
     first_n: int | None = None,
     last_n: int | None = None,
 ) -> Operation[FactPage]:
@@ -106,13 +108,14 @@ def list(
         topics: only facts with one of these topics.
         agent_id, team_id: only facts that were added for this agent or team.
         with_invalidated: include facts that ended, or were condensed into another.
+        doubtful: only facts that may contradict another one; ``settle`` decides between them.
         first_n, last_n: instead of ``limit``, ``offset`` and ``sort``, the facts said first or last, so
             many of them, in the order in which they were said; 0 gives none.
     """
     listing = list_facts(
         facts.owner,
         PageRequest.check(limit, offset, sort, contains, first_n, last_n),
-        FactFilter.check(topics, agent_id, team_id, with_invalidated),
+        FactFilter.check(topics, agent_id, team_id, with_invalidated, doubtful),
     )
     return facts.recorder.read(
         Act.here("facts.read"), listing, lambda act, page: changed(act, count=len(page))
@@ -205,6 +208,30 @@ def delete(
     The messages it came from stay in their log.
     """
     return facts.edits.delete(fact_id, actor, if_version)
+
+
+def settle(
+    facts: FactOwner,
+    fact_id: UUID | str,
+    keep: Settlement,
+    *,
+    actor: str | None = None,
+    if_version: str | None = None,
+) -> Operation[Fact | None]:
+    """Decide between a doubtful fact and the fact of its ``doubt``; return the kept one, None if unknown.
+
+    The kept fact holds in every derivation, as a person's wording; the other is removed for good.
+
+    Args:
+        fact_id: the doubtful fact's.
+        keep: ``"both"`` (they do not contradict each other; the doubtful one is returned), ``"new"`` (the
+            doubtful one alone) or ``"old"`` (the other alone).
+
+    Raises:
+        ConflictError: the fact is not doubtful.
+        VersionError: it was changed since ``if_version``; nothing was done.
+    """
+    return facts.edits.settle(fact_id, checked_settlement(keep), actor, if_version)
 
 
 def clear(facts: FactOwner, *, actor: str | None = None) -> Operation[int]:

@@ -19,6 +19,13 @@ WHERE s.namespace = %(namespace)s AND (%(session_id)s::text IS NULL OR s.session
     AND (s.user_id IS NULL OR NOT %(without_user)s)
 ORDER BY current DESC, m.seq DESC LIMIT 20
 
+-- name: explain_find_seq
+-- A message by its number in a session, if it is still in the log.
+-- row: seq bigint
+SELECT m.seq FROM strandline.message m
+WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = %(seq)s
+    AND @is_visible(m, m.shard_key)
+
 -- name: explain_find_facts
 -- Facts with this id.
 -- params: owner_key uuid?
@@ -176,19 +183,27 @@ WHERE b.shard_key = %(shard_key)s AND b.scope_key IN (%(session_key)s, %(shard_k
 ORDER BY b.generation_id, b.ordinal
 
 -- name: explain_fact
--- A fact as it is, and, if it ended, the fact that replaced or condensed it.
+-- A fact as it is; if it ended, the fact that replaced or condensed it; if it is doubtful, the fact that it may
+-- contradict; and the doubtful facts that may contradict it.
 -- row: fact_id uuid, generation_id integer, state text, text text, topics text[], said_by text?, about_date date?,
 --     said_at timestamptz, valid_from timestamptz, valid_until timestamptz?, live boolean, invalidated_at
---     timestamptz?, invalidated_by uuid?, condensed_into uuid?, replacement text?, feedback text?, created_at
---     timestamptz, updated_at timestamptz
--- opens: text, topics, said_by, replacement text fact, feedback
+--     timestamptz?, invalidated_by uuid?, condensed_into uuid?, replacement text?, feedback text?, is_doubtful
+--     boolean, doubt_operation text?, doubt_reason text?, doubt_fact_id uuid?, doubted text?, doubted_by uuid[],
+--     created_at timestamptz, updated_at timestamptz
+-- opens: text, topics, said_by, replacement text fact, feedback, doubted text fact
 SELECT f.fact_id, f.generation_id, g.state, f.text, f.topics, f.said_by, f.about_date, f.said_at,
     f.valid_from, f.valid_until, f.live, f.invalidated_at, f.invalidated_by, f.condensed_into,
-    o.text AS replacement, f.feedback, f.created_at, f.updated_at
+    o.text AS replacement, f.feedback, @is_doubtful(f) AS is_doubtful, f.doubt_operation, f.doubt_reason,
+    f.doubt_fact_id, d.text AS doubted, ARRAY(
+        SELECT b.fact_id FROM strandline.fact b WHERE b.shard_key = %(shard_key)s
+            AND b.generation_id = f.generation_id AND b.doubt_fact_id = f.fact_id AND @is_doubtful(b)
+        ORDER BY b.created_at, b.fact_id LIMIT 20) AS doubted_by, f.created_at, f.updated_at
 FROM strandline.fact f
 JOIN strandline.generation g ON g.generation_id = f.generation_id
 LEFT JOIN strandline.fact o ON o.shard_key = %(shard_key)s AND o.generation_id = f.generation_id
     AND o.fact_id = coalesce(f.invalidated_by, f.condensed_into)
+LEFT JOIN strandline.fact d ON d.shard_key = %(shard_key)s AND d.generation_id = f.generation_id
+    AND d.fact_id = f.doubt_fact_id
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
 
 -- name: explain_revisions

@@ -46,11 +46,11 @@ ORDER BY t.session_key, t.generation_id, t.stage, t.from_seq LIMIT %(limit)s
 -- row: generation_id integer, fact_id uuid, text text, topics text[], said_by text?, about_date date?, said_at
 --     timestamptz, valid_from timestamptz, valid_until timestamptz?, live boolean, invalidated_at timestamptz?,
 --     invalidated_by uuid?, condensed_into uuid?, input text?, agent_id text?, team_id text?, feedback text?,
---     created_at timestamptz, updated_at timestamptz
+--     doubt_operation text?, doubt_reason text?, doubt_fact_id uuid?, created_at timestamptz, updated_at timestamptz
 -- opens: text, topics, said_by, input, feedback
 SELECT t.generation_id, t.fact_id, t.text, t.topics, t.said_by, t.about_date, t.said_at, t.valid_from, t.valid_until,
     t.live, t.invalidated_at, t.invalidated_by, t.condensed_into, t.input, t.agent_id, t.team_id, t.feedback,
-    t.created_at, t.updated_at
+    t.doubt_operation, t.doubt_reason, t.doubt_fact_id, t.created_at, t.updated_at
 FROM strandline.fact t
 WHERE t.shard_key = %(shard_key)s AND (%(session_key)s::uuid IS NULL OR @is_fact_of(t, %(shard_key)s, %(session_key)s))
     AND (t.generation_id, t.fact_id) > (%(after_generation_id)s::integer, %(after_fact_id)s::uuid)

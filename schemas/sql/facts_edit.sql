@@ -218,11 +218,12 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.
     AND f.fingerprint = %(fingerprint)s
 
 -- name: find_fact
--- One fact of one derivation, and by which event people last worded it.
--- row: fact_id uuid, text text, live boolean, created_at timestamptz, valid_from timestamptz, topics text[],
---     about_date date?, worded_by bigint?
+-- One fact of one derivation, the fact that its doubt concerns, and by which event people last worded it.
+-- row: fact_id uuid, text text, live boolean, created_at timestamptz, valid_from timestamptz, said_at timestamptz,
+--     topics text[], about_date date?, doubts uuid?, worded_by bigint?
 -- opens: text, topics
-SELECT f.fact_id, f.text, f.live, f.created_at, f.valid_from, f.topics, f.about_date,
+SELECT f.fact_id, f.text, f.live, f.created_at, f.valid_from, f.said_at, f.topics, f.about_date,
+    CASE WHEN @is_doubtful(f) THEN f.doubt_fact_id END AS doubts,
     (SELECT max(r.fact_event) FROM strandline.fact_revision r WHERE r.shard_key = %(shard_key)s
         AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id) AS worded_by
 FROM strandline.fact f
@@ -266,19 +267,21 @@ RETURNING fact_id
 UPDATE strandline.fact f SET text = %(text)s, fingerprint = %(fingerprint)s, lexemes = %(lexemes)s::text[],
     topics = %(topics)s::text[], about_date = coalesce(%(about_date)s::date, f.about_date),
     said_at = greatest(f.said_at, %(at)s), updated_at = statement_timestamp(), live = true, invalidated_at = NULL,
-    invalidated_by = NULL, condensed_into = NULL, valid_until = NULL
+    invalidated_by = NULL, condensed_into = NULL, valid_until = NULL, doubt_operation = NULL, doubt_reason = NULL,
+    doubt_fact_id = NULL
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
 RETURNING f.fact_id
 
 -- name: repeat_fact
--- A person adds a fact that is known already: it gets the person's other values.
+-- A person adds a fact that is known already: it gets the person's other values, and is no longer doubtful.
 -- params: input text?
 -- seals: topics, input
 -- repeatable
 UPDATE strandline.fact f SET said_at = greatest(f.said_at, %(at)s), updated_at = statement_timestamp(),
     topics = (SELECT coalesce(array_agg(DISTINCT t), '{}') FROM unnest(f.topics || %(topics)s::text[]) AS t),
     about_date = coalesce(%(about_date)s::date, f.about_date), input = coalesce(%(input)s, f.input),
-    agent_id = coalesce(%(agent_id)s, f.agent_id), team_id = coalesce(%(team_id)s, f.team_id)
+    agent_id = coalesce(%(agent_id)s, f.agent_id), team_id = coalesce(%(team_id)s, f.team_id),
+    doubt_operation = NULL, doubt_reason = NULL, doubt_fact_id = NULL
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
 
 -- name: revise_by_person
@@ -328,8 +331,9 @@ GROUP BY listed.topic ORDER BY count(DISTINCT f.fact_id) DESC, listed.topic LIMI
 -- params: fact_ids uuid[]?, topics text[]?, sort text, after_made timestamptz?, after_id uuid?
 -- row: total bigint, is_cut boolean, fact_id uuid?, text text!, topics text[]!, said_by text?, about_date date?, said_at
 --     timestamptz!, valid_from timestamptz!, valid_until timestamptz?, invalidated_at timestamptz?, invalidated_by uuid?,
---     condensed_into uuid?, input text?, agent_id text?, team_id text?, feedback text?, created_at timestamptz!,
---     updated_at timestamptz!, revisions text?
+--     condensed_into uuid?, input text?, agent_id text?, team_id text?, feedback text?, is_doubtful boolean!,
+--     doubt_operation text?, doubt_reason text?, doubt_fact_id uuid?, created_at timestamptz!, updated_at timestamptz!,
+--     revisions text?
 -- seals: topics
 -- opens: text, topics, said_by, input, feedback, revisions within *.text=text:fact
 WITH found AS MATERIALIZED (
@@ -340,6 +344,7 @@ WITH found AS MATERIALIZED (
         AND (%(topics)s::text[] IS NULL OR f.topics && %(topics)s::text[])
         AND (%(agent_id)s::text IS NULL OR f.agent_id = %(agent_id)s::text)
         AND (%(team_id)s::text IS NULL OR f.team_id = %(team_id)s::text)
+        AND (NOT %(doubtful)s OR @is_doubtful(f))
 ), page AS (
     -- Facts of one moment in the order in which they were made; 'oldest' is the reverse of 'newest'; 'given': as asked
     -- for.
@@ -362,10 +367,10 @@ WITH found AS MATERIALIZED (
 )
 SELECT t.total, t.asked > count(f.place) OVER () AS is_cut, f.fact_id, f.text, f.topics, f.said_by, f.about_date, f.said_at,
     f.valid_from, f.valid_until, f.invalidated_at, f.invalidated_by, f.condensed_into, f.input, f.agent_id, f.team_id,
-    f.feedback, f.created_at, f.updated_at, f.revisions
+    f.feedback, f.is_doubtful, f.doubt_operation, f.doubt_reason, f.doubt_fact_id, f.created_at, f.updated_at, f.revisions
 FROM (SELECT (SELECT count(*) FROM found) AS total, (SELECT count(*) FROM page) AS asked) AS t
 LEFT JOIN @filled((
-    SELECT f.*, p.place, h.revisions,
+    SELECT f.*, p.place, @is_doubtful(f) AS is_doubtful, h.revisions,
         octet_length(concat(f.text, f.topics, f.input, f.feedback, h.revisions)) AS bytes
     FROM page p
     JOIN strandline.fact f ON f.shard_key = %(shard_key)s AND f.generation_id = p.generation_id

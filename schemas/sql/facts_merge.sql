@@ -77,15 +77,16 @@ ORDER BY n.place
 
 -- name: add_fact
 -- Insert a new fact with its first revision. If a live fact has the same words, that one is kept instead, with the
--- candidate as another source.
+-- candidate as another source, and without the doubt.
 -- params: said_by text?
 -- row: fact_id uuid
 -- seals: text, fingerprint, lexemes word, topics, said_by, own_text, own_fingerprint, own_lexemes
 WITH kept AS (
     INSERT INTO strandline.fact (shard_key, generation_id, fact_id, text, fingerprint, lexemes, topics,
-        said_by, about_date, said_at, valid_from)
+        said_by, about_date, said_at, valid_from, doubt_operation, doubt_reason, doubt_fact_id)
     VALUES (%(shard_key)s, %(generation_id)s, %(fact_id)s, %(text)s, %(fingerprint)s, %(lexemes)s::text[],
-        %(topics)s::text[], %(said_by)s, %(about_date)s, %(said_at)s, %(said_at)s)
+        %(topics)s::text[], %(said_by)s, %(about_date)s, %(said_at)s, %(said_at)s, %(doubt_operation)s,
+        %(doubt_reason)s, %(doubt_fact_id)s)
     ON CONFLICT (shard_key, generation_id, fingerprint) WHERE live
         DO UPDATE SET updated_at = excluded.updated_at, said_at = greatest(fact.said_at, excluded.said_at),
             valid_from = least(fact.valid_from, excluded.valid_from)
@@ -166,7 +167,7 @@ SELECT (SELECT count(*) FROM strandline.fact f WHERE f.shard_key = %(shard_key)s
         AND s.session_key = ANY (%(session_keys)s::uuid[])) AS max_facts
 
 -- name: condensable_facts
--- The live facts that no person has worded or judged, longest known first.
+-- The live facts that no person has worded or judged and that no doubt concerns, longest known first.
 -- row: fact_id uuid, text text, said_at timestamptz, fingerprint bytea, lexemes text[], is_by_assistants boolean
 -- opens: text, fingerprint fingerprint - text
 SELECT f.fact_id, f.text, f.said_at, f.fingerprint, f.lexemes, @is_assistants_fact(f, %(shard_key)s) AS is_by_assistants
@@ -175,6 +176,9 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.
     AND NOT EXISTS (
         SELECT FROM strandline.fact_revision r WHERE r.shard_key = %(shard_key)s
             AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id AND r.fact_event IS NOT NULL)
+    AND NOT @is_doubtful(f) AND NOT EXISTS (
+        SELECT FROM strandline.fact beside WHERE beside.shard_key = f.shard_key
+            AND beside.generation_id = f.generation_id AND beside.live AND beside.doubt_fact_id = f.fact_id)
 ORDER BY f.said_at, f.fact_id LIMIT %(limit)s
 
 -- name: end_condensed

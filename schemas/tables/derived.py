@@ -77,6 +77,10 @@ fact = table(
     personal("agent_id", Text),
     personal("team_id", Text),
     personal("feedback", Text, sealed="text feedback"),
+    # The refused decision on another fact, for which this one was added.
+    impersonal("doubt_operation", Text),
+    impersonal("doubt_reason", Text),
+    Column("doubt_fact_id", Uuid),
     moment("created_at", default=True),
     moment("updated_at", default=True),
     Index(
@@ -89,6 +93,7 @@ fact = table(
     ),
     Index("fact_recent", "shard_key", "generation_id", text("said_at DESC"), postgresql_where=text("live")),
     CheckConstraint("live = (invalidated_at IS NULL AND condensed_into IS NULL)", name="live"),
+    CheckConstraint("num_nulls(doubt_operation, doubt_reason, doubt_fact_id) IN (0, 3)", name="doubt"),
     comment="The facts of an owner; an invalidated fact stays, with the fact that replaced it",
     erasure=Erasure("goes"),
     export=Export(

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Literal
 
 DoubtedOperation = Literal["update", "invalidate", "duplicate"]
+Settlement = Literal["both", "new", "old"]
 DoubtReason = Literal["unrelated", "older", "assistant", "negation", "loses", "adds", "language"]
 
 DOUBT_SENTENCES: Mapping[DoubtReason, str] = MappingProxyType(
@@ -31,3 +32,8 @@ class Doubt:
     op: DoubtedOperation
     fact: int
     reason: DoubtReason
+
+
+def doubt_sentence(reason: str) -> str:
+    """The sentence of a stored reason; the reason of another release stands for itself."""
+    return next((sentence for name, sentence in DOUBT_SENTENCES.items() if name == reason), reason)

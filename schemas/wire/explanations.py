@@ -250,8 +250,24 @@ class RevisionTrace(Report):
     carried_from: int | None
 
 
+class DoubtTrace(Report):
+    """A decision on another fact, with its words (null: it is gone), that was refused, and the reason.
+
+    ``operation`` is ``update``, ``invalidate`` or ``duplicate``.
+    """
+
+    operation: str
+    fact_id: UUID
+    text: str | None
+    reason: str
+
+
 class FactExplanation(Report):
-    """A fact and the way back from it."""
+    """A fact and the way back from it.
+
+    ``doubt`` is the decision refused when it was added; it is doubtful (``is_doubtful``) while both facts are
+    live.  ``doubted_by`` are doubtful facts that may contradict this one, at most 20.
+    """
 
     fact_id: UUID
     generation: int
@@ -269,6 +285,9 @@ class FactExplanation(Report):
     condensed_into: UUID | None
     replacement: str | None
     feedback: str | None
+    is_doubtful: bool
+    doubt: DoubtTrace | None
+    doubted_by: tuple[UUID, ...]
     created_at: datetime
     updated_at: datetime
     revisions: tuple[RevisionTrace, ...]

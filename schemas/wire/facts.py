@@ -9,6 +9,7 @@ from uuid import UUID
 from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
+from strandline.schemas.values.doubts import Settlement
 from strandline.schemas.wire.base import Actor, Answer, Name, Request, example
 from strandline.schemas.wire.messages import MessageIn
 
@@ -42,6 +43,13 @@ class FactFeedback(Request, json_schema_extra=example(feedback="That was years a
     """People's opinion of a fact; null removes it."""
 
     feedback: Annotated[str, Field(max_length=8_000)] | None
+    actor: Actor | None = None
+
+
+class FactSettlement(Request, json_schema_extra=example(keep="new", actor="ana")):
+    """Which facts to keep: both, the new (doubtful) one, or the old one."""
+
+    keep: Settlement
     actor: Actor | None = None
 
 
@@ -98,13 +106,24 @@ class RevisionOut(Answer):
     created_at: datetime
 
 
+class DoubtOut(Answer):
+    """Why a fact is doubtful: a refused operation on a known fact, with the reason.
+
+    `operation` is `update` (other words), `invalidate` (end it) or `duplicate` (add nothing).
+    """
+
+    operation: str
+    fact_id: UUID
+    reason: str
+
+
 _FACT: JsonDict = {
     "fact_id": "73f29f21-6e09-4f0a-a382-3babda36d7d2", "text": "User: I moved to Lisbon in May.",
     "topics": ["home"], "said_by": "user", "about_date": None, "said_at": "2026-11-25T10:00:00Z",
     "valid_from": "2026-11-25T10:00:00Z", "valid_until": None, "invalidated_at": None, "invalidated_by": None,
     "condensed_into": None, "input": None, "agent_id": None, "team_id": None, "feedback": None,
     "created_at": "2026-11-25T10:00:03Z", "updated_at": "2026-11-25T10:00:03Z", "user_id": "ana",
-    "is_live": True, "version": "1-62d1f3",
+    "is_live": True, "is_doubtful": False, "doubt": None, "version": "1-62d1f3",
 }  # fmt: skip
 
 
@@ -132,6 +151,8 @@ class FactOut(Answer):
     updated_at: datetime
     user_id: str | None
     is_live: bool
+    is_doubtful: bool
+    doubt: DoubtOut | None
     version: str
 
 

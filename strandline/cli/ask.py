@@ -225,7 +225,7 @@ def _fact_lines(report: AskReport) -> Iterator[Line]:
         score = f"score {fact.score:.3f}" if fact.score else "given because it is new"
         origin = f"{'; '.join(places) or 'added by a person'}, {_at(fact.said_at)}"
         yield Line(f"[{number}] {excerpt(fact.text)}")
-        yield Line(f"{origin}, {score}, {quantity(fact.tokens, 'token')}", "dim", INDENT)
+        yield Line(f"{origin}, {score}, {quantity(fact.tokens, 'token')}, id {fact.fact_id}", "dim", INDENT)
 
 
 def _summary_lines(report: AskReport) -> Iterator[Line]:
@@ -249,7 +249,7 @@ def _message_lines(report: AskReport) -> Iterator[Line]:
         why = f"beside a message that matches ({score})" if hit.is_beside else score
         place = f"{hit.session_id} seq {hit.seq}, {_at(hit.created_at)}"
         yield Line(f"[{number}] {hit.said_by}: {excerpt(hit.text)}")
-        yield Line(f"{place}, {why}, {quantity(hit.tokens, 'token')}", "dim", INDENT)
+        yield Line(f"{place}, {why}, {quantity(hit.tokens, 'token')}, id {hit.id}", "dim", INDENT)
 
 
 def _state_lines(report: AskReport) -> Iterator[Line]:

@@ -23,7 +23,7 @@ TASKS = {
         "ask": "Show what memory gives for a question, and where it is from.",
         "search": "Search messages and facts.",
         "sessions": "List and show sessions, correct, fork and delete them, set a policy.",
-        "facts": "List facts, show the history of one, or clear a namespace.",
+        "facts": "List, add, correct and settle facts, show the history of one, or clear a namespace.",
         "flush": "Deliver a session's messages to the pipelines now.",
         "import": "Import existing chats from JSONL, in bulk.",
         "explain": "Explain why something was remembered, or not.",

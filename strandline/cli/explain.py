@@ -12,7 +12,7 @@ from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.options import namespace_option
 from strandline.cli.servers.targets import opened_database
 from strandline.pipelines.inspect.changes import change_line, correction_line
-from strandline.pipelines.inspect.explain_message import explain
+from strandline.pipelines.inspect.explain_message import explain, explain_seq
 from strandline.schemas.display.shown_text import quantity, time_text
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
@@ -39,18 +39,27 @@ _KINDS = (MessageExplanation, FactExplanation, RemovedFactExplanation)
 
 
 @cli_command("explain", opened_database, *_KINDS)
-@click.argument("subject", metavar="MESSAGE_ID|FACT_ID")
+@click.argument("subject", metavar="[MESSAGE_ID|FACT_ID]", required=False)
 @namespace_option
 @click.option(
     "--session", "session_id", metavar="ID", help="Its session; needed if several sessions use the same id."
 )
+@click.option("--seq", type=click.IntRange(1), metavar="N", help="The message of this number in --session.")
 @click.option("--user", "user_id", metavar="ID", help="The user whose session or fact it is.")
-def command(database: Database, subject: str, **whose: Any) -> Output:
+def command(
+    database: Database, subject: str | None, seq: int | None, session_id: str | None, **whose: Any
+) -> Output:
     """Follow a message to the memory derived from it, or a fact back to its messages.
 
-    The last lines name the commands to go on with.
+    A message is named by its id, or by --session and --seq. The last lines name the commands to go on with.
     """
-    explanation = explain(database, subject, **whose)
+    explanation: MessageExplanation | FactExplanation | RemovedFactExplanation
+    if subject is not None and seq is None:
+        explanation = explain(database, subject, session_id=session_id, **whose)
+    elif subject is None and seq is not None and session_id is not None:
+        explanation = explain_seq(database, session_id, seq, **whose)
+    else:
+        raise click.UsageError("Name an id, or a message by --session ID --seq N.")
     return Output(explanation, _lines(explanation))
 
 
@@ -136,6 +145,7 @@ def _fact(explanation: FactExplanation) -> Iterator[str]:
         yield _ending_line(explanation)
     if explanation.feedback:
         yield f"feedback: {explanation.feedback}"
+    yield from _doubt_lines(explanation)
     yield from _events(explanation.events)
     for revision in explanation.revisions:
         yield f"{revision.revision}. {revision.operation} {time_text(revision.at)}: {revision.text}"
@@ -194,6 +204,8 @@ def _steps_after_message(explanation: MessageExplanation) -> Iterator[str]:
 
 
 def _steps_after_fact(explanation: FactExplanation) -> Iterator[str]:
+    if explanation.is_doubtful:
+        yield f"next: `strandline facts settle {explanation.fact_id} new` (or old, or both) ends the doubt"
     cited = [revision for revision in explanation.revisions if revision.session_id and revision.messages]
     for revision in cited[-1:]:
         session = ("--session", shlex.quote(revision.session_id or ""))
@@ -220,6 +232,23 @@ def _ending_line(explanation: FactExplanation) -> str:
         if explanation.replacement
         else ""
     )
+
+
+_REFUSALS = {
+    "update": "that it rewords",
+    "invalidate": "that it ends",
+    "duplicate": "that it only repeats",
+}
+
+
+def _doubt_lines(explanation: FactExplanation) -> Iterator[str]:
+    if doubt := explanation.doubt:
+        refused = f"{_REFUSALS.get(doubt.operation, doubt.operation)} fact {doubt.fact_id}"
+        state = "doubtful" if explanation.is_doubtful else "added"
+        yield f"{state}: a model decided {refused}: {doubt.text or '(gone)'}"
+        yield f"  refused: {doubt.reason}"
+    for fact_id in explanation.doubted_by:
+        yield f"doubtful fact {fact_id} may contradict it"
 
 
 def _events(events: Sequence[FactEventTrace]) -> Iterator[str]:

@@ -7,13 +7,13 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from uuid import UUID
 
 import click
 
 from strandline.cli.command import Output, cli_command
-from strandline.cli.servers.memories import opened_facts, opened_namespace
+from strandline.cli.servers.memories import opened_facts, opened_namespace, opened_new_facts
 from strandline.cli.servers.options import (
     Command,
     actor_option,
@@ -31,17 +31,19 @@ from strandline.producers.facts.figures import UserFigures
 from strandline.producers.facts.listing import Fact, FactPage
 from strandline.producers.namespace_facts import Clearing, NamespaceFacts
 from strandline.producers.owner_facts import CaptureFace
-from strandline.schemas.display.shown_text import quantity, time_text
+from strandline.schemas.display.shown_text import quantity, quote, time_text
+from strandline.schemas.errors import NotFoundError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.acts.capture import MAX_INSTRUCTIONS_CHARACTERS, Capture
+from strandline.schemas.values.doubts import Settlement
 from strandline.schemas.wire.explanations import (
     FactEventTrace,
     FactExplanation,
     RemovedFactExplanation,
     RevisionTrace,
 )
-from strandline.schemas.wire.facts import CaptureOut, FiguresOut, TopicOut, UserOut
+from strandline.schemas.wire.facts import CaptureOut, DoubtOut, FiguresOut, TopicOut, UserOut
 from strandline.schemas.wire.report import Report
 from strandline.schemas.wire.work import ClearFactsReport
 
@@ -60,6 +62,7 @@ class FactReport(Report):
     live: bool
     invalidated_by: UUID | None
     condensed_into: UUID | None
+    doubt: DoubtOut | None
     feedback: str | None
     message_ids: list[str]
 
@@ -73,6 +76,12 @@ class FactsReport(Report):
     total: int
     next_offset: int | None
     facts: list[FactReport]
+
+
+class DeletedFactReport(Report):
+    """``strandline facts delete``: the fact that is gone."""
+
+    fact_id: UUID
 
 
 class FactStep(Report):
@@ -324,6 +333,7 @@ def _at(moment: datetime | None) -> str:
     help="Only facts with one of these topics; repeatable.",
 )
 @click.option("--all", "with_invalidated", is_flag=True, help="Include facts that ended or were condensed.")
+@click.option("--doubtful", is_flag=True, help="Only facts that may contradict another one.")
 @limit_option()
 @click.option("--offset", type=click.IntRange(0), default=0, help="How many to skip, for the next page.")
 def list_command(
@@ -347,6 +357,65 @@ def list_command(
         facts=[_report(fact) for fact in page],
     )
     return Output(report, _lines(page, following))
+
+
+def _wording_options(command: Command) -> Command:
+    topics = click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="A topic; repeatable.")
+    day = click.option("--about-date", type=click.DateTime(["%Y-%m-%d"]), help="The day it is about.")
+    return actor_option(topics(day(command)))
+
+
+@cli_command("add", opened_new_facts, FactReport, short_help="Add a fact by hand.")
+@click.argument("text")
+@_wording_options
+def add_command(facts: Facts, text: str, topics: tuple[str, ...], **chosen: Any) -> Output:
+    """Add the fact TEXT for a user, or for the owner of a session; the same words are one fact."""
+    return _output("added", facts.add(text, topics=list(topics) or None, **chosen))
+
+
+@cli_command("replace", opened_facts, FactReport, short_help="Give a fact other words.")
+@click.argument("fact_id", metavar="FACT_ID")
+@click.argument("text")
+@_wording_options
+def replace_command(facts: Facts, fact_id: str, text: str, topics: tuple[str, ...], **chosen: Any) -> Output:
+    """Give a live fact the words TEXT; the old ones do not come back from earlier messages."""
+    fact = facts.replace(fact_id, text, topics=list(topics) or None, **chosen)
+    return _output("replaced", fact, fact_id)
+
+
+@cli_command("delete", opened_facts, DeletedFactReport, short_help="Delete a fact for good.")
+@click.argument("fact_id", metavar="FACT_ID")
+@actor_option
+def delete_command(facts: Facts, fact_id: str, actor: str | None) -> Output:
+    """Delete a fact and its history for good; it does not come back from earlier messages."""
+    if not facts.delete(fact_id, actor=actor):
+        raise _unknown(fact_id)
+    return Output(DeletedFactReport(fact_id=UUID(fact_id)), [f"deleted {fact_id}"])
+
+
+@cli_command("settle", opened_facts, FactReport, short_help="Decide between a doubtful fact and an old one.")
+@click.argument("fact_id", metavar="FACT_ID")
+@click.argument("keep", type=click.Choice(get_args(Settlement)))
+@actor_option
+def settle_command(facts: Facts, fact_id: str, keep: Settlement, actor: str | None) -> Output:
+    """Keep a doubtful fact (new), the fact it may contradict (old), or both; the other is deleted.
+
+    `strandline facts list --doubtful` shows doubtful facts; `strandline explain FACT_ID` says why one is.
+    """
+    return _output("kept", facts.settle(fact_id, keep, actor=actor), fact_id)
+
+
+def _output(done: str, fact: Fact | None, fact_id: str = "") -> Output:
+    if fact is None:
+        raise _unknown(fact_id)
+    doubts = _doubt_lines([fact])
+    return Output(_report(fact), [f"{done} {fact.fact_id}: {fact.text}", *doubts])
+
+
+def _unknown(fact_id: str) -> NotFoundError:
+    return NotFoundError(
+        f"This owner has no live fact with the id {quote(fact_id)}; `strandline facts list` shows their ids."
+    )
 
 
 @cli_command("history", opened_database, FactHistoryReport, short_help="Show the history of a fact.")
@@ -374,13 +443,22 @@ def _lines(page: FactPage, following: int | None) -> Iterator[str]:
         for fact in page
     ]
     yield from table(("fact", "state", "said", "by", "text"), rows)
+    yield from _doubt_lines(page)
     more = "" if following is None else f"; the next page: --offset {following}"
     yield f"{len(page):,} of {quantity(page.total, 'fact')}{more}"
+
+
+def _doubt_lines(facts: Sequence[Fact]) -> Iterator[str]:
+    for fact in facts:
+        if fact.doubt is not None:
+            yield f"{fact.fact_id} may contradict {fact.doubt.fact_id}: {fact.doubt.reason}"
 
 
 def _state(fact: Fact) -> str:
     if fact.condensed_into is not None:
         return "condensed"
+    if fact.is_doubtful:
+        return "doubtful"
     return "live" if fact.is_live else "ended"
 
 
@@ -459,6 +537,10 @@ def _clear_facts(facts: NamespaceFacts, actor: str | None) -> Clearing:
     "facts",
     commands=[
         list_command,
+        add_command,
+        replace_command,
+        delete_command,
+        settle_command,
         history_command,
         figures_command,
         users_command,
@@ -467,7 +549,4 @@ def _clear_facts(facts: NamespaceFacts, actor: str | None) -> Clearing:
     ],
 )
 def command() -> None:
-    """List facts, their history and figures, set what is captured, clear a namespace.
-
-    To correct a fact, use `Facts.for_owner`.
-    """
+    """List and change facts, show their history and figures, set what is captured, clear a namespace."""

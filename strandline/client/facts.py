@@ -26,7 +26,7 @@ from strandline.client.retrying import Repeat
 from strandline.client.service import RemoteService
 from strandline.client.values import fact_from, namespace_of
 from strandline.producers.arguments import check_count
-from strandline.producers.facts.edit_operations import Wording, checked_feedback
+from strandline.producers.facts.edit_operations import Wording, checked_feedback, checked_settlement
 from strandline.producers.facts.figures import TopicCount
 from strandline.producers.facts.importing import FactsImported
 from strandline.producers.facts.listing import Fact, FactPage, PageRequest, Sort, as_fact_id, checked_limit
@@ -66,6 +66,10 @@ def _check_wording(sent: dict[str, Any]) -> dict[str, Any]:
 
 def _check_feedback(sent: dict[str, Any]) -> dict[str, Any]:
     return sent | {"feedback": checked_feedback(sent["feedback"])}
+
+
+def _check_settlement(sent: dict[str, Any]) -> dict[str, Any]:
+    return sent | {"keep": checked_settlement(sent["keep"])}
 
 
 def _check_limit(sent: dict[str, Any]) -> dict[str, Any]:
@@ -129,6 +133,7 @@ class FactMethods:
     replace = as_in_library(
         acts.REPLACE_FACT, library.replace, FactOut, check=_check_wording, missing=None, repeat="always"
     )
+    settle = as_in_library(acts.SETTLE_FACT, library.settle, FactOut, check=_check_settlement, missing=None)
     feedback = as_in_library(acts.JUDGE_FACT, library.feedback, FactOut, check=_check_feedback, missing=None)
 
     @Method
@@ -222,6 +227,7 @@ class FactMethods:
         agent_id: str | None = None,
         team_id: str | None = None,
         with_invalidated: bool = False,
+        doubtful: bool = False,
         first_n: int | None = None,
         last_n: int | None = None,
     ) -> Operation[FactPage]:
@@ -237,6 +243,7 @@ class FactMethods:
             agent_id=agent_id,
             team_id=team_id,
             with_invalidated="true" if with_invalidated else None,
+            doubtful="true" if doubtful else None,
         )
         facts = yield from self._read_pages(page, filters)
         return FactPage(facts[::-1], facts.total) if page.is_turned else facts
@@ -269,6 +276,7 @@ class FactMethods:
     aadd = Awaited(add)
     areplace = Awaited(replace)
     adelete = Awaited(delete)
+    asettle = Awaited(settle)
     aclear = Awaited(clear)
     afeedback = Awaited(feedback)
     aimport_facts = Awaited(import_facts)

@@ -10,7 +10,7 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 from strandline.client.operations import Call, Driver, Operation, path
 from strandline.producers.arguments import listed_messages
-from strandline.producers.facts.listing import Fact, FactRevision
+from strandline.producers.facts.listing import Fact, FactDoubt, FactRevision
 from strandline.producers.reading.context import Given, MemoryContext
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.search import FoundMessage, SearchResult
@@ -96,12 +96,14 @@ def context_from(out: ContextOut) -> MemoryContext:
 
 def fact_from(out: FactOut, namespace: str, revisions: Sequence[RevisionOut] = ()) -> Fact:
     """A fact, with the revisions that came with it."""
-    same = {name: value for name, value in out if name not in ("topics", "is_live", "version")}
+    others = ("topics", "is_live", "is_doubtful", "doubt", "version")
+    same = {name: value for name, value in out if name not in others}
     return RemoteFact(
         **same,
         topics=tuple(out.topics),
         namespace=namespace,
         revisions=value_of(tuple[FactRevision, ...], [*revisions]),
+        doubt=value_of(FactDoubt, out.doubt),
         stored_version=out.version,
     )
 

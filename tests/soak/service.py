@@ -29,7 +29,7 @@ PHASES = "examples,coverage,fuzzing,stateful"
 NEVER_DONE = frozenset(
     {
         "diff_generation", "promote_generation", "prune_generation", "roll_pipeline_back",
-        "post_replay", "get_operation", "stop_operation", "retry_letter", "drop_letter",
+        "post_replay", "get_operation", "stop_operation", "retry_letter", "drop_letter", "settle_fact",
     }
 )  # fmt: skip
 

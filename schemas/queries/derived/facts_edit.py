@@ -239,19 +239,21 @@ class FindFactRow(NamedTuple):
     live: bool
     created_at: datetime
     valid_from: datetime
+    said_at: datetime
     topics: list[str]
     about_date: date | None
+    doubts: UUID | None
     worded_by: int | None
 
 
 class FindFact(Query[FindFactRow], name="find_fact", repeatable=True):
-    """One fact of one derivation, and by which event people last worded it."""
+    """One fact of one derivation, the fact that its doubt concerns, and by which event people last worded it."""
 
     marks = Marks(
         owner=0,
         opens=(
             Mark(1, "text", "fact"),
-            Mark(5, "name", "topic"),
+            Mark(6, "name", "topic"),
         ),
     )
     shard_key: UUID
@@ -326,7 +328,9 @@ class RewordFact(Query[FactIdRow], name="reword_fact", repeatable=True):
 
 
 class RepeatFact(Query[Never], name="repeat_fact", repeatable=True):
-    """A person adds a fact that is known already: it gets the person's other values."""
+    """A person adds a fact that is known already: it gets the person's other values, and is no longer
+    doubtful.
+    """
 
     marks = Marks(
         owner=6,
@@ -425,6 +429,10 @@ class ListFactsRow(NamedTuple):
     agent_id: str | None
     team_id: str | None
     feedback: str | None
+    is_doubtful: bool
+    doubt_operation: str | None
+    doubt_reason: str | None
+    doubt_fact_id: UUID | None
     created_at: datetime
     updated_at: datetime
     revisions: str | None
@@ -444,7 +452,7 @@ class ListFacts(Query[ListFactsRow], name="list_facts", repeatable=True):
             Mark(5, "name", "said_by"),
             Mark(13, "text", "input"),
             Mark(16, "text", "feedback"),
-            Mark(19, "within", "*.text=text:fact"),
+            Mark(23, "within", "*.text=text:fact"),
         ),
     )
     shard_key: UUID
@@ -453,6 +461,7 @@ class ListFacts(Query[ListFactsRow], name="list_facts", repeatable=True):
     topics: list[str] | None
     agent_id: str | None
     team_id: str | None
+    doubtful: bool
     sort: str
     after_id: UUID | None
     after_at: datetime | None

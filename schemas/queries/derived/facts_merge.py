@@ -117,7 +117,7 @@ class RelatedFacts(Query[RelatedFactsRow], name="related_facts", repeatable=True
 
 class AddFact(Query[FactIdRow], name="add_fact"):
     """Insert a new fact with its first revision. If a live fact has the same words, that one is kept instead,
-    with the candidate as another source.
+    with the candidate as another source, and without the doubt.
     """
 
     marks = Marks(
@@ -128,9 +128,9 @@ class AddFact(Query[FactIdRow], name="add_fact"):
             Mark(5, "word"),
             Mark(6, "name", "topic"),
             Mark(7, "name", "said_by"),
-            Mark(10, "text", "fact"),
-            Mark(11, "digest"),
-            Mark(12, "word"),
+            Mark(13, "text", "fact"),
+            Mark(14, "digest"),
+            Mark(15, "word"),
         ),
     )
     shard_key: UUID
@@ -143,6 +143,9 @@ class AddFact(Query[FactIdRow], name="add_fact"):
     said_by: str | None
     about_date: date | None
     said_at: datetime
+    doubt_operation: str | None
+    doubt_reason: str | None
+    doubt_fact_id: UUID | None
     own_text: str | None
     own_fingerprint: bytes | None
     own_lexemes: list[str] | None
@@ -266,7 +269,7 @@ class CondensableFactsRow(NamedTuple):
 
 
 class CondensableFacts(Query[CondensableFactsRow], name="condensable_facts", repeatable=True):
-    """The live facts that no person has worded or judged, longest known first."""
+    """The live facts that no person has worded or judged and that no doubt concerns, longest known first."""
 
     marks = Marks(
         owner=0,

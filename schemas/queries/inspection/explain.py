@@ -7,7 +7,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
-from strandline.schemas.queries.rows import ShardKeyRow, SourceMessageRow
+from strandline.schemas.queries.rows import SeqRow, ShardKeyRow, SourceMessageRow
 from strandline.schemas.sealing.marks import Mark, Marks
 
 
@@ -28,6 +28,14 @@ class ExplainFindMessages(Query[ExplainFindMessagesRow], name="explain_find_mess
     session_id: str | None
     user_id: str | None
     without_user: bool
+
+
+class ExplainFindSeq(Query[SeqRow], name="explain_find_seq", repeatable=True):
+    """A message by its number in a session, if it is still in the log."""
+
+    shard_key: UUID
+    session_key: UUID
+    seq: int
 
 
 class ExplainFindFactsRow(NamedTuple):
@@ -256,12 +264,20 @@ class ExplainFactRow(NamedTuple):
     condensed_into: UUID | None
     replacement: str | None
     feedback: str | None
+    is_doubtful: bool
+    doubt_operation: str | None
+    doubt_reason: str | None
+    doubt_fact_id: UUID | None
+    doubted: str | None
+    doubted_by: list[UUID]
     created_at: datetime
     updated_at: datetime
 
 
 class ExplainFact(Query[ExplainFactRow], name="explain_fact", repeatable=True):
-    """A fact as it is, and, if it ended, the fact that replaced or condensed it."""
+    """A fact as it is; if it ended, the fact that replaced or condensed it; if it is doubtful, the fact that
+    it may contradict; and the doubtful facts that may contradict it.
+    """
 
     marks = Marks(
         owner=0,
@@ -271,6 +287,7 @@ class ExplainFact(Query[ExplainFactRow], name="explain_fact", repeatable=True):
             Mark(5, "name", "said_by"),
             Mark(14, "text", "fact"),
             Mark(15, "text", "feedback"),
+            Mark(20, "text", "fact"),
         ),
     )
     shard_key: UUID

@@ -90,6 +90,9 @@ class ExportFactRow(NamedTuple):
     agent_id: str | None
     team_id: str | None
     feedback: str | None
+    doubt_operation: str | None
+    doubt_reason: str | None
+    doubt_fact_id: UUID | None
     created_at: datetime
     updated_at: datetime
 

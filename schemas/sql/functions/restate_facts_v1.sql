@@ -42,6 +42,9 @@ BEGIN
         UPDATE strandline.fact f SET invalidated_by = kept
             WHERE f.shard_key = p_shard_key AND f.generation_id = fallen.generation_id
               AND f.invalidated_by = fallen.fact_id AND f.fact_id <> kept;
+        UPDATE strandline.fact f SET doubt_fact_id = kept
+            WHERE f.shard_key = p_shard_key AND f.generation_id = fallen.generation_id
+              AND f.doubt_fact_id = fallen.fact_id AND f.fact_id <> kept;
         DELETE FROM strandline.fact f WHERE f.shard_key = p_shard_key
             AND f.generation_id = fallen.generation_id AND f.fact_id = fallen.fact_id;
         touched := touched || kept;

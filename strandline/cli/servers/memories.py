@@ -124,10 +124,29 @@ def opened_facts(
         UsageError: neither is given.
         NotFoundError: there is no such user or session.
     """
+    with _opened_facts(settings, namespace, user, session) as facts:
+        yield facts
+
+
+@owner_options
+@contextmanager
+def opened_new_facts(
+    settings: Settings, namespace: str, user: str | None, session: str | None
+) -> Iterator[Facts]:
+    """As ``opened_facts``; a user may be new."""
+    with _opened_facts(settings, namespace, user, session, may_be_new=True) as facts:
+        yield facts
+
+
+@contextmanager
+def _opened_facts(
+    settings: Settings, namespace: str, user: str | None, session: str | None, *, may_be_new: bool = False
+) -> Iterator[Facts]:
     if session is None and user is None:
         raise click.UsageError("Whose facts? Give --user, or --session of a session without a user.")
     with opened_servers(settings) as running:
-        check_known(running.database, namespace=namespace, session_id=session, user_id=user)
+        if session is not None or not may_be_new:
+            check_known(running.database, namespace=namespace, session_id=session, user_id=user)
         if session is not None and user is None:
             user = find_session(running.database, session, namespace=namespace).user_id
         whose = {"user_id": user} if user is not None else {"session_id": session}

@@ -29,6 +29,7 @@ from strandline.schemas.wire.facts import (
     FactOut,
     FactPatch,
     FactSearch,
+    FactSettlement,
     FactsFrom,
     FactsOut,
     FoundFacts,
@@ -68,6 +69,7 @@ async def list_facts(
     agent_id: NameFilter = None,
     team_id: NameFilter = None,
     with_invalidated: Annotated[bool, Field(description="Also facts that ended.")] = False,
+    doubtful: Annotated[bool, Field(description="Only facts that may contradict another one.")] = False,
 ) -> Response:
     """A page of the live facts, and how many there are.
 
@@ -78,7 +80,7 @@ async def list_facts(
     owner = call.caller.owner(user)
     after = read_place_cursor(f"{_LIST}/{sort}", cursor, FactPlace.read)
     page_request = replace(PageRequest.check(limit, 0, sort, contains), limit=limit + 1, after=after)
-    filters = FactFilter.check(topic, agent_id, team_id, with_invalidated)
+    filters = FactFilter.check(topic, agent_id, team_id, with_invalidated, doubtful)
     recorder = Recorder(owner, call.service.resources.compliance, call.service.resources.audit_levels)
     listing = recorder.read(
         Act.here("facts.read"),
@@ -131,6 +133,13 @@ routes.pass_on(
     acts.JUDGE_FACT, "facts", "writes", ("facts", "names"), FactOut, to=OwnerFacts.feedback,
     about="Record people's opinion of a fact; null removes it.",
     body=FactFeedback, matches=True,
+)  # fmt: skip
+
+
+routes.pass_on(
+    acts.SETTLE_FACT, "facts", "writes", ("facts", "names"), FactOut, to=OwnerFacts.settle,
+    about="Decide between a doubtful fact and the fact it may contradict; the kept one is the answer.",
+    body=FactSettlement, matches=True,
 )  # fmt: skip
 
 

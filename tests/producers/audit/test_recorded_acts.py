@@ -108,6 +108,7 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
     "Facts.figures": (lambda f: f.facts.figures(), ["facts.read"]),
     "Facts.replace": (lambda f: f.facts.replace(f.fact_id, "Ann likes mate."), ["facts.replace"]),
     "Facts.feedback": (lambda f: f.facts.feedback(f.fact_id, "right"), ["facts.feedback"]),
+    "Facts.settle of nothing": (lambda f: f.facts.settle(uuid4(), "new"), []),
     "Facts.delete": (lambda f: f.facts.delete(f.fact_id), ["facts.delete"]),
     "Facts.delete again": (lambda f: f.facts.delete(f.fact_id), []),
     "Facts.import_facts": (lambda f: f.facts.import_facts([source(1)]), ["facts.import"]),
@@ -205,7 +206,7 @@ def _is_twin(name: str, names: set[str]) -> bool:
 COMMAND_ACTS = {
     "up": "runs servers",
     "demo": "by Memory",
-    "worker": "derives; what it does by an instruction is facts.obey",
+    "worker": "derives; by an instruction it does facts.obey, and its doubts are facts.doubt",
     "status": "counts",
     "sessions": "by Memory, and directory.read",
     "get": "by Memory",

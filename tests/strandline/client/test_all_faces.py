@@ -15,6 +15,7 @@ import pytest
 from strandline import ConflictError, InvalidMessageError, Memory, Retention, VersionError
 from strandline.client import AsyncRemoteMemory, RemoteMemory, RemoteService
 from strandline.schemas.values.acts.capture import Capture
+from tests.conftest import rows_of
 from tests.support.servers.service_server import RunningService
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -235,6 +236,41 @@ def test_a_fact_is_added_corrected_and_deleted(face: Face, near: Near) -> None:
     assert [face.facts("get", unknown) for unknown in (uuid4(), "no id")] == [None, None]
     assert face.facts("feedback", uuid4(), "x") is face.facts("replace", uuid4(), "x") is None
     assert face.facts("list").total == 0
+
+
+# As a merge leaves it; a service of tests has no model.
+DOUBT = """
+UPDATE strandline.fact SET doubt_operation = 'update', doubt_reason = 'loses', doubt_fact_id = %s
+WHERE fact_id = %s RETURNING 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("keep", "live"),
+    [
+        ("both", ["Lives in Lisbon.", "Lives in Porto."]),
+        ("new", ["Lives in Lisbon."]),
+        ("old", ["Lives in Porto."]),
+    ],
+)
+def test_a_doubtful_fact_is_listed_and_settled(
+    keep: str, live: list[str], face: Face, near: Near, running: RunningService
+) -> None:
+    old, new = (face.facts("add", f"Lives in {city}.") for city in ("Porto", "Lisbon"))
+    rows_of(running.database_url, DOUBT, old.fact_id, new.fact_id)
+    (doubtful,) = face.facts("list", doubtful=True)
+    assert doubtful.fact_id == new.fact_id and doubtful.is_doubtful
+    assert doubtful.doubt == near(face).facts.list(doubtful=True)[0].doubt
+    assert doubtful.doubt.fact_id == old.fact_id and doubtful.doubt.operation == "update"
+    for wrong, problem in ((keep + "s", InvalidMessageError), (keep, VersionError)):
+        with pytest.raises(problem):
+            face.facts("settle", new.fact_id, wrong, if_version="1-0")
+    kept = face.facts("settle", new.fact_id, keep, actor="ana", if_version=doubtful.version)
+    assert kept.text in live and not kept.is_doubtful
+    assert sorted(fact.text for fact in face.facts("list")) == live
+    with pytest.raises(ConflictError, match="not doubtful"):
+        face.facts("settle", kept.fact_id, keep)
+    assert face.facts("settle", uuid4(), keep) is face.facts("settle", "no id", keep) is None
 
 
 PAGES: list[tuple[dict[str, Any], str, int]] = [

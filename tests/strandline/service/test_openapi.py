@@ -75,6 +75,7 @@ FACTS = {
     "add": f"POST {U}/facts",
     "replace": f"PATCH {U}/facts/{{fact_id}}",
     "delete": f"DELETE {U}/facts/{{fact_id}}",
+    "settle": f"POST {U}/facts/{{fact_id}}/settle",
     "clear": f"DELETE {U}/facts",
     "feedback": f"PUT {U}/facts/{{fact_id}}/feedback",
     "import_facts": f"POST {U}/facts/import",
@@ -219,6 +220,10 @@ SUBCOMMAND_ROUTES = {
     "sessions replace": f"PUT {S}/messages/{{seq}}/content",
     "sessions set-policy": f"PATCH {S}/policy",
     "facts list": f"GET {U}/facts",
+    "facts add": f"POST {U}/facts",
+    "facts replace": f"PATCH {U}/facts/{{fact_id}}",
+    "facts delete": f"DELETE {U}/facts/{{fact_id}}",
+    "facts settle": f"POST {U}/facts/{{fact_id}}/settle",
     "facts history": f"GET {U}/facts/{{fact_id}}/history",
     "facts users": "GET /v1/users",
     "facts figures": f"GET {U}/figures",
@@ -352,7 +357,7 @@ def test_the_description_is_valid_and_says_what_a_request_needs(document: dict[s
 # Bodies whose effect needs what no example can name: a generation, a key, somebody erased; or ends somebody.
 NEED_MORE = {
     "promote_generation", "post_rotation", "post_replay", "estimate_replay", "put_limits",
-    "readmit_user", "readmit_session", "erase_user", "erase_session",
+    "readmit_user", "readmit_session", "erase_user", "erase_session", "settle_fact",
 }  # fmt: skip
 
 

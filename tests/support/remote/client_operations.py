@@ -67,6 +67,7 @@ ASKED: dict[type, dict[str, tuple[tuple[Any, ...], dict[str, Any]]]] = {
         "add": ask("x"),
         "replace": ask(ID, "x"),
         "delete": ask(ID),
+        "settle": ask(ID, "new"),
         "clear": ask(),
         "feedback": ask(ID, "x"),
         "import_facts": ask([ImportedFactIn(id="1", text="x")]),
