@@ -11,14 +11,18 @@ from strandline.schemas.values.content_parts import check_parts
 from strandline.schemas.values.foreign_values import is_empty, plain_int, plain_number, plain_text, unreadable
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import MAX_INTEGER
+from strandline.schemas.values.stored_text import check_text, check_texts_within
 
 MAX_SEQ = 2**63 - 1
 
 
 def read_query(source: object | None) -> str | Message | None:
     """The text or message to search for: text as it is, else a message; raises InvalidMessageError."""
-    if source is None or isinstance(source, str):
-        return None if source is None else plain_text(source)
+    if source is None:
+        return None
+    if isinstance(source, str):
+        check_text("input", source)
+        return plain_text(source)
     return _read_searchable(source, "input")
 
 
@@ -35,10 +39,10 @@ def read_messages(sources: Sequence[object] | None) -> list[Message] | None:
 def _read_searchable(source: object, where: str) -> Message:
     message = Message.from_openai(source, where=where)
     content: object = message.content
-    if content is None or isinstance(content, str):
-        return message
     try:
-        check_parts(content, f"{where}.content")
+        if content is not None and not isinstance(content, str):
+            check_parts(content, f"{where}.content")
+        check_texts_within(f"{where}.content", content)
     except (StrandlineError, MemoryError):
         raise
     except Exception as error:  # the edge to foreign code: the caller's classes

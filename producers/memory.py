@@ -221,7 +221,8 @@ class SessionMemory(Closing):
         if not messages:
             return Imported(0, 0)
         session = self._subject
-        request = writing.check_put(session, messages, max_messages=MAX_MESSAGES_PER_IMPORT)
+        most = max(MAX_MESSAGES_PER_IMPORT, session.resources.settings.max_messages_per_put)
+        request = writing.check_put(session, messages, max_messages=most)
         if not request.messages:
             return Imported(0, 0)
         request.act = "import"

@@ -207,6 +207,7 @@ class Settings(BaseSettings):
         "", description="values of Host with which /mcp is asked; empty: loopback's, or any"
     )
     service_mcp_origins: str = Field("", description="web pages that may ask /mcp; empty: none")
+    service_web_origins: str = Field("", description="web pages that may ask all else; empty: none; *: any")
     service_max_body_bytes: int = Field(1_048_576, ge=1024)
     service_body_seconds: Positive = Field(
         10.0, description="longest time for a head to arrive, for a body, or for an answer to be taken"

@@ -207,6 +207,7 @@ def search(
     Raises:
         ConfigurationError: an argument is not one of these; facts are asked for in the shared scope,
             which has none; or the memory names no shared scope.
+        InvalidMessageError: ``query`` holds NUL or half of a surrogate pair, as no stored text does.
         OwnerError, DatabaseUnavailableError: as ``get``.
     """
     request = SearchRequest(

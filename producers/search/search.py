@@ -40,6 +40,7 @@ from strandline.schemas.queries.conversation.search import SessionNames
 from strandline.schemas.queries.conversation.sharing import SharedSessionNames
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message
+from strandline.schemas.values.stored_text import check_text
 
 MAX_LIMIT = 1_000
 
@@ -102,6 +103,7 @@ class SearchRequest:
     def __post_init__(self) -> None:
         if not isinstance(self.query, str):
             raise ConfigurationError(f"query is {quote(self.query)}; it must be text.")
+        check_text("query", self.query)
         if (
             isinstance(self.limit, bool)
             or not isinstance(self.limit, int)

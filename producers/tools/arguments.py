@@ -83,6 +83,8 @@ def _from_json(text: str) -> object:
 
 
 def _checked_value(argument: Argument, value: object) -> Any:
+    if isinstance(value, str) and not isinstance(argument, TextArgument):
+        value = _from_text(argument, plain_text(value).strip())
     if value is None and not argument.is_required:
         return argument.default if isinstance(argument, NumberArgument) else None
     if value is None:
@@ -92,6 +94,19 @@ def _checked_value(argument: Argument, value: object) -> Any:
     if isinstance(argument, NumberArgument):
         return _checked_number(argument, value)
     return _checked_texts(argument, value)
+
+
+def _from_text(argument: Argument, text: str) -> object:
+    """The number or list that a client wrote as text, as many do; one text alone is a list of it."""
+    if not text:
+        return None
+    try:
+        value: object = read_json(text)
+    except (ValueError, RecursionError):
+        value = text
+    if isinstance(argument, NumberArgument) or value is None or isinstance(value, list):
+        return value
+    return [value if isinstance(value, str) else text]
 
 
 def _checked_text(name: str, value: object, max_characters: int) -> str:

@@ -29,7 +29,7 @@ from strandline.schemas.values.labels import as_array
 # A row of the table that is copied to.
 _Copied = tuple[object, ...]
 
-# In one call, which is one transaction.
+# In one call, which is one transaction, unless a put may have more.
 MAX_MESSAGES_PER_IMPORT = 10_000
 
 

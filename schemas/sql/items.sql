@@ -36,10 +36,12 @@ WHERE s.shard_key = %(shard_key)s AND s.path = %(path)s AND s.key = %(key)s
 -- Hold items by path and key until the transaction ends, in one order everywhere, so that two transactions that write
 -- the same ones do not wait for each other.
 -- row: key text
-SELECT s.key FROM strandline.store_item s
-JOIN unnest(%(paths)s::text[], %(keys)s::text[]) AS k (path, key) ON s.path = k.path AND s.key = k.key
-WHERE s.shard_key = %(shard_key)s
-ORDER BY s.path, s.key FOR UPDATE OF s
+SELECT s.key FROM (
+    SELECT * FROM unnest(%(paths)s::text[], %(keys)s::text[]) AS k (path, key) ORDER BY k.path, k.key) AS k
+CROSS JOIN LATERAL (
+    -- The limit keeps this a look-up per item, in their order.
+    SELECT t.key FROM strandline.store_item t
+    WHERE t.shard_key = %(shard_key)s AND t.path = k.path AND t.key = k.key LIMIT 1 FOR UPDATE) AS s
 
 -- name: items_after
 -- A page of the items under a path, in the order of their keys.
@@ -62,8 +64,11 @@ WHERE s.shard_key = %(shard_key)s AND s.path = k.path AND s.key = k.key
 -- opens: value
 SELECT s.path, s.key, s.value::text, s.ttl_minutes, s.created_at, s.updated_at
 FROM unnest(%(paths)s::text[], %(keys)s::text[]) AS k (path, key)
-JOIN strandline.store_item s ON s.path = k.path AND s.key = k.key
-WHERE s.shard_key = %(shard_key)s AND @unexpired(s)
+CROSS JOIN LATERAL (
+    -- The limit keeps this a look-up per item.
+    SELECT * FROM strandline.store_item t
+    WHERE t.shard_key = %(shard_key)s AND t.path = k.path AND t.key = k.key LIMIT 1) AS s
+WHERE @unexpired(s)
 
 -- name: search_items
 -- Items below a path that match a filter, those written last first.

@@ -217,13 +217,19 @@ WITH w AS MATERIALIZED (
 )
 SELECT w.place, w.time_zone, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM w
-JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = w.session_key
-    AND m.seq BETWEEN w.from_seq AND w.through_seq
+CROSS JOIN LATERAL (
+    -- The offset keeps this a look-up per event.
+    SELECT k.* FROM strandline.message k
+    WHERE k.shard_key = %(shard_key)s AND k.session_key = w.session_key AND k.seq BETWEEN w.from_seq AND w.through_seq
+    ORDER BY k.seq OFFSET 0) AS m
 UNION ALL
 SELECT w.place, w.time_zone, i.seq, i.id, i.role, i.tokens, i.created_at, i.envelope::text, i.metadata::text
 FROM w
-JOIN strandline.archived_input i ON i.shard_key = %(shard_key)s AND i.session_key = w.session_key
-    AND i.seq BETWEEN w.from_seq AND w.through_seq AND i.generation_id = %(generation_id)s
+CROSS JOIN LATERAL (
+    SELECT k.* FROM strandline.archived_input k
+    WHERE k.shard_key = %(shard_key)s AND k.session_key = w.session_key AND k.generation_id = %(generation_id)s
+        AND k.seq BETWEEN w.from_seq AND w.through_seq
+    ORDER BY k.seq OFFSET 0) AS i
 WHERE NOT EXISTS (
     SELECT FROM strandline.message m
     WHERE m.shard_key = %(shard_key)s AND m.session_key = i.session_key AND m.seq = i.seq)

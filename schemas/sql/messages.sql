@@ -165,8 +165,8 @@ WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
 SELECT m.place, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text,
     m.bytes_before + m.bytes AS bytes_taken
 FROM @filled((SELECT o.place, m.* FROM unnest(%(seqs)s::bigint[]) WITH ORDINALITY AS o (seq, place)
-    JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = o.seq
-        AND @is_shown(m)), page.place) AS m
+    CROSS JOIN LATERAL @numbered(o.seq) AS m
+    WHERE @is_shown(m)), page.place) AS m
 ORDER BY m.place
 
 -- name: bytes_of_messages
@@ -305,10 +305,11 @@ SELECT status, number, from_seq, through_seq, seqs, created_at, is_shared, touch
 SELECT count(*) AS messages, coalesce(
         array_agg(m.id) FILTER (WHERE m.digest NOT IN (given.digest, given.keyed_digest)), '{}') AS differing
 FROM strandline.session s
-JOIN strandline.message m ON m.shard_key = s.shard_key AND m.incarnation = s.incarnation
-    AND m.id = ANY (%(ids)s::text[])
-JOIN unnest(%(ids)s::text[], %(digests)s::bytea[], %(keyed_digests)s::bytea[]) AS given (id, digest, keyed_digest)
-    ON given.id = m.id
+CROSS JOIN unnest(%(ids)s::text[], %(digests)s::bytea[], %(keyed_digests)s::bytea[]) AS given (id, digest, keyed_digest)
+CROSS JOIN LATERAL (
+    -- The limit keeps this a look-up per id.
+    SELECT k.id, k.digest FROM strandline.message k
+    WHERE k.shard_key = s.shard_key AND k.incarnation = s.incarnation AND k.id = given.id LIMIT 1) AS m
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
     AND NOT @is_expired(s, %(shard_key)s, %(session_key)s)
 

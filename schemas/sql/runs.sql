@@ -118,8 +118,8 @@ SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata
 FROM @filled((SELECT c.number, o.place, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope, m.metadata,
         m.bytes + 200 AS bytes
     FROM chosen c CROSS JOIN LATERAL unnest(c.seqs) WITH ORDINALITY AS o (seq, place)
-    JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = o.seq
-        AND @is_shown(m)), (page.number, page.place)) AS m
+    CROSS JOIN LATERAL @numbered(o.seq) AS m
+    WHERE @is_shown(m)), (page.number, page.place)) AS m
 ORDER BY m.number, m.place
 
 -- name: seqs_of_runs
@@ -131,6 +131,6 @@ WITH retained AS MATERIALIZED (
 ), chosen AS MATERIALIZED @chosen_runs()
 SELECT o.seq
 FROM chosen c CROSS JOIN LATERAL unnest(c.seqs) WITH ORDINALITY AS o (seq, place)
-JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = o.seq
-    AND m.role <> ALL (%(skip_roles)s::text[]) AND @is_shown(m)
+CROSS JOIN LATERAL @numbered(o.seq) AS m
+WHERE m.role <> ALL (%(skip_roles)s::text[]) AND @is_shown(m)
 ORDER BY c.number, o.place

@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from strandline.schemas.settings import Settings
 from strandline.service.gate.problems import NO_METHOD, NOT_FOUND, ProblemError
+from strandline.service.gate.web_pages import WebPages, is_preflight, preflight, telling
 from strandline.service.openapi import describe
 from strandline.service.routes import ROUTES
 from strandline.service.service import Service
@@ -30,6 +31,7 @@ class ServiceApp(Starlette):
     def __init__(self, service: Service) -> None:
         super().__init__(routes=ROUTES, lifespan=_lifespan)
         self.state.service = service
+        self._web_pages = WebPages.from_settings(service.settings)
 
     def openapi(self) -> dict[str, Any]:
         """The description of the service."""
@@ -45,19 +47,23 @@ class ServiceApp(Starlette):
             scope["app"] = self
             await self.router(scope, receive, send)
             return
-        path, methods = _sent_path(scope), set()
+        path, methods, asked = _sent_path(scope), set(), scope["method"]
+        origin = self._web_pages.page_of(scope, path)
+        if origin is not None:
+            send = telling(send, origin)
         for route in ROUTES:
             if names := route.path_regex.match(path):
-                if scope["method"] == route.method:
-                    await route.handle(
-                        {**scope, "path": path, "app": self, "path_params": names.groupdict()}, receive, send
-                    )
+                if asked == route.method or (asked == "HEAD" and route.has_head):
+                    named = {"method": route.method, "path": path, "path_params": names.groupdict()}
+                    await route.handle({**scope, **named, "app": self}, receive, send)
                     return
-                methods.add(route.method)
-        refusal = ProblemError(NOT_FOUND)
-        if methods:
-            refusal = ProblemError(NO_METHOD, headers={"Allow": ", ".join(sorted(methods))})
-        await refusal.response()(scope, receive, send)
+                methods |= {route.method, "HEAD"} if route.has_head else {route.method}
+        response = ProblemError(NOT_FOUND).response()
+        if methods and origin is not None and is_preflight(scope):
+            response = preflight(methods)
+        elif methods:
+            response = ProblemError(NO_METHOD, headers={"Allow": ", ".join(sorted(methods))}).response()
+        await response(scope, receive, send)
 
 
 @asynccontextmanager

@@ -196,6 +196,11 @@ class ServiceRoute(Route):
         self._lists = {name for name in self._queries if "list" in str(kinds[name])}
 
     @property
+    def has_head(self) -> bool:
+        """Whether HEAD may ask for it; a stream's answer has no end."""
+        return self.method == "GET" and (self.access is None or self.access.queue != "streams")
+
+    @property
     def needs_user(self) -> bool:
         """Whether a request must say whose session it is about, unless its key does."""
         rule = self.access

@@ -14,6 +14,14 @@
 ({message}.shard_key = %(shard_key)s AND {message}.session_key = (SELECT logging.session_key FROM retained logging)
     AND @is_logged({message}))
 
+-- fragment: numbered(seq)
+-- The session's message with a number. The limit keeps this a look-up per number, and the order leads to the index that
+-- has it, also in a plan without statistics.
+(SELECT looked.* FROM strandline.message looked
+    WHERE looked.shard_key = %(shard_key)s AND looked.session_key = %(session_key)s
+        AND looked.seq BETWEEN {seq} AND {seq}
+    ORDER BY looked.seq LIMIT 1)
+
 -- fragment: max_shown_bytes()
 -- What each read holds of a session's head and window at most, unless its policy says more.
 16000000

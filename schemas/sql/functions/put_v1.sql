@@ -167,8 +167,11 @@ BEGIN
                min(given.id) FILTER (WHERE m.digest <> given.digest)
             INTO seqs, known, detail
             FROM unnest(p_ids, p_digests) WITH ORDINALITY AS given (id, digest, place)
-            LEFT JOIN strandline.message m
-                ON m.shard_key = p_shard_key AND m.incarnation = s.incarnation AND m.id = given.id;
+            LEFT JOIN LATERAL (
+                -- The limit keeps this a look-up per id.
+                SELECT k.seq, k.digest FROM strandline.message k
+                WHERE k.shard_key = p_shard_key AND k.incarnation = s.incarnation AND k.id = given.id LIMIT 1
+            ) AS m ON true;
         IF detail IS NOT NULL THEN
             status := 'conflict';
             RETURN NEXT;
@@ -200,8 +203,11 @@ BEGIN
                 coalesce(f.created_at, accepted_at), f.labels::bigint[]
             FROM fresh f
         ), placed AS (
-            SELECT given.place, coalesce(given.had, f.seq) AS seq
-            FROM unnest(seqs) WITH ORDINALITY AS given (had, place) LEFT JOIN fresh f USING (place)
+            -- Without a join: the planner does not know their sizes, and would compare all with all.
+            SELECT f.place, f.seq FROM fresh f
+            UNION ALL
+            SELECT given.place, given.had FROM unnest(seqs) WITH ORDINALITY AS given (had, place)
+            WHERE given.had IS NOT NULL
         ), opening AS (
             -- Only a session that so far holds nothing but its head can have that head grow.
             SELECT count(*) AS messages, coalesce(sum(f.tokens), 0) AS tokens,

@@ -15,6 +15,7 @@ from strandline.service.access import Access
 from strandline.service.gate.heads import is_loopback
 from strandline.service.gate.problems import NOT_FOUND, REFUSED, ProblemError, invalid
 from strandline.service.gate.sending import Kept
+from strandline.service.gate.web_pages import names_in
 from strandline.service.route import Call, Router
 
 router = Router("mcp")
@@ -23,6 +24,7 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _BLOCKS = declare_blocks(owner_wide(default_blocks()))
 
 
+@router("POST /mcp/", include_in_schema=False)  # as many clients are configured
 @router("POST /mcp", include_in_schema=False)
 @Access("read", "others", ("messages", "facts", "summaries", "names"), takes_user=True, idempotent="refused")
 async def call_tools(call: Call) -> ASGIApp:
@@ -50,18 +52,14 @@ def check_asker(headers: Mapping[str, str], settings: Settings) -> None:
     A page could have its own name lead to loopback (DNS rebinding); its requests then bear that name.
     """
     origin = headers.get("origin")
-    if origin is not None and origin not in _names_in(settings.service_mcp_origins):
+    if origin is not None and origin.lower() not in names_in(settings.service_mcp_origins):
         raise ProblemError(REFUSED)
-    allowed = _names_in(settings.service_mcp_hosts)
+    allowed = names_in(settings.service_mcp_hosts)
     if not allowed and is_loopback(settings.service_host):
         allowed = _LOOPBACK_NAMES
     name = headers.get("host", "").lower()
     if allowed and name not in allowed and _without_port(name) not in allowed:
         raise ProblemError(REFUSED)
-
-
-def _names_in(names: str) -> frozenset[str]:
-    return frozenset(name.strip().lower() for name in names.split(",") if name.strip())
 
 
 def _without_port(host: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from strandline import ConfigurationError, Memory, OwnerError, VectorMemoryBlock
+from strandline import ConfigurationError, InvalidMessageError, Memory, OwnerError, VectorMemoryBlock
 from strandline.producers.reading import candidates as postprocessing
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.search import FoundMessage, SearchRequest, search_messages
@@ -170,6 +170,27 @@ def test_somebody_elses_session_cannot_be_searched(remember: Remember, make_memo
 def test_bounds_are_checked(make_memory: MakeMemory, wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(wrong))):
         make_memory("s").search("x", **wrong)
+
+
+@pytest.mark.parametrize("text", ["a\0b", "a\ud83db"], ids=["nul", "half a pair"])
+def test_what_no_message_can_hold_is_refused_by_everything_that_searches(
+    make_memory: MakeMemory, text: str
+) -> None:
+    memory = make_memory()
+    said = {"role": "user", "content": text}
+    for search in (
+        lambda: memory.search(text),
+        lambda: memory.search(text, limit=0),
+        lambda: memory.facts.search(text),
+        lambda: memory.facts.choose(text),
+        lambda: memory.get(text),
+        lambda: memory.get(said),
+        lambda: memory.get(messages=[said]),
+    ):
+        with pytest.raises(InvalidMessageError, match=r"NUL|surrogate"):
+            search()
+    for tool, argument in (("search_memories", "query"), ("get_context", "question")):
+        assert memory.call_tool(tool, {argument: text})["error"] == "invalid_arguments"
 
 
 def test_a_limit_of_none_and_a_query_of_nothing_find_nothing(remember: Remember) -> None:

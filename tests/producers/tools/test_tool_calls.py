@@ -22,6 +22,7 @@ from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.audit.levels import KnownLevels
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.tokens import count_default
+from strandline.producers.tools.arguments import read_arguments
 from strandline.producers.tools.calling import ToolScope, call_tool
 from strandline.producers.tools.context_text import NOTHING
 from strandline.producers.tools.definitions import MAX_HITS, TOOLS
@@ -322,6 +323,31 @@ def test_the_limit_holds_for_any_tokenizer(make_memory: MakeMemory) -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("drinks", ["drinks"]),
+        ('["drinks", "wine"]', ["drinks", "wine"]),
+        ('"drinks"', ["drinks"]),
+        ("red [wine", ["red [wine"]),
+        ("7", ["7"]),
+        ("", None),
+        ("null", None),
+        ("[]", []),
+    ],
+)
+def test_a_list_that_a_client_wrote_as_text_is_read(written: str, read: list[str] | None) -> None:
+    assert read_arguments(TOOLS["add_memory"], {"text": "x", "topics": written})["topics"] == read
+
+
+@pytest.mark.parametrize(("written", "read"), [("5", 5), (" 5.0 ", 5), ("", 10), ("null", 10)])
+def test_a_number_that_a_client_wrote_as_text_is_read(written: str, read: int) -> None:
+    assert read_arguments(TOOLS["search_memories"], {"query": "7", "limit": written}) == {
+        "query": "7",
+        "limit": read,
+    }
+
+
+@pytest.mark.parametrize(
     ("name", "arguments", "problem"),
     [
         ("add_memory", {}, "text: is missing"),
@@ -333,7 +359,12 @@ def test_the_limit_holds_for_any_tokenizer(make_memory: MakeMemory) -> None:
         ("add_memory", {"text": "x" * 1_001}, "at most 1,000 are possible"),
         ("add_memory", {"text": "a\x00b"}, "NUL"),
         ("add_memory", {"text": "\ud800"}, "surrogate"),
-        ("add_memory", {"text": "x", "topics": "sport"}, "topics: must be a list of at most"),
+        ("add_memory", {"text": "x", "topics": {"a": 1}}, "topics: must be a list of at most"),
+        ("add_memory", {"text": "x", "topics": "[1]"}, "topics: must be a string"),
+        ("search_memories", {"query": "x", "limit": "five"}, "whole number from 1 to 50"),
+        ("search_memories", {"query": "x", "limit": "true"}, "whole number from 1 to 50"),
+        ("search_memories", {"query": "x", "limit": "51"}, "whole number from 1 to 50"),
+        ("search_memories", {"query": "x", "limit": "9" * 5_000}, "whole number from 1 to 50"),
         ("add_memory", {"text": "x", "topics": ["a"] * 9}, "topics: must be a list of at most"),
         ("add_memory", {"text": "x", "topics": [1]}, "topics: must be a string"),
         ("add_memory", {"text": "x", "user_id": "tove"}, "no argument 'user_id'; it takes text, topics"),

@@ -211,6 +211,13 @@ def test_too_many_messages_for_one_put(make_memory: MakeMemory, database_url: st
     assert len(memory.put_messages([user() for _ in range(1_000)])) == 1_000
 
 
+def test_too_many_messages_for_one_import(make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, many = make_memory(memory_blocks=[]), [user(id=f"m{number}") for number in range(10_001)]
+    check_refused(lambda: memory.import_messages(many), "messages", "STRANDLINE_MAX_MESSAGES_PER_PUT")
+    monkeypatch.setenv("STRANDLINE_MAX_MESSAGES_PER_PUT", "10001")
+    assert make_memory(memory_blocks=[]).import_messages(many).added == 10_001
+
+
 @pytest.mark.parametrize(
     ("names", "field", "problem"),
     [

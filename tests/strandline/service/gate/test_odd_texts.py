@@ -140,6 +140,16 @@ def test_times_that_postgres_refuses_are_refused_before(running: RunningService,
         ("context", r'{"input":"\ud83d cut"}', "/body/input"),
         ("search", r'{"query":"\ude00\ud83d"}', "/body/query"),
         ("messages", r'{"messages":[],"\ud83d":1}', "/body"),
+        (
+            "messages",
+            r'{"messages":[{"role":"user","content":"x"},{"role":"user","content":"cut \ud83d"}]}',
+            "/body/messages/1/content",
+        ),
+        (
+            "messages",
+            r'{"messages":[{"role":"user","content":[{"type":"text","text":"\ud83d"}]}]}',
+            "/body/messages/0/content",
+        ),
     ],
 )
 def test_half_a_pair_is_refused_by_its_field_and_what_is_no_json_is_not(
@@ -152,3 +162,23 @@ def test_half_a_pair_is_refused_by_its_field_and_what_is_no_json_is_not(
         assert "lone surrogate" in refused.json()["errors"][0]["detail"]
         broken = client.post(f"/v1/sessions/s/{path}", content=body[:-1].encode(), headers=headers)
         assert broken.status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "pointer"),
+    [
+        ("search", {"query": ODD[0]}, "/body/query"),
+        ("context", {"input": ODD[0]}, "/body/input"),
+        ("context", {"input": {"role": "user", "content": ODD[0]}}, "/body/input/content"),
+        ("context", {"messages": [{"role": "user", "content": ODD[0]}]}, "/body/messages/0/content"),
+        ("messages", {"messages": [{"role": "user", "content": ODD[0]}]}, "/body/messages/0/content"),
+    ],
+)
+def test_nul_is_refused_by_its_field_in_all_that_is_searched(
+    running: RunningService, path: str, body: Any, pointer: str
+) -> None:
+    with running.client(running.make_key("odd", scopes=["write", "read"]), user="ana") as client:
+        client.post("/v1/sessions/t/messages", json={"messages": [{"role": "user", "content": "x"}]})
+        refused = client.post(f"/v1/sessions/t/{path}", json=body)
+        assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, pointer)
+        assert "NUL" in refused.json()["errors"][0]["detail"]
