@@ -159,7 +159,7 @@ def apply_fact_events(shard_key: UUID, generation_id: int) -> Operation[int]:
     for row in rows:
         payload = json.loads(row.payload) if row.payload else None
         traces = read_traces(row.traces)
-        event = FactEvent(row.number, row.kind, row.fact_id, traces, row.created_at, payload)
+        event = FactEvent(row.number, row.kind, row.fact_id, traces, row.created_at, payload=payload)
         yield from apply_fact_event(FactSet(shard_key, generation_id), event)
     return len(rows)
 
@@ -219,6 +219,7 @@ def _stones_about(shard_key: UUID, traces: Mapping[UUID, Sequence[Trace]]) -> Op
             fact_ids=[],
             fingerprints=[trace.fingerprint.hex() for trace in theirs],
             session_keys=list({trace.session_key for trace in theirs if trace.session_key is not None}),
+            lexemes=[],
         )
     )
     stones = [Tombstone.read(row) for row in rows if row.kind != "clear"]

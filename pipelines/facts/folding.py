@@ -57,7 +57,7 @@ class Candidate(PendingCandidatesRow):
         """The candidate as tombstones see it, with the lines of its context among its messages."""
         seqs = (*self.context_seqs, *self.seqs)
         trace = trace_of(self.text, self.said_by, self.session_key, seqs)
-        return Utterance(trace, self.said_at, self.flushed_at)
+        return Utterance(trace, self.said_at, self.flushed_at, self.is_by_assistants)
 
 
 Dropped = tuple[Candidate, int]
@@ -97,7 +97,8 @@ def tombstones_about(
     wordings: Iterable[str] = (),
 ) -> list[Tombstone]:
     """The deletions, corrections and clearings that may concern these candidates, facts and words."""
-    words = {fingerprint(candidate.text) for candidate in candidates} | {fact.fingerprint for fact in known}
+    traces = [candidate.utterance.trace for candidate in candidates]
+    words = {trace.fingerprint for trace in traces} | {fact.fingerprint for fact in known}
     words |= set(map(fingerprint, wordings))
     rows = fetcher.fetch(
         DecidingFactEvents(
@@ -105,6 +106,7 @@ def tombstones_about(
             fact_ids=[fact.fact_id for fact in known],
             fingerprints=[word.hex() for word in words],
             session_keys=list({candidate.session_key for candidate in candidates}),
+            lexemes=sorted({lexeme for trace in traces for lexeme in trace.lexemes}),
         )
     )
     return [Tombstone.read(row) for row in rows]
@@ -191,7 +193,7 @@ def _in_words_that_may_be(
     if op.text is None:
         return op
     words, utterance = fingerprint(op.text), work.candidates[op.candidate - 1].utterance
-    if not any(stone.took_away(words) and utterance.is_before(stone.at) for stone in tombstones):
+    if not any(stone.took_away(words) and stone.speaks_to(utterance) for stone in tombstones):
         return op
     if op.op == "invalidate":
         return replace(op, text=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
@@ -16,16 +17,19 @@ from strandline.pipelines.facts.edits import (
     open_fact_lanes,
     traces_of,
 )
-from strandline.pipelines.facts.tombstones import Trace, write_traces
+from strandline.pipelines.facts.tombstones import Trace, read_traces, trace_of, write_traces
 from strandline.schemas.errors import ConflictError, UnknownPipelineError
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch
 from strandline.schemas.queries.derived.facts_edit import (
     AddedFacts,
     BlankFactEvents,
+    DecidingFactEvents,
     FindFact,
     FindFactRow,
+    LiveFacts,
     RecordFactEvent,
     RemoveFactsRow,
+    TwinSessions,
 )
 from strandline.schemas.values.acts.acting import actor_or_current
 from strandline.schemas.values.doubts import Settlement
@@ -159,13 +163,30 @@ def delete_fact(
 def clear_facts(shard_key: UUID, actor: str | None) -> Operation[int]:
     """Delete all of an owner's facts for good; returns how many of them were live."""
     fact_sets, serving = yield from lock_registered(shard_key)
-    event = yield from _record_event(serving, "clear", None, actor=actor)
+    traces = yield from _digests(serving)
+    event = yield from _record_event(serving, "clear", None, traces=traces, actor=actor)
     cleared = 0
     for fact_set in fact_sets:
         gone = yield from apply_fact_event(fact_set, event)
         cleared += sum(row.live for row in gone) if fact_set == serving else 0
     yield from fetch(BlankFactEvents(shard_key=shard_key, number=event.number, fact_ids=None, numbers=[]))
     return cleared
+
+
+def was_taken_away(shard_key: UUID, text: str, agent: str) -> Operation[bool]:
+    """Whether a person, and not ``agent``, deleted, reworded or cleared a fact of these words."""
+    words = trace_of(text, None)
+    rows = yield from fetch(
+        DecidingFactEvents(
+            shard_key=shard_key,
+            fact_ids=[],
+            fingerprints=[words.fingerprint.hex()],
+            session_keys=[],
+            lexemes=sorted(words.lexemes),
+        )
+    )
+    others = (row for row in rows if row.actor != agent)
+    return any(trace.is_said_by(words) for row in others for trace in read_traces(row.traces))
 
 
 def judge_fact(
@@ -251,7 +272,23 @@ def _free_id(serving: FactSet, fact_id: UUID | None) -> Operation[UUID]:
 
 
 def _traces(fact_set: FactSet, fact_id: UUID) -> Operation[tuple[Trace, ...]]:
-    return (yield from traces_of(fact_set, [fact_id])).get(fact_id, ())
+    """The traces of a fact, also by the copies of its messages in forks."""
+    traces = (yield from traces_of(fact_set, [fact_id])).get(fact_id, ())
+    keys = sorted({trace.session_key for trace in traces if trace.session_key is not None})
+    twins = yield from fetch(TwinSessions(shard_key=fact_set.shard_key, session_keys=keys))
+    return traces + tuple(
+        replace(trace, session_key=twin.twin_key)
+        for twin in twins
+        for trace in traces
+        if trace.session_key == twin.session_key and min(trace.seqs, default=0) <= twin.through_seq
+    )
+
+
+def _digests(fact_set: FactSet) -> Operation[tuple[Trace, ...]]:
+    """The live facts' wordings, each by its digest alone."""
+    rows = yield from fetch(LiveFacts(**fact_set.keys))
+    traces = yield from traces_of(fact_set, [row.fact_id for row in rows])
+    return tuple(Trace(trace.fingerprint) for of_fact in traces.values() for trace in of_fact)
 
 
 def _record_event(
@@ -277,7 +314,7 @@ def _record_event(
     )
     (recorded,) = rows
     number, at = recorded.number, recorded.created_at
-    return FactEvent(number, kind, fact_id, traces, at, payload, made_in.generation_id)
+    return FactEvent(number, kind, fact_id, traces, at, payload=payload, made_in=made_in.generation_id)
 
 
 def _apply_event(fact_sets: Sequence[FactSet], event: FactEvent) -> Operation[list[RemoveFactsRow]]:

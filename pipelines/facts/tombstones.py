@@ -1,19 +1,24 @@
 """Tombstones: the facts that people deleted, corrected or cleared, which a derivation must respect.
 
 They hold no text.  A fact is recognised by the fingerprint of its words, or by the messages that it came
-from together with most of its lexemes; so it is recognised even if another prompt words it differently. Only
-earlier statements are held back: a statement repeated later is new knowledge.
+from together with most of its lexemes; so it is recognised even if another prompt words it differently.
+A late message of another chat, and an assistant's echo, are recognised by most lexemes alone.
+Only earlier statements and assistants' are held back: later words of people are new knowledge.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from hashlib import blake2b
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
+from strandline.pipelines.facts.decisions import is_negated, names_in
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.queries.derived.facts_edit import DecidingFactEventsRow
 from strandline.schemas.values.fingerprints import fingerprint
@@ -23,38 +28,94 @@ _NAMELESS = frozenset(query_lexemes("user assistant"))
 
 # Of two sentences about one message, the shorter one must share more than this with the other.
 ALIKE_ABOVE = 0.5
+# The same of two sentences of different chats, which more probably are two statements.
+SAME_ABOVE = 0.75
+
+_SETS = ("lexemes", "names", "numbers", "denied")
+_FIGURE = re.compile(r"0*(\d+)")
+
+# Where a negation may begin or end.
+_CLAUSE_END = re.compile(
+    r"[,;:.!?]\s|[、。，；]|\b(?:and|but|und|aber|sondern|et|mais|y|pero|sino|e|ma|mas|maar|и|а|но)\b", re.I
+)
 
 
 def telling_lexemes(lexemes: Iterable[str], said_by: str | None) -> frozenset[str]:
     """The lexemes that tell facts of one speaker apart: the speaker's own name is in all of them."""
-    return frozenset(lexemes) - _NAMELESS - frozenset(query_lexemes(said_by or ""))
+    words = chain.from_iterable(_FIGURE.findall(one) if one[0].isdigit() else (one,) for one in lexemes)
+    return frozenset(words) - _NAMELESS - frozenset(query_lexemes(said_by or ""))
 
 
-def are_alike(left: frozenset[str], right: frozenset[str]) -> bool:
+def are_alike(left: frozenset[str], right: frozenset[str], above: float = ALIKE_ABOVE) -> bool:
     """Whether most of the shorter sentence is in the other; two without any lexemes are not."""
     shorter = min(len(left), len(right))
-    return shorter > 0 and len(left & right) > ALIKE_ABOVE * shorter
+    return shorter > 0 and len(left & right) > above * shorter
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
     """The marks by which a tombstone recognises one wording of a fact.
 
-    ``session_key`` is None, and the rest is empty, if a person worded it, or if the session was made to
-    forget.
+    ``session_key`` is None, and ``seqs`` empty, if a person worded it, or if the session was made to forget;
+    then the rest is empty too.
+
+    Lexemes are digests, so that a tombstone holds no words.
+
+    Attributes:
+        names, numbers: the lexemes that are those.
+        denied: the lexemes that stand in negated clauses alone.
     """
 
     fingerprint: bytes
     session_key: UUID | None = None
     seqs: frozenset[int] = frozenset()
     lexemes: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+    numbers: frozenset[str] = frozenset()
+    denied: frozenset[str] = frozenset()
 
-    def recognises(self, other: Trace) -> bool:
-        """Whether ``other`` says the same: in the same words, or in similar ones from a common message."""
+    def recognises(self, other: Trace, *, in_other_terms: bool = False) -> bool:
+        """Whether ``other`` says the same: in the same words, or in similar ones from a common message.
+
+        Args:
+            in_other_terms: also if it denies what this says, or has other numbers or names.
+        """
         if self.fingerprint == other.fingerprint:
             return True
         same_messages = self.session_key == other.session_key and bool(self.seqs & other.seqs)
-        return same_messages and are_alike(self.lexemes, other.lexemes)
+        is_alike = same_messages and are_alike(self.lexemes, other.lexemes)
+        return is_alike and (in_other_terms or not self.is_contrary_to(other))
+
+    def is_said_by(self, other: Trace) -> bool:
+        """Whether ``other``, of any chat, says the same by most of its words."""
+        is_telling = len(self.lexemes & other.lexemes) > 1 or self.lexemes == other.lexemes
+        is_alike = is_telling and are_alike(self.lexemes, other.lexemes, SAME_ABOVE)
+        return self.fingerprint == other.fingerprint or (is_alike and not self.is_contrary_to(other))
+
+    def is_echoed_by(self, other: Trace) -> bool:
+        """Whether ``other``, words of an assistant, says the same: a name and half of the words do."""
+        shared = self.lexemes & other.lexemes
+        shorter = min(len(self.lexemes), len(other.lexemes))
+        is_named = bool(shared & (self.names | self.numbers)) and len(shared) >= ALIKE_ABOVE * shorter
+        return self.is_said_by(other) or (is_named and not self.is_contrary_to(other))
+
+    def is_contrary_to(self, other: Trace) -> bool:
+        """Whether two similar sentences are different statements: by a negation, numbers, or a name."""
+        here, there = self.lexemes - other.lexemes, other.lexemes - self.lexemes
+        if here & self.numbers and there & other.numbers:
+            return True
+        here, there = here - self.numbers, there - other.numbers
+        if here and there and here <= self.names and there <= other.names:
+            return True
+        if self.denied and other.denied:
+            return bool(self._plain_lexemes & other.denied and self.denied & other._plain_lexemes)
+        denying, asserting = (self, other) if self.denied else (other, self)
+        repeated = len(denying._plain_lexemes & asserting.lexemes)
+        return bool(denying.denied) and repeated <= ALIKE_ABOVE * len(asserting.lexemes)
+
+    @property
+    def _plain_lexemes(self) -> frozenset[str]:
+        return self.lexemes - self.denied
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +125,23 @@ class Utterance:
     trace: Trace
     said_at: datetime
     flushed_at: datetime | None
+    is_by_assistants: bool = False
 
     def is_before(self, moment: datetime) -> bool:
         """Whether it was said before ``moment``, by its own time or because it was delivered by then."""
-        return self.said_at <= moment or (self.flushed_at is not None and self.flushed_at <= moment)
+        return self.said_at <= moment or self.is_delivered_by(moment)
+
+    def is_delivered_by(self, moment: datetime) -> bool:
+        return self.flushed_at is not None and self.flushed_at <= moment
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Messages of a session that were put, and not in the facts, when a person edited them."""
+
+    session_key: UUID
+    from_seq: int
+    through_seq: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +153,7 @@ class Tombstone:
         fact_id: the fact's id in the generation that it was made in; None for ``clear``.
         traces: the marks by which other derivations recognise the fact.
         at: the time of the edit, by the server's clock.
+        waiting: what workers had not read by then; of messages not delivered, those with a later time.
     """
 
     number: int
@@ -86,29 +161,81 @@ class Tombstone:
     fact_id: UUID | None
     traces: tuple[Trace, ...]
     at: datetime
+    waiting: tuple[Waiting, ...] = ()
 
     @classmethod
     def read(cls, row: DecidingFactEventsRow) -> Tombstone:
-        return cls(row.number, row.kind, row.fact_id, read_traces(row.traces), row.created_at)
+        traces, waiting = read_traces(row.traces), read_waiting(row.waiting)
+        return cls(row.number, row.kind, row.fact_id, traces, row.created_at, waiting)
 
     def recognises(self, traces: Iterable[Trace]) -> bool:
-        """Whether it concerns a fact with these traces."""
-        return any(mine.recognises(theirs) for theirs in traces for mine in self.traces)
+        """Whether it concerns a fact with these traces.
+
+        A correction has spoken on the matter, so it concerns other numbers and names, and denials as well.
+        """
+        in_other_terms = self.kind == "replace"
+        return any(
+            mine.recognises(theirs, in_other_terms=in_other_terms)
+            for theirs in traces
+            for mine in self.traces
+        )
 
     def holds_back(self, utterance: Utterance) -> bool:
-        if not utterance.is_before(self.at):
+        if self._is_after(utterance) and (self.kind == "clear" or self.recognises([utterance.trace])):
+            return True
+        return self.is_echoed_by(utterance) or self._is_overtaken_by(utterance)
+
+    def speaks_to(self, utterance: Utterance) -> bool:
+        """Whether it holds for such words: they were said before it, or by an assistant."""
+        return utterance.is_by_assistants or self._is_after(utterance)
+
+    def is_echoed_by(self, utterance: Utterance) -> bool:
+        """Whether an assistant says the fact again."""
+        if not utterance.is_by_assistants or (self._is_after(utterance) and not self._is_late(utterance)):
             return False
-        return self.kind == "clear" or self.recognises([utterance.trace])
+        return any(trace.is_echoed_by(utterance.trace) for trace in self.traces)
+
+    def _is_overtaken_by(self, utterance: Utterance) -> bool:
+        """Whether it was said before, and only now comes from another chat."""
+        if not (self._is_after(utterance) and self._is_late(utterance)):
+            return False
+        return any(trace.is_said_by(utterance.trace) for trace in self.traces)
+
+    def _is_after(self, utterance: Utterance) -> bool:
+        return utterance.is_before(self.at) or self._found_waiting(utterance)
+
+    def _is_late(self, utterance: Utterance) -> bool:
+        return not utterance.is_delivered_by(self.at) or self._found_waiting(utterance)
+
+    def _found_waiting(self, utterance: Utterance) -> bool:
+        trace = utterance.trace
+        return any(
+            one.session_key == trace.session_key and one.from_seq <= max(trace.seqs) <= one.through_seq
+            for one in self.waiting
+        )
 
     def took_away(self, words: bytes) -> bool:
         """Whether the fact that it concerns was once worded with this fingerprint."""
         return any(trace.fingerprint == words for trace in self.traces)
 
 
-def trace_of(text: str, said_by: str | None, session_key: UUID, seqs: Iterable[int]) -> Trace:
-    """The trace of a candidate."""
+def trace_of(
+    text: str, said_by: str | None, session_key: UUID | None = None, seqs: Iterable[int] = ()
+) -> Trace:
+    """The trace of a candidate, or of other words."""
     lexemes = telling_lexemes(query_lexemes(text), said_by)
-    return Trace(fingerprint(text), session_key, frozenset(seqs), lexemes)
+    kinds = names_in(text), {lexeme for lexeme in lexemes if lexeme[0].isdigit()}, _denied_lexemes(text)
+    marks = {lexeme: blake2b(lexeme.encode(), digest_size=8).hexdigest() for lexeme in lexemes}
+    sets = (frozenset(marks[lexeme] for lexeme in lexemes.intersection(kind)) for kind in (lexemes, *kinds))
+    return Trace(fingerprint(text), session_key, frozenset(seqs), *sets)
+
+
+def _denied_lexemes(text: str) -> set[str]:
+    if not is_negated(text):
+        return set()
+    clauses = [(is_negated(clause), query_lexemes(clause)) for clause in _CLAUSE_END.split(text)]
+    denied = {lexeme for is_denied, lexemes in clauses if is_denied for lexeme in lexemes}
+    return denied.difference(lexeme for is_denied, lexemes in clauses if not is_denied for lexeme in lexemes)
 
 
 def read_traces(text: str) -> tuple[Trace, ...]:
@@ -117,30 +244,30 @@ def read_traces(text: str) -> tuple[Trace, ...]:
 
 
 def write_traces(traces: Sequence[Trace]) -> str:
-    """Traces as the JSON that is stored: each once, and with lexemes only if it names messages."""
-    return json.dumps([_trace_fields(trace) for trace in dict.fromkeys(traces)])
+    """Traces as the JSON that is stored: each once."""
+    return json.dumps([dict(_trace_fields(trace)) for trace in dict.fromkeys(traces)])
+
+
+def read_waiting(text: str) -> tuple[Waiting, ...]:
+    return tuple(Waiting(UUID(session_key), *seqs) for session_key, *seqs in json.loads(text))
 
 
 def _trace(item: Mapping[str, Any]) -> Trace:
-    session_key, text = item.get("session_key"), item.get("text")
-    words, lexemes = bytes.fromhex(item["fingerprint"]), item.get("lexemes") or ()
-    if text is not None:  # stored texts are keyed
-        words = fingerprint(text)
-        lexemes = query_lexemes(item.get("own_text") or text) if "lexemes" in item else ()
-    return Trace(
-        fingerprint=words,
-        session_key=None if session_key is None else UUID(session_key),
-        seqs=frozenset(item.get("seqs") or ()),
-        lexemes=telling_lexemes(lexemes, item.get("said_by")),
-    )
+    session_key = None if item.get("session_key") is None else UUID(item["session_key"])
+    seqs = frozenset(item.get("seqs") or ())
+    text = item.get("text")
+    if text is not None:  # of a revision
+        trace = trace_of(item.get("own_text") or text, item.get("said_by"), session_key, seqs)
+        return replace(trace, fingerprint=fingerprint(text))
+    sets = (frozenset(item.get(name) or ()) for name in _SETS)
+    return Trace(bytes.fromhex(item["fingerprint"]), session_key, seqs, *sets)
 
 
-def _trace_fields(trace: Trace) -> dict[str, Any]:
-    stored: dict[str, Any] = {"fingerprint": trace.fingerprint.hex()}
+def _trace_fields(trace: Trace) -> Iterator[tuple[str, Any]]:
+    yield "fingerprint", trace.fingerprint.hex()
     if trace.session_key is not None:
-        stored |= {
-            "session_key": str(trace.session_key),
-            "seqs": sorted(trace.seqs),
-            "lexemes": sorted(trace.lexemes),
-        }
-    return stored
+        yield "session_key", str(trace.session_key)
+        yield "seqs", sorted(trace.seqs)
+    for name in _SETS:
+        if words := getattr(trace, name):
+            yield name, sorted(words)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act
+from strandline.pipelines.facts.recording import was_taken_away
 from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.facts.edit_operations import Wording
@@ -141,6 +142,12 @@ def _not_found(fact_id: str) -> ToolProblem:
     )
 
 
+_DELETED = ToolProblem(
+    error="deleted",
+    message="Nothing was stored: the user has deleted this memory. Their later words count by themselves.",
+)
+
+
 def _search(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
     scope = replace(scope, embed_query=_embed_once(scope.embed_query))
     facts, messages = yield from scope.recorder.read(
@@ -195,11 +202,16 @@ def _embed_once(embed_query: EmbedQuery) -> EmbedQuery:
 
 def _add(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
     wording = Wording.check(arguments["text"], topics=arguments["topics"])
+    if (yield from was_taken_away(scope.identity.shard_key, wording.text, AGENT)):
+        return _DELETED
     return (yield from _show_fact(scope, (yield from scope.edits.add(wording, AGENT))))
 
 
 def _update(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
-    fact = yield from scope.edits.replace(arguments["id"], Wording.check(arguments["text"]), AGENT)
+    wording = Wording.check(arguments["text"])
+    if (yield from was_taken_away(scope.identity.shard_key, wording.text, AGENT)):
+        return _DELETED
+    fact = yield from scope.edits.replace(arguments["id"], wording, AGENT)
     return _not_found(arguments["id"]) if fact is None else (yield from _show_fact(scope, fact))
 
 

@@ -17,7 +17,7 @@ from strandline.schemas.values.message import speaker_name
 # Of a longer message, a search shows its beginning; get_context fits longer ones in.
 MAX_SHOWN_CHARACTERS = 1_000
 
-ProblemKind = Literal["unknown_tool", "invalid_arguments", "not_found", "read_only"]
+ProblemKind = Literal["unknown_tool", "invalid_arguments", "not_found", "read_only", "deleted"]
 
 
 class ToolResult(BaseModel):

@@ -17,6 +17,7 @@ from strandline.schemas.values.fingerprints import fingerprint
 Q = TypeVar("Q", str, bytes)
 # A tombstone's traces, by which it recognises a wording.
 TRACE = "trace"
+_WORDS = ("lexemes", "names", "numbers", "denied")
 
 
 def seal_values(mark: Mark, values: Sequence[Any], keys: OwnerKeys | None) -> Any:
@@ -115,9 +116,9 @@ def _seal_trace(keys: OwnerKeys, trace: dict[str, Any]) -> dict[str, Any]:
         "fingerprint": keyed_hex(keys, trace["fingerprint"]),
         "of": keys.seal(trace["fingerprint"], TRACE),
     }
-    if "lexemes" in trace:
-        sealed["lexemes"] = keys.seal(json.dumps(trace["lexemes"]), TRACE)
-    return sealed
+    sealed |= {name: keys.seal(json.dumps(trace[name]), TRACE) for name in _WORDS if name in trace}
+    # By which SQL finds it.
+    return sealed | {"words": [keys.word(word) for word in trace.get("lexemes", ())]}
 
 
 def open_traces(keys: OwnerKeys, text: str) -> str:
@@ -129,8 +130,10 @@ def _open_trace(keys: OwnerKeys, trace: dict[str, Any]) -> dict[str, Any]:
     trace = dict(trace)
     if "of" in trace:
         trace["fingerprint"] = keys.open(trace.pop("of"), TRACE)
-    if isinstance(trace.get("lexemes"), str):
-        trace["lexemes"] = json.loads(keys.open(trace["lexemes"], TRACE))
+    trace.pop("words", None)
+    for name in _WORDS:
+        if isinstance(trace.get(name), str):
+            trace[name] = json.loads(keys.open(trace[name], TRACE))
     for name in ("text", "own_text"):
         if trace.get(name) is not None:
             trace[name] = keys.open(trace[name], "fact")

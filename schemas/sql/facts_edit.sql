@@ -37,14 +37,28 @@ WHERE g.pipeline = 'facts' AND g.state <> 'retired'
 ORDER BY g.generation_id
 
 -- name: record_fact_event
--- Record a person's change as the owner's next event.
+-- Record a person's change as the owner's next event, with what workers have not read by then: it was said before, also
+-- where a sender's clock is fast.
 -- instruction: the event of the instruction that asks for it, if one does.
 -- params: fact_id uuid?, payload json?, traces jsonb?, instruction uuid?
 -- row: recorded
 -- seals: payload, traces
-INSERT INTO strandline.fact_event (shard_key, number, kind, fact_id, payload, traces, actor, instruction)
+WITH unread AS (
+    SELECT d.session_key, d.from_seq, d.through_seq FROM strandline.due d
+    JOIN @serving(%(shard_key)s, '{facts}') g ON g.generation_id = d.generation_id
+    WHERE d.shard_key = %(shard_key)s
+    UNION SELECT d.session_key, d.from_seq, d.through_seq FROM strandline.dead_letter d
+    JOIN @serving(%(shard_key)s, '{facts}') g ON g.generation_id = d.generation_id
+    WHERE d.shard_key = %(shard_key)s AND d.dropped_at IS NULL
+    UNION SELECT m.session_key, min(m.seq), max(m.seq) FROM strandline.session s
+    JOIN strandline.message m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
+        AND m.seq > s.flushed_through AND m.created_at > statement_timestamp()
+    WHERE s.shard_key = %(shard_key)s GROUP BY m.session_key
+)
+INSERT INTO strandline.fact_event (shard_key, number, kind, fact_id, payload, traces, waiting, actor, instruction)
 SELECT %(shard_key)s, coalesce(max(e.number), 0) + 1, %(kind)s, %(fact_id)s::uuid, %(payload)s::json,
-    %(traces)s::jsonb, %(actor)s, %(instruction)s::uuid
+    %(traces)s::jsonb, coalesce((SELECT jsonb_agg(jsonb_build_array(u.session_key, u.from_seq, u.through_seq))
+        FROM unread u WHERE %(kind)s IN ('delete', 'replace', 'clear')), '[]'), %(actor)s, %(instruction)s::uuid
 FROM strandline.fact_event e WHERE e.shard_key = %(shard_key)s
 RETURNING number, created_at
 
@@ -98,24 +112,26 @@ ORDER BY w.shard_key
 
 -- name: fact_events
 -- All events of people on an owner's facts, in order.
--- row: number bigint, kind text, fact_id uuid?, payload text?, traces text, created_at timestamptz
+-- row: number bigint, kind text, fact_id uuid?, payload text?, traces text, waiting text, created_at timestamptz
 -- opens: payload, traces
-SELECT e.number, e.kind, e.fact_id, e.payload::text, e.traces::text, e.created_at
+SELECT e.number, e.kind, e.fact_id, e.payload::text, e.traces::text, e.waiting::text, e.created_at
 FROM strandline.fact_event e WHERE e.shard_key = %(shard_key)s ORDER BY e.number
 
 -- name: deciding_fact_events
--- The deletions, corrections and clearings that may concern some candidates: by words or by session.
+-- The deletions, corrections and clearings that may concern some candidates: by words or by session; of their traces
+-- only those that do.
 -- params: fingerprints text[]
--- row: number bigint, kind text, fact_id uuid?, traces text, created_at timestamptz
--- seals: fingerprints hex
+-- row: number bigint, kind text, fact_id uuid?, traces text, waiting text, actor text?, created_at timestamptz
+-- seals: fingerprints hex, lexemes query
 -- opens: traces
-SELECT e.number, e.kind, e.fact_id, e.traces::text, e.created_at
-FROM strandline.fact_event e
+SELECT e.number, e.kind, e.fact_id, alike.traces::text, e.waiting::text, e.actor, e.created_at
+FROM strandline.fact_event e CROSS JOIN LATERAL (
+    SELECT coalesce(jsonb_agg(t.trace), '[]') AS traces FROM jsonb_array_elements(e.traces) AS t (trace)
+    WHERE t.trace->>'fingerprint' = ANY (%(fingerprints)s::text[])
+        OR (t.trace->>'session_key')::uuid = ANY (%(session_keys)s::uuid[])
+        OR coalesce(t.trace->'words', t.trace->'lexemes') ?| %(lexemes)s::text[]) AS alike
 WHERE e.shard_key = %(shard_key)s AND e.kind IN ('delete', 'replace', 'clear')
-    AND (e.kind = 'clear' OR e.fact_id = ANY (%(fact_ids)s::uuid[]) OR EXISTS (
-        SELECT FROM jsonb_array_elements(e.traces) AS t (trace)
-        WHERE t.trace->>'fingerprint' = ANY (%(fingerprints)s::text[])
-            OR (t.trace->>'session_key')::uuid = ANY (%(session_keys)s::uuid[])))
+    AND (e.kind = 'clear' OR e.fact_id = ANY (%(fact_ids)s::uuid[]) OR alike.traces <> '[]')
 ORDER BY e.number
 
 -- name: blank_fact_events
@@ -140,8 +156,8 @@ WITH RECURSIVE part AS (
         AND f.generation_id = %(generation_id)s AND f.condensed_into = p.fact_id
 )
 SELECT p.root, json_agg(json_build_object('fingerprint', encode(r.fingerprint, 'hex'),
-    'session_key', r.session_key, 'seqs', r.seqs, 'lexemes', coalesce(r.own_lexemes, r.lexemes),
-    'said_by', f.said_by, 'text', @sealed_text(r, r.text), 'own_text', @sealed_text(r, r.own_text)))::text AS traces
+    'session_key', r.session_key, 'seqs', r.seqs,
+    'said_by', f.said_by, 'text', r.text, 'own_text', r.own_text))::text AS traces
 FROM part p
 JOIN strandline.fact f ON f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
     AND f.fact_id = p.fact_id
@@ -149,16 +165,32 @@ JOIN strandline.fact_revision r ON r.shard_key = f.shard_key AND r.generation_id
     AND r.fact_id = f.fact_id AND r.operation <> 'invalidate'
 GROUP BY p.root
 
+-- name: twin_sessions
+-- The sessions that hold copies of delivered messages of others by a fork, or what those are copies of: with the last one.
+-- row: session_key uuid, twin_key uuid, through_seq bigint
+SELECT e.session_key, o.session_key AS twin_key, max(o.through_seq) AS through_seq
+FROM strandline.flush_event e
+JOIN strandline.flush_event o ON o.shard_key = e.shard_key AND o.session_key <> e.session_key
+    AND o.created_at = e.created_at AND o.from_seq = e.from_seq AND o.through_seq = e.through_seq
+WHERE e.shard_key = %(shard_key)s AND e.session_key = ANY (%(session_keys)s::uuid[])
+GROUP BY e.session_key, o.session_key
+
+-- name: live_facts
+-- The ids of an owner's live facts in one derivation.
+-- row: fact_id uuid
+SELECT f.fact_id FROM strandline.fact f
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live
+
 -- name: own_fact_traces
 -- The traces of facts: each wording with its messages; a condensed one by its words, because its messages are those
 -- of its parts.
 -- row: fact_id uuid, traces text
 -- opens: traces
 SELECT f.fact_id, json_agg(CASE WHEN r.operation = 'condense'
-    THEN json_build_object('fingerprint', encode(r.fingerprint, 'hex'), 'text', @sealed_text(r, r.text))
+    THEN json_build_object('fingerprint', encode(r.fingerprint, 'hex'), 'text', r.text)
     ELSE json_build_object('fingerprint', encode(r.fingerprint, 'hex'),
-        'session_key', r.session_key, 'seqs', r.seqs, 'lexemes', coalesce(r.own_lexemes, r.lexemes),
-        'said_by', f.said_by, 'text', @sealed_text(r, r.text), 'own_text', @sealed_text(r, r.own_text)) END)::text AS traces
+        'session_key', r.session_key, 'seqs', r.seqs,
+        'said_by', f.said_by, 'text', r.text, 'own_text', r.own_text) END)::text AS traces
 FROM strandline.fact f
 JOIN strandline.fact_revision r ON r.shard_key = f.shard_key AND r.generation_id = f.generation_id
     AND r.fact_id = f.fact_id AND r.operation <> 'invalidate'

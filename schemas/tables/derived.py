@@ -160,6 +160,8 @@ fact_event = table(
         sealed="within text=text:fact;input=text:input;feedback=text:feedback;topics.*=name:topic",
     ),
     personal("traces", JSONB, sealed="traces", nullable=False, server_default=text("'[]'::jsonb")),
+    # Sessions with the first and last of their messages that no worker had read.
+    Column("waiting", JSONB, nullable=False, server_default=text("'[]'::jsonb")),
     personal("actor", Text),
     # The event of the instruction that asked for this change, if one did.
     Column("instruction", Uuid),
@@ -172,7 +174,7 @@ fact_event = table(
         "fact_edit",
         "An edit of a fact by a person or an agent; the words of deleted ones are gone.",
         title="Edit",
-        hides=("traces",),
+        hides=("traces", "waiting"),
         named={"kind": "edit"},
     ),
 )

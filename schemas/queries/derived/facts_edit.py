@@ -49,7 +49,8 @@ class FactDerivations(Query[FactDerivationsRow], name="fact_derivations", repeat
 
 
 class RecordFactEvent(Query[RecordedRow], name="record_fact_event"):
-    """Record a person's change as the owner's next event. instruction: the event of the instruction that asks
+    """Record a person's change as the owner's next event, with what workers have not read by then: it was
+    said before, also where a sender's clock is fast. instruction: the event of the instruction that asks
     for it, if one does.
     """
 
@@ -113,6 +114,7 @@ class FactEventsRow(NamedTuple):
     fact_id: UUID | None
     payload: str | None
     traces: str
+    waiting: str
     created_at: datetime
 
 
@@ -134,17 +136,29 @@ class DecidingFactEventsRow(NamedTuple):
     kind: str
     fact_id: UUID | None
     traces: str
+    waiting: str
+    actor: str | None
     created_at: datetime
 
 
 class DecidingFactEvents(Query[DecidingFactEventsRow], name="deciding_fact_events", repeatable=True):
-    """The deletions, corrections and clearings that may concern some candidates: by words or by session."""
+    """The deletions, corrections and clearings that may concern some candidates: by words or by session; of
+    their traces only those that do.
+    """
 
-    marks = Marks(owner=0, seals=(Mark(2, "hex"),), opens=(Mark(3, "traces"),))
-    shard_key: UUID
-    fact_ids: list[UUID]
+    marks = Marks(
+        owner=3,
+        seals=(
+            Mark(0, "hex"),
+            Mark(2, "query"),
+        ),
+        opens=(Mark(3, "traces"),),
+    )
     fingerprints: list[str]
     session_keys: list[UUID]
+    lexemes: list[str]
+    shard_key: UUID
+    fact_ids: list[UUID]
 
 
 class BlankFactEvents(Query[Never], name="blank_fact_events", repeatable=True):
@@ -168,6 +182,28 @@ class FactTraces(Query[FactTracesRow], name="fact_traces", repeatable=True):
 
     marks = Marks(owner=1, opens=(Mark(1, "traces"),))
     fact_ids: list[UUID]
+    shard_key: UUID
+    generation_id: int
+
+
+class TwinSessionsRow(NamedTuple):
+    session_key: UUID
+    twin_key: UUID
+    through_seq: int
+
+
+class TwinSessions(Query[TwinSessionsRow], name="twin_sessions", repeatable=True):
+    """The sessions that hold copies of delivered messages of others by a fork, or what those are copies of:
+    with the last one.
+    """
+
+    shard_key: UUID
+    session_keys: list[UUID]
+
+
+class LiveFacts(Query[FactIdRow], name="live_facts", repeatable=True):
+    """The ids of an owner's live facts in one derivation."""
+
     shard_key: UUID
     generation_id: int
 

@@ -94,7 +94,3 @@ greatest((
 CASE WHEN {number} IS NOT NULL THEN left(encode(sha256(convert_to(concat(
     @common_capture({namespace}, {number}), chr(10), @own_capture({namespace}, {owner_key}, {number})),
     'UTF8')), 'hex'), 16) END
-
--- fragment: sealed_text(revision, text)
--- A text of a revision whose fingerprint is keyed: what it says is then found out from its words.
-CASE WHEN octet_length({revision}.fingerprint) = 17 THEN {text} END

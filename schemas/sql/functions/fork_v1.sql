@@ -135,6 +135,15 @@ BEGIN
               AND m.seq BETWEEN e.from_seq AND e.through_seq) AS present
         WHERE e.shard_key = p_shard_key AND e.session_key = p_session_key AND e.incarnation = s.incarnation
           AND e.through_seq <= last_seq;
+    -- What a person took away is recognised in the copies too.
+    UPDATE strandline.fact_event e SET traces = e.traces || copied.traces
+        FROM (
+            SELECT o.number, jsonb_agg(t.trace || jsonb_build_object('session_key', p_new_key)) AS traces
+            FROM strandline.fact_event o CROSS JOIN LATERAL jsonb_array_elements(o.traces) AS t (trace)
+            WHERE o.shard_key = p_shard_key AND t.trace->>'session_key' = p_session_key::text
+              AND (t.trace->'seqs'->>0)::bigint <= last_seq
+            GROUP BY o.number) AS copied
+        WHERE e.shard_key = p_shard_key AND e.number = copied.number;
     IF last_seq < old_window_from THEN
         s.window_from := least(
             coalesce(strandline.find_window_v1(p_shard_key, p_new_key), s.window_from), s.flushed_through + 1);
