@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from json import dumps, loads
 
@@ -151,6 +151,16 @@ def list_sessions(
         sessions=tuple(_states(database, page)),
         after=None if last is None else _cursor(last.namespace, last.session_id),
     )
+
+
+def each_session(database: Database, *, namespace: str, user_id: str | None = None) -> Iterator[SessionState]:
+    """All sessions of a namespace, or of a user in it, page by page; raises as ``list_sessions``."""
+    page = SessionPage(sessions=(), after="")
+    while page.after is not None:
+        page = list_sessions(
+            database, namespace=namespace, user_id=user_id, limit=200, after=page.after or None
+        )
+        yield from page.sessions
 
 
 def show_session(

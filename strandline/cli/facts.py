@@ -368,18 +368,29 @@ def _wording_options(command: Command) -> Command:
 @cli_command("add", opened_new_facts, FactReport, short_help="Add a fact by hand.")
 @click.argument("text")
 @_wording_options
-def add_command(facts: Facts, text: str, topics: tuple[str, ...], **chosen: Any) -> Output:
+def add_command(
+    facts: Facts, text: str, topics: tuple[str, ...], about_date: datetime | None, actor: str | None
+) -> Output:
     """Add the fact TEXT for a user, or for the owner of a session; the same words are one fact."""
-    return _output("added", facts.add(text, topics=list(topics) or None, **chosen))
+    fact = facts.add(text, topics=list(topics) or None, about_date=about_date, actor=actor)
+    return _output("added", fact)
 
 
 @cli_command("replace", opened_facts, FactReport, short_help="Give a fact other words.")
 @click.argument("fact_id", metavar="FACT_ID")
 @click.argument("text")
 @_wording_options
-def replace_command(facts: Facts, fact_id: str, text: str, topics: tuple[str, ...], **chosen: Any) -> Output:
+def replace_command(
+    facts: Facts,
+    fact_id: str,
+    text: str,
+    topics: tuple[str, ...],
+    about_date: datetime | None,
+    actor: str | None,
+) -> Output:
     """Give a live fact the words TEXT; the old ones do not come back from earlier messages."""
-    fact = facts.replace(fact_id, text, topics=list(topics) or None, **chosen)
+    named = list(topics) or None
+    fact = facts.replace(fact_id, text, topics=named, about_date=about_date, actor=actor)
     return _output("replaced", fact, fact_id)
 
 

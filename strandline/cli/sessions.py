@@ -32,6 +32,7 @@ from strandline.pipelines.inspect.sessions import (
     SessionPicture,
     SessionPolicy,
     SessionState,
+    each_session,
     list_sessions,
     show_session,
 )
@@ -188,7 +189,6 @@ _CHANGING = (
     "--message-flush-size", "--deliver", "--time-zone", "--idle-seconds", "--never-idle", "--pipelines",
     "--no-pipelines",
 )  # fmt: skip
-_PAGE = 200
 
 
 class PoliciesChanged(Report):
@@ -325,7 +325,7 @@ def _change_all(
     sessions, changed, refused = 0, [], {}
     open_memory = partial(Memory.from_defaults, namespace=namespace, **running.urls)
     with closing(open_memory()):
-        for state in _sessions(running.database, namespace, user):
+        for state in each_session(running.database, namespace=namespace, user_id=user):
             sessions += 1
             try:
                 if change(open_memory(state.session_id, user_id=state.user_id), state) != state.policy:
@@ -333,14 +333,6 @@ def _change_all(
             except (ConfigurationError, ConflictError) as error:
                 refused[state.session_id] = str(error)
     return PoliciesChanged(sessions=sessions, changed=tuple(changed), refused=refused, dry_run=dry_run)
-
-
-def _sessions(database: Database, namespace: str, user: str | None) -> Iterator[SessionState]:
-    page = list_sessions(database, namespace=namespace, user_id=user, limit=_PAGE)
-    yield from page.sessions
-    while page.after is not None:
-        page = list_sessions(database, namespace=namespace, user_id=user, limit=_PAGE, after=page.after)
-        yield from page.sessions
 
 
 def policy_lines(policy: SessionPolicy) -> Iterator[str]:

@@ -225,6 +225,36 @@ def test_flush_finds_the_owner_and_delivers(rig: Rig, run: Run) -> None:
     assert run("flush", "talk", "--user", "other", **target).code == 1
 
 
+@pytest.mark.parametrize(
+    ("options", "sessions"),
+    [
+        (("--user", "u"), ["a", "b"]),
+        (("--user", "u", "--namespace", "n"), ["d"]),
+        (("--namespace", "n"), ["d", "e"]),
+        (("--namespace", "default"), ["a", "b", "c"]),
+    ],
+)
+def test_all_sessions_of_a_user_or_namespace_are_flushed(
+    options: tuple[str, ...], sessions: list[str], rig: Rig, run: Run
+) -> None:
+    for name, user, namespace in (
+        ("a", "u", "default"), ("b", "u", "default"), ("c", None, "default"), ("d", "u", "n"), ("e", "v", "n")
+    ):  # fmt: skip
+        rig.memory(name, user_id=user, namespace=namespace).put({"role": "user", "content": "Hello."})
+    target = {"STRANDLINE_DATABASE_URL": rig.url}
+    kept = run("flush", *options, **target)
+    assert kept.code == 0 and "nothing to deliver yet; --all also delivers the last turn" in kept.out
+    flushed = json.loads(run("flush", *options, "--all", "--json", **target).out)
+    assert (flushed["sessions"], flushed["events"], flushed["refused"]) == (len(sessions), len(sessions), {})
+    delivered = (
+        "SELECT s.session_id FROM strandline.flush_event e JOIN strandline.session s USING (session_key)"
+    )
+    assert sorted(name for (name,) in rows_of(rig.url, delivered)) == sessions
+    again = run("flush", *options, "--all", **target)
+    assert (again.code, again.out.partition(": ")[2]) == (0, "nothing to deliver\n")
+    assert run("flush", **target).code == 2 and run("flush", "--user", "nobody", **target).code == 1
+
+
 def test_migrate_makes_the_tables_and_says_so(run: Run, empty_database_url: str) -> None:
     missing = run("status", STRANDLINE_DATABASE_URL=empty_database_url)
     assert missing.code == 1

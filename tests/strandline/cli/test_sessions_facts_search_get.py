@@ -1,4 +1,4 @@
-"""Commands that show sessions, facts, searches and reads; none of them writes."""
+"""Commands that show sessions, facts, searches and reads, and those that edit facts."""
 
 from __future__ import annotations
 
@@ -410,3 +410,38 @@ def test_what_a_script_left_in_the_embedded_home_can_be_looked_at(
         assert run(["get", "s"]) == 0
     assert "anna" in out.getvalue() and "I live in Bern." in out.getvalue()
     assert not (home / "embedded.json").exists(), "a look left the server running"
+
+
+def test_facts_are_added_reworded_and_deleted(anna: Memory, command: Command) -> None:
+    added = command("facts", "add", "Anna rows.", "--user", "anna", "--topic", "sport", "--json").json
+    again = command(
+        "facts", "add", "ANNA ROWS!", "--user", "anna", "--about-date", "2026-03-03", "--json"
+    ).json
+    assert again["fact_id"] == added["fact_id"] and again["topics"] == ["sport"]
+    assert again["about_date"] == "2026-03-03"
+    whose = (added["fact_id"], "--session", "s1", "--actor", "desk")
+    reworded = command("facts", "replace", *whose, "Anna sails.")
+    assert (reworded.code, reworded.out) == (0, f"replaced {added['fact_id']}: Anna sails.\n")
+    refused = command("facts", "settle", added["fact_id"], "new", "--user", "anna")
+    assert refused.code == 1 and "not doubtful" in refused.err
+    gone = command("facts", "delete", *whose, "--json")
+    assert gone.json == {"fact_id": added["fact_id"]} and anna.facts.get(added["fact_id"]) is None
+    for act in (("delete",), ("replace", "x"), ("settle", "both")):
+        unknown = command("facts", act[0], added["fact_id"], *act[1:], "--user", "anna")
+        assert unknown.code == 1 and "no live fact with the id" in unknown.err
+    assert command("facts", "add", "Bo sings.", "--user", "bo").code == 0, "a user may begin with a fact"
+    assert command("facts", "delete", NO_FACT, "--user", "nobody").code == 1
+    assert command("facts", "add", "Nobody's.").code == 2
+
+
+def test_ask_prints_ids_and_a_message_is_explained_by_its_number(anna: Memory, command: Command) -> None:
+    fact = anna.facts.add("Anna keeps bees.")
+    assert f"id {fact.fact_id}" in command("ask", "s1", "Who keeps bees?").out
+    by_id, by_seq = command("explain", "m1"), command("explain", "--session", "s1", "--seq", "2")
+    assert (by_seq.code, by_seq.out) == (0, by_id.out)
+    assert command("explain", str(fact.fact_id)).code == 0
+    missing = command("explain", "--session", "s1", "--seq", "99")
+    assert missing.code == 1 and "no message 99" in missing.err
+    assert command("explain", "--seq", "2").code == command("explain", "m1", "--seq", "2").code == 2
+    assert command("explain", "--session", "s1").code == command("explain").code == 2
+    assert command("explain", "--session", "nowhere", "--seq", "1").code == 1

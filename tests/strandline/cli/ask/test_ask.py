@@ -98,7 +98,7 @@ def test_each_piece_is_shown_with_its_number_and_its_source(maren: Memory, ask: 
         assert f"[{citation.number}] " in shown
     lines = shown.splitlines()
     (place,) = (number for number, line in enumerate(lines) if line.endswith(f"Maren: {PEANUTS}"))
-    assert re.fullmatch(r"    s seq 1, \d{4}-.+, score [01]\.\d{3}, \d+ tokens", lines[place + 1])
+    assert re.fullmatch(r"    s seq 1, \d{4}-.+, score [01]\.\d{3}, \d+ tokens, id \w+", lines[place + 1])
     (place,) = (number for number, line in enumerate(lines) if "since her childhood" in line)
     assert lines[place + 1].startswith("    added by a person, ")
     assert "caught up: memory covers all flushed messages" in lines
