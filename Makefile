@@ -97,8 +97,8 @@ soak: $(VENV)/.test-ready ## set up, then measure the bounds that need a clock, 
 COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --upgrade --universal \
 	--python-version 3.11 --generate-hashes --no-emit-index-url
 EXTRAS := --extra embedded --extra multilingual --extra llamaindex --extra agents --extra agno --extra langchain --extra langgraph --extra mcp --extra pydantic-ai
-# What the image may be asked to do: serve, encrypt, sign receipts, write archives.
-IMAGE := --extra service --extra mcp --extra encryption --extra erasure --extra archive
+# What the image may be asked to do: serve, encrypt, sign receipts, write archives, export metrics.
+IMAGE := --extra service --extra mcp --extra encryption --extra erasure --extra archive --extra metrics
 
 lock: $(VENV)/.lock-ready ## write deploy/locks anew: the newest versions that pyproject.toml allows, with digests
 	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \

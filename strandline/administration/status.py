@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 from strandline.administration.limits import read_limits
@@ -27,18 +28,31 @@ from strandline.schemas.wire.work import (
     CallsReport,
     KeyWaitReport,
     ModelCallsReport,
+    NamespaceLimitsReport,
     PipelineReport,
+    ReplayReport,
     StageReport,
     StatusReport,
     WorkerReport,
 )
 
 
-def read_status(database: Database, settings: Settings) -> StatusReport:
-    """The state of the pipeline in this database, from a few statements."""
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What waits and who works, without totals: those of large tables take long."""
+
+    pipelines: list[PipelineReport]
+    workers: list[WorkerReport]
+    unserved: list[str]
+    replays: list[ReplayReport]
+    limits: list[NamespaceLimitsReport]
+    waiting_for_keys: list[KeyWaitReport]
+
+
+def read_standing(database: Database, settings: Settings) -> Standing:
+    """What waits and who works in this database, from a few statements."""
     dead_after = settings.worker_dead_after_seconds
     live = database.fetch(StatusWorkers(dead_after_seconds=dead_after))
-    workers = [_worker(row) for row in live]
     used = {row.pipeline for row in database.fetch(UsedPipelines())}
     differing = settings_differing(serving_generations(database), settings)
     pipelines = [
@@ -47,18 +61,26 @@ def read_status(database: Database, settings: Settings) -> StatusReport:
         )
         for row in database.fetch(StatusPipelines(dead_after_seconds=dead_after))
     ]
-    (totals,) = database.fetch(StatusTotals())
     registered = {pipeline.name for pipeline in pipelines}
     unserved = {pipeline.name for pipeline in pipelines if pipeline.used and not pipeline.served}
-    return StatusReport.of(
-        totals,
+    return Standing(
         pipelines=pipelines,
-        model_calls=_calls(json.loads(totals.calls_by_model)),
-        workers=workers,
+        workers=[_worker(row) for row in live],
         unserved=sorted(unserved | (used - registered)),
         replays=[report_of(replay) for replay in replays(database, unfinished=True)],
         limits=read_limits(database, settings),
         waiting_for_keys=_waiting_for_keys(database),
+    )
+
+
+def read_status(database: Database, settings: Settings) -> StatusReport:
+    """The state of the pipeline in this database."""
+    standing = read_standing(database, settings)
+    (totals,) = database.fetch(StatusTotals())
+    return StatusReport.of(
+        totals,
+        model_calls=_calls(json.loads(totals.calls_by_model)),
+        **{one.name: getattr(standing, one.name) for one in fields(standing)},
     )
 
 

@@ -30,6 +30,7 @@ TASKS = {
     },
     "Operations": {
         "status": "Show due, held and finished work.",
+        "exporter": "Serve metrics to Prometheus until stopped.",
         "dead-letters": "List dead letters, retry or drop them.",
         "limits": "Set, list and clear the limits of namespaces.",
         "keys": "Make, list, rotate and revoke keys of the HTTP service.",
@@ -87,6 +88,8 @@ def load_command(name: str) -> click.Command:
             from strandline.cli.imports import command
         case "explain":
             from strandline.cli.explain import command
+        case "exporter":
+            from strandline.cli.exporter import command
         case "status":
             from strandline.cli.status import command
         case "dead-letters":

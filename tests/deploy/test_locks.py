@@ -25,7 +25,7 @@ RUNTIME_EXTRAS = (
     "mcp",
     "pydantic-ai",
 )
-IMAGE_EXTRAS = ("service", "mcp", "encryption", "erasure", "archive")
+IMAGE_EXTRAS = ("service", "mcp", "encryption", "erasure", "archive", "metrics")
 ALL = ["build.txt", "core.txt", "extras.txt", "image.txt"]
 DIGEST = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
