@@ -200,6 +200,10 @@ class Settings(BaseSettings):
     )
 
     # The HTTP service.
+    metrics_host: str = Field("127.0.0.1", min_length=1, description="where a worker serves metrics")
+    metrics_port: int | None = Field(
+        None, ge=0, le=65535, description="its port for Prometheus; 0: any that is free; unset: no metrics"
+    )
     service_host: str = Field("127.0.0.1", min_length=1, description="where it listens; others need a key")
     service_port: int = Field(8420, ge=0, le=65535, description="0: any that is free")
     service_trusted_proxies: str = Field("", description="addresses whose X-Forwarded-For is believed")

@@ -22,6 +22,7 @@ from strandline.pipelines.engine.engine import Engine, Outcome, StopPoint
 from strandline.pipelines.engine.failures import RetryPolicy, level_of
 from strandline.pipelines.engine.leases import LeaseTerms
 from strandline.pipelines.engine.stage import Stages
+from strandline.pipelines.engine.watch import Watch
 from strandline.pipelines.own_code.bounded_calls import worker_calls
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.database import Database
@@ -67,6 +68,7 @@ class Worker:
         ring_found: the same for lanes that the sweep found; default: ``ring``.
         with_sweep: False leaves sweeping, and retention, to other workers.
         open_archive: opens the archives that retention names; None leaves retention to other workers.
+        watch: told of what was done, for metrics.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Worker:
         reach: Callable[[StopPoint], None] = lambda _point: None,
         open_archive: OpenArchive | None = None,
         reach_step: Callable[[StepPoint], None] = lambda _point: None,
+        watch: Watch | None = None,
     ) -> None:
         self.worker_id: UUID = uuid4()
         self._database = database
@@ -103,6 +106,7 @@ class Worker:
             ring=ring,
             stopping=self._stopping.is_set,
             reach=reach,
+            watch=watch or Watch(),
         )
         self._replaying = ReplaySlots(self.engine, settings)
         self._heartbeat = Periodic("heartbeat", settings.heartbeat_interval_seconds, self._beat)
@@ -309,6 +313,7 @@ def _make_engine(
     ring: Ring,
     stopping: Callable[[], bool],
     reach: Callable[[StopPoint], None],
+    watch: Watch,
 ) -> Engine:
     return Engine(
         database=database,
@@ -327,6 +332,7 @@ def _make_engine(
         ring_later=ring,
         stopping=stopping,
         reach=reach,
+        watch=watch,
         prices=settings.model_prices,
         budgets=budgets,
     )

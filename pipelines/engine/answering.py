@@ -133,4 +133,5 @@ def _store(engine: Engine, lease: Lease, batch: Batch, step: str, answer: RawAns
     )
     if not stored:
         raise LeaseLostError(f"The lease on lane {lease.lane} was lost during a model call.")
+    engine.watch.note_call(lease.lane.stage, answer, seconds, cost)
     return stored[0].is_first

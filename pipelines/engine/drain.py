@@ -324,6 +324,7 @@ def _apply(
         next_lanes = stage.write(tx, batch, work, effect)
         has_more = finish(tx, lease, batch, "applied")
         engine.reach("applying")
+    engine.watch.note_batch(batch)
     return _BatchEnd(has_more, next_lanes)
 
 
@@ -339,6 +340,7 @@ def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str | Exception
             return _BatchEnd(has_more=True)
         make_dead_letter(tx, batch, str(reason), engine.retry.letter_seconds(reason))
         has_more = finish(tx, lease, batch, "dead")
+    engine.watch.note_dead_letter(batch)
     logger.error("event is a dead letter", extra={"action": "dead_letter", **_where(batch.lane)})
     return _BatchEnd(has_more)
 
@@ -360,6 +362,7 @@ def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
     reason, failures = _reason(error), lease.failures + counts
     tries = f"Failed {failures} of {engine.retry.max_failures} times. " if counts else ""
     engine.troubles.note(lease.lane, tries + reason, wait)
+    engine.watch.note_failure(lease.lane.stage, error)
     logger.warning(
         "lane postponed",
         extra={"action": "lane_postponed", "reason": reason, "wait_seconds": round(wait, 2)}

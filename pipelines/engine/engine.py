@@ -13,6 +13,7 @@ from strandline.pipelines.engine.failures import RetryPolicy, Troubles
 from strandline.pipelines.engine.leases import LeaseTerms
 from strandline.pipelines.engine.stage import Stages
 from strandline.pipelines.engine.turns import Turns
+from strandline.pipelines.engine.watch import Watch
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.prices import ModelPrice
 from strandline.schemas.values.lanes import Lane, Ring
@@ -43,6 +44,7 @@ class Engine:
         troubles: the reasons why the work of a stage waits for its provider.
         budgets: how much namespaces may use models per day; None: as much as they need.
         admit: called before each model call; an error that it raises puts the lane off.
+        watch: told of what was done.
     """
 
     database: Database
@@ -61,6 +63,7 @@ class Engine:
     prices: tuple[ModelPrice, ...] = ()
     troubles: Troubles = field(default_factory=Troubles)
     admit: Callable[[Lane], None] = field(default=lambda _lane: None)
+    watch: Watch = field(default_factory=Watch)
 
     def pass_on(self, lanes: Sequence[Lane]) -> list[Lane]:
         """Ring for the lanes whose stages other processes serve; return the others."""

@@ -21,6 +21,7 @@ from strandline.schemas.misspelt_settings import unknown_settings
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import STAGES, queue_name
 from strandline.wiring.assembly import stage_names
+from strandline.wiring.metrics import watch_worker
 from strandline.wiring.worker_process import run_worker
 
 logger = logging.getLogger("strandline.workers")
@@ -65,7 +66,11 @@ def command(
             extra={"action": "unknown_settings", "reason": " ".join(unknown)},
         )
     stages = _stages(queues, settings)
-    with ends_as_interrupts(), running_servers(settings, only_looking=False) as servers:
+    with (
+        ends_as_interrupts(),
+        running_servers(settings, only_looking=False) as servers,
+        watch_worker(settings, _tell) as watch,
+    ):
         if servers.broker_url is None:
             raise ConfigurationError(
                 "A worker hears of work through a broker, and none is configured or runs here."
@@ -81,6 +86,7 @@ def command(
             sweep=not no_sweep,
             log_level=log_level.upper(),
             tell=_tell,
+            watch=watch,
         )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from celery.platforms import SecurityWarning
 
+from strandline.pipelines.engine.watch import Watch
 from strandline.producers.doorbell.doorbell import Doorbell
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
@@ -33,11 +34,13 @@ def run_worker(
     sweep: bool = True,
     log_level: str = "WARNING",
     tell: Callable[[str], None] = lambda _line: None,
+    watch: Watch | None = None,
 ) -> int:
     """Consume until SIGTERM, SIGINT, SIGHUP or SIGQUIT; returns the exit code, 0 after such a signal.
 
     If the grace time is over before its batches are done, the process ends here, with code 0; a second signal
-    ends it at once, with 128 plus the signal's number.  ``tell`` receives the line that says why it stops.
+    ends it at once, with 128 plus the signal's number.  ``tell`` receives the line that says why it stops;
+    ``watch`` is told of its work.
 
     Raises:
         StrandlineError: before consuming, if the database, its tables, the broker or a model cannot be used
@@ -68,6 +71,7 @@ def run_worker(
             reach=(reach := stop_points()),
             reach_step=reach,
             open_archive=open_archive,
+            watch=watch,
         )
         alone.work_for(worker, list(built), bell.ring)
         serve(app, worker, list(built))

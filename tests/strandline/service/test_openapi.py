@@ -184,6 +184,7 @@ COMMAND_ROUTES = {
     "demo": "(starts servers)",
     "worker": "(starts a worker)",
     "serve": "(starts the service)",
+    "exporter": "(serves metrics to Prometheus)",
     "migrate": "(changes tables, before the service runs)",
     "doctor": "(looks at the machine on which it runs)",
     "mcp": "(speaks stdio)",
