@@ -68,7 +68,7 @@ class Worker:
         ring_found: the same for lanes that the sweep found; default: ``ring``.
         with_sweep: False leaves sweeping, and retention, to other workers.
         open_archive: opens the archives that retention names; None leaves retention to other workers.
-        watch: told of what was done, for metrics.
+        watch: counts the work for metrics.
     """
 
     def __init__(

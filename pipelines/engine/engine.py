@@ -44,7 +44,7 @@ class Engine:
         troubles: the reasons why the work of a stage waits for its provider.
         budgets: how much namespaces may use models per day; None: as much as they need.
         admit: called before each model call; an error that it raises puts the lane off.
-        watch: told of what was done.
+        watch: counts the work for metrics.
     """
 
     database: Database

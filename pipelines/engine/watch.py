@@ -1,4 +1,4 @@
-"""What the engine tells of its work as it happens, for the metrics of a process."""
+"""Notices of the engine's work, for the metrics of a process."""
 
 from __future__ import annotations
 

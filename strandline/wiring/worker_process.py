@@ -40,7 +40,7 @@ def run_worker(
 
     If the grace time is over before its batches are done, the process ends here, with code 0; a second signal
     ends it at once, with 128 plus the signal's number.  ``tell`` receives the line that says why it stops;
-    ``watch`` is told of its work.
+    ``watch`` counts its work.
 
     Raises:
         StrandlineError: before consuming, if the database, its tables, the broker or a model cannot be used

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import signal
@@ -22,6 +23,7 @@ from strandline.administration.status import read_standing, read_status
 from strandline.schemas.errors import DatabaseUnavailableError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
+from strandline.workers.metrics import ProcessMetrics
 from tests.conftest import MakeMemory
 from tests.support.messages import user
 from tests.support.processes import forking
@@ -113,14 +115,25 @@ def rules() -> Iterator[dict[str, Any]]:
         yield from group["rules"]
 
 
-def test_every_name_in_the_alerts_is_a_metric(database: Database, make_memory: MakeMemory) -> None:
-    make_memory("s", user_id="maren", memory_blocks=["facts"]).put(user("Good morning."))
-    exported = {family.name for family in text_string_to_metric_families(scrape(database))}
-    asked = {name for rule in rules() for name in re.findall(r"strandline_\w+", rule["expr"])}
-    assert asked <= exported
+def test_every_name_in_alerts_and_dashboard_is_a_metric(database: Database) -> None:
+    of_worker = generate_latest(ProcessMetrics().registry).decode()
+    families = text_string_to_metric_families(scrape(database) + of_worker)
+    exported = {
+        f"{family.name}{suffix}" for family in families for suffix in SUFFIXES.get(family.type, ("",))
+    }
+    panels = json.loads((RULES.parent / "dashboard.json").read_text())["panels"]
+    asked = [rule["expr"] for rule in rules()]
+    asked += [target["expr"] for panel in panels for target in panel["targets"]]
+    named = {name for expr in asked for name in re.findall(r"strandline_\w+", expr)}
+    assert named <= exported, named - exported
 
 
+SUFFIXES = {"histogram": ("_bucket", "_count", "_sum"), "counter": ("_total",)}
 FIRES = {
+    "StrandlineLagBurnsBudget": [
+        'strandline_apply_lag_seconds_count{stage="extract"} 0+10x90',
+        'strandline_apply_lag_seconds_bucket{stage="extract",le="60.0"} 0+5x90',
+    ],
     "StrandlineDatabaseDown": ["strandline_database_up 0x20"],
     "StrandlineWorkPutAndNoneTaken": [
         'strandline_due{pipeline="facts",stage="extract",state="serving"} 5x20',
@@ -147,11 +160,11 @@ def test_each_alert_is_tried() -> None:
 def test_an_alert_fires_at_its_cause_and_not_without_it(alert: str, tmp_path: Path) -> None:
     def series(text: str, *, is_well: bool) -> dict[str, str]:
         name, _, values = text.rpartition(" ")
-        well = "1x20" if alert == "StrandlineDatabaseDown" else "0x20"
+        well = {"StrandlineDatabaseDown": "1x20", "StrandlineLagBurnsBudget": "0+10x90"}.get(alert, "0x20")
         return {"series": name, "values": well if is_well else values}
 
     def case(*, is_well: bool) -> dict[str, Any]:
-        rule = {"alertname": alert, "eval_time": "15m"}
+        rule = {"alertname": alert, "eval_time": "80m" if alert == "StrandlineLagBurnsBudget" else "15m"}
         given = [series(text, is_well=is_well) for text in FIRES[alert]]
         return {"interval": "1m", "input_series": given, "alert_rule_test": [rule]}
 
