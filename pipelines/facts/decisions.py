@@ -1,39 +1,42 @@
 """A model's decisions about known facts are proposals, checked here against the messages and their speakers.
 
-Only the proposal, its candidate and the known fact count, so a stored answer always gives the same changes.
+Only the proposal, its candidate and the known facts shown count, so a stored answer always gives the same
+changes.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from datetime import datetime
+from difflib import SequenceMatcher
+from itertools import product
 from typing import Protocol
 
+from strandline.pipelines.facts.kinds import kinds_of, may_share_subject
+from strandline.pipelines.facts.statements import (
+    adds_to,
+    contradict,
+    differ_at_end,
+    has_name,
+    have_in_common,
+    holds_all_of,
+    is_denied_otherwise,
+    is_negated,
+    names_in,
+    says_all_of,
+    share_of,
+)
 from strandline.pipelines.models.answers import MergeOperation
+from strandline.pipelines.text.languages import is_foreign, language_of
 from strandline.pipelines.text.lexemes import query_lexemes
+from strandline.pipelines.text.numbers import numbers_in
 from strandline.schemas.values.doubts import Doubt, DoubtReason
-from strandline.schemas.values.normal_form import folded, normal_form
 
-# How much of a part's lexemes a sentence must hold.
-KEPT_SHARE = 0.5
-
-_NUMBER = re.compile(r"\d+")
-_NAME = re.compile(r"(?<=[\w,;:)] )(?=[^\W\d_])\w+")
-_NEGATION = re.compile(
-    r"\b(?:not|no(?:ne|body|thing|r)?|never|neither|without|cannot|\w+n't|nicht|nichts|kein\w*|nie|niemals|ohne"
-    r"|ne|pas|jamais|sans|nunca|jamás|sin|non|senza|não|nao|sem|niet|geen|nooit|не|нет|никогда|без)\b"
-    r"|[不没沒無无못]|ない|ません|なく|안 |않|없|ไม่"
-)
-# Joining words besides the stop words of the lexemes, and joining characters where no blanks are.
-_JOINING = frozenset(
-    query_lexemes(
-        "since und oder aber mit ist hat der die das ein eine den dem von zu auf für et ou est le la les de"
-        " du des un une en avec y con es el los las una del que e i o il di è per com da do tem het van"
-        " и в на с у"
-    )
-)
-_PARTICLES = frozenset("和与跟及并且也的了是在有而はがをにでとものへや은는이가을를에의로와과도고며")
+# Below are names of different places, as Berlin and Madrid.
+_LIKE = 0.5
+# A repetition has so much of its telling words from what it repeats.
+REPEATED_SHARE = 0.5
 
 
 class Statement(Protocol):
@@ -42,20 +45,63 @@ class Statement(Protocol):
     @property
     def text(self) -> str: ...
     @property
+    def said_at(self) -> datetime: ...
+    @property
     def is_by_assistants(self) -> bool: ...
 
 
-def check_decision(op: MergeOperation, candidate: Statement, known: Statement) -> MergeOperation:
+def check_decision(
+    op: MergeOperation,
+    candidate: Statement,
+    known: Statement,
+    *,
+    common: Collection[str] = (),
+    is_older: bool = False,
+    speaker: str | None = None,
+) -> MergeOperation:
     """The decision as it may be applied: unchanged, in the candidate's own words, or as an ``add``.
 
-    Assistants' statements neither end nor reword a user's or a person's fact, and do not stand for a user's.
-    A wording is made of both parts; an update that would lose one of them adds, with its ``doubt``.
+    It needs something in common.  Assistants' statements neither end nor reword a user's or a person's fact,
+    and do not stand for a user's.  A wording is made of both parts, in the language of one of them.  An
+    ``add`` in place of a refused decision has it as its ``doubt``.
+
+    Args:
+        common: words that are in so many of the owner's facts that they tell nothing.
+        is_older: the candidate was said before the known fact.
+        speaker: the name of who said the candidate.
     """
-    if reason := _doubt(op, candidate, known):
-        return beside(op, reason)
-    if op.text is None or op.op == "duplicate" or _is_sound(op, candidate, known):
+    if not are_related(candidate.text, known.text, {*common, *query_lexemes(speaker or "")}, speaker):
+        return beside(op, "unrelated")
+    if op.op == "duplicate":
+        return _duplicate(op, candidate, known, is_older)
+    if candidate.is_by_assistants and not known.is_by_assistants:
+        return beside(op, "assistant")
+    if op.op == "invalidate":
+        fault = op.text and _fault(op.text, [candidate.text], [known.text, candidate.text])
+        return replace(op, text=None) if fault else op
+    return _update(op, candidate.text, known.text, is_older)
+
+
+def _duplicate(op: MergeOperation, candidate: Statement, known: Statement, is_older: bool) -> MergeOperation:
+    reason = repeats_badly(candidate, known)
+    if reason != "loses":
+        return beside(op, reason) if reason else op
+    # It says the same and more, so that it repeats nothing, but completes it.
+    is_more = says_all_of(candidate.text, known.text) and is_made_of(
+        candidate.text, [known.text, candidate.text]
+    )
+    return replace(op, op="update", text=None) if is_more else beside(op, "older" if is_older else reason)
+
+
+def _update(op: MergeOperation, candidate: str, known: str, is_older: bool) -> MergeOperation:
+    parts = [known, candidate]
+    if contradict(candidate, known):
+        return beside(op, "negation")
+    if op.text is not None and is_made_of(op.text, parts):
         return op
-    return replace(op, text=None)
+    if is_made_of(candidate, parts):
+        return replace(op, text=None)
+    return beside(op, "older" if is_older else _fault(op.text or candidate, parts, parts) or "loses")
 
 
 def beside(op: MergeOperation, reason: DoubtReason) -> MergeOperation:
@@ -65,74 +111,63 @@ def beside(op: MergeOperation, reason: DoubtReason) -> MergeOperation:
     return MergeOperation("add", op.candidate, None, None, Doubt(op.op, op.fact, reason))
 
 
-def _doubt(op: MergeOperation, candidate: Statement, known: Statement) -> DoubtReason | None:
-    if op.op == "duplicate":
-        return None if may_stand_for(known, candidate) else "assistant"
-    if candidate.is_by_assistants and not known.is_by_assistants:
-        return "assistant"
-    if op.op == "invalidate" or _is_sound(op, candidate, known):
-        return None
-    parts = [known.text, candidate.text]
-    if set(query_lexemes(known.text)) <= set(query_lexemes(candidate.text)) and holds_all_of(
-        candidate.text, parts
+def are_related(one: str, other: str, common: Collection[str] = (), speaker: str | None = None) -> bool:
+    """Whether two statements share a telling word or number, or a kind and perhaps the subject."""
+    if have_in_common(one, other, common):
+        return True
+    return bool(kinds_of(one) & kinds_of(other)) and may_share_subject(one, other, speaker)
+
+
+def repeats_badly(candidate: Statement, known: Statement) -> DoubtReason | None:
+    """Why a candidate is no repetition of another statement: it denies, names or counts something else."""
+    if (
+        known.is_by_assistants
+        and not candidate.is_by_assistants
+        and not holds_all_of(known.text, [candidate.text])
     ):
-        return None
-    return "loses" if op.text is None or not holds_all_of(op.text, parts) else "adds"
+        return "assistant"
+    if contradict(candidate.text, known.text):
+        return "negation"
+    is_lost = not numbers_in(candidate.text) <= numbers_in(known.text) or _names_another(
+        candidate.text, known.text
+    )
+    if is_lost or differ_at_end(candidate.text, known.text) or _says_other(candidate.text, known.text):
+        return "loses"
+    return None
 
 
-def _is_sound(op: MergeOperation, candidate: Statement, known: Statement) -> bool:
-    parts = [known.text, candidate.text]
-    if op.text is None:
+def _says_other(one: str, other: str) -> bool:
+    """Whether most words of a statement are not in another; but the reverse may be denied in other words."""
+    if language_of(one) != language_of(other) or is_negated(one) != is_negated(other):
         return False
-    held = parts[1:] if op.op == "invalidate" else parts
-    return holds_all_of(op.text, held) and not adds_to(op.text, parts)
+    return share_of(one, other) < REPEATED_SHARE
 
 
-def may_stand_for(other: Statement, candidate: Statement) -> bool:
-    is_lost = other.is_by_assistants and not candidate.is_by_assistants
-    return not is_lost or holds_all_of(other.text, [candidate.text])
+def _names_another(one: str, other: str) -> bool:
+    left, right, language = names_in(one), names_in(other), language_of(one)
+    if language == "german":  # every noun has a capital
+        return False
+    if language != language_of(other):
+        return bool(left and right) and not any(_is_like(a, b) for a in left for b in right)
+    return any(not has_name(name, other) for name in left)
+
+
+def _is_like(one: str, other: str) -> bool:
+    """Whether two names may be one in two languages, as Cologne and Köln are."""
+    pairs = product(query_lexemes(one), query_lexemes(other))
+    return any(SequenceMatcher(None, left, right).ratio() > _LIKE for left, right in pairs)
 
 
 def is_made_of(text: str, parts: Sequence[str]) -> bool:
     """Whether ``text`` may replace all ``parts``: it holds each of them, and nothing else."""
-    return holds_all_of(text, parts) and not adds_to(text, parts)
+    return _fault(text, parts, parts) is None
 
 
-def holds_all_of(text: str, parts: Sequence[str]) -> bool:
-    """Whether ``text`` has most lexemes of each part, every number and name, and a negation if one has."""
-    lexemes, numbers = set(query_lexemes(text)), numbers_in(text)
-    return is_negated(text) == any(map(is_negated, parts)) and all(
-        numbers_in(part) <= numbers
-        and names_in(part) <= lexemes
-        and _share(set(query_lexemes(part)), lexemes) >= KEPT_SHARE
-        for part in parts
-    )
-
-
-def adds_to(text: str, parts: Sequence[str]) -> set[str]:
-    """The lexemes of ``text`` that no part has, but for words that only join others."""
-    # As they stand too: "like" is a stop word, "likes" is none.
-    plain = folded(" ".join(parts))
-    characters = set(plain) | _PARTICLES
-    known = _JOINING.union(re.findall(r"\w+", plain), *map(query_lexemes, parts), *map(numbers_in, parts))
-    return {
-        word
-        for word in query_lexemes(text)
-        if word not in known and not (len(word) == 2 and _PARTICLES & set(word) and set(word) <= characters)
-    }
-
-
-def _share(part: set[str], whole: set[str]) -> float:
-    return len(part & whole) / len(part) if part else 0.0
-
-
-def numbers_in(text: str) -> set[str]:
-    return set(_NUMBER.findall(normal_form(text)))
-
-
-def names_in(text: str) -> set[str]:
-    return set(query_lexemes(" ".join(word for word in _NAME.findall(text) if word[0].isupper())))
-
-
-def is_negated(text: str) -> bool:
-    return _NEGATION.search(folded(text).replace("’", "'")) is not None
+def _fault(text: str, held: Sequence[str], parts: Sequence[str]) -> DoubtReason | None:
+    if is_foreign(text, parts):
+        return "language"
+    if is_denied_otherwise(text, held):
+        return "negation"
+    if not holds_all_of(text, held):
+        return "loses"
+    return "adds" if adds_to(text, parts) else None

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import date, timedelta
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID
 
 from strandline.pipelines.capture import load_capture
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
+from strandline.pipelines.facts.grounding import ground_fact
 from strandline.pipelines.models.answers import ExtractedFact, parse_extract
 from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import ExtractTask, TextModel, TranscriptLine
-from strandline.pipelines.text.spoken_dates import spoken_date
 from strandline.pipelines.transcript import Transcript, full_text, halves, load_transcript, shown_name
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.derived.facts_merge import InsertCandidates
@@ -66,57 +65,6 @@ def _cut_beginning(text: str, tokens: int, max_tokens: int) -> str:
         return text
     kept = len(text) * max_tokens // tokens
     return f"…{text[len(text) - kept :]}"
-
-
-# Roles whose words can be a fact. The output of tools and instructions to the assistant belong to no speaker;
-# they become a fact when a speaker in the conversation says them.
-SPEAKERS = frozenset({"user", "assistant"})
-
-EARLIEST = date(1800, 1, 1)
-LATEST_AHEAD = timedelta(days=36_525)
-
-
-def ground_fact(fact: ExtractedFact, lines: Sequence[TranscriptLine]) -> ExtractedFact | None:
-    """The fact as its messages support it; None if none of them has a speaker.
-
-    ``messages`` keeps the others; ``said_by`` is one of their speakers, or None if the model named
-    another and they have several; ``about_date`` is a possible day, or, if the model gives none, the day that
-    a single message names.
-    """
-    cited = [line for number in fact.messages if (line := lines[number - 1]).role in SPEAKERS]
-    if not cited:
-        return None
-    return replace(
-        fact,
-        messages=tuple(line.number for line in cited),
-        said_by=_speaker(fact.said_by, cited),
-        about_date=_date(fact.about_date, fact.text, cited),
-    )
-
-
-def _speaker(said_by: str | None, cited: Sequence[TranscriptLine]) -> str | None:
-    roles = {line.name or line.role: line.role for line in cited}
-    name = (said_by or "").strip()
-    if name.casefold() in map(str.casefold, roles):
-        return name
-    speakers = [
-        speaker
-        for speaker, role in roles.items()
-        if name.casefold() in (role, f"{speaker} ({role})".casefold()) or len(roles) == 1
-    ]
-    return speakers[0] if len(speakers) == 1 else None
-
-
-def _date(about: date | None, text: str, cited: Sequence[TranscriptLine]) -> date | None:
-    if about is not None:
-        latest = max(line.created_at for line in cited).date() + LATEST_AHEAD
-        return about if EARLIEST <= about <= latest else None
-    if len(cited) > 1:
-        return None
-    # The model has not resolved it, which is easily done where the fact kept the words of the message.
-    (line,) = cited
-    named = spoken_date(text, line.created_at.date())
-    return named if named == spoken_date(line.text, line.created_at.date()) else None
 
 
 _STEP = "extract"
@@ -201,7 +149,7 @@ class ExtractStage:
         if instructions := _instructions(batch):
             return ExtractedCandidates(sizes=instructions)
         answer = next(iter(answers.values()), None)
-        candidates = _candidates(batch, work.transcript, answers)
+        candidates = _candidates(batch, work, answers)
         if not candidates or answer is None:
             return ExtractedCandidates()
         rows = _rows(batch, work.transcript, candidates, answer)
@@ -239,15 +187,16 @@ def _facts(transcript: Transcript, answer: RawAnswer, most: int) -> tuple[Extrac
 
 
 def _candidates(
-    batch: Batch, transcript: Transcript, answers: Mapping[str, RawAnswer]
+    batch: Batch, work: ExtractWork, answers: Mapping[str, RawAnswer]
 ) -> Mapping[UUID, list[ExtractedFact]]:
+    transcript = work.transcript
     by_call = [
         _facts(transcript, answers[step], max_facts(batch, transcript.lines_of(step)))
         for step in transcript.steps_in_order(answers)
     ]
     facts = (fact for facts in by_call for fact in facts)
     by_event: dict[UUID, list[ExtractedFact]] = {}
-    for fact in (kept for fact in facts if (kept := ground_fact(fact, transcript.lines))):
+    for fact in (kept for fact in facts if (kept := ground_fact(fact, transcript.lines, work.context))):
         by_event.setdefault(transcript.event_of(fact.messages[0]).event_id, []).append(fact)
     return by_event
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypedDict
@@ -9,8 +10,9 @@ from uuid import UUID, uuid5
 
 from strandline.pipelines.capture import AppliedCapture
 from strandline.pipelines.facts.condense import Condensing
-from strandline.pipelines.facts.decisions import check_decision, may_stand_for
+from strandline.pipelines.facts.decisions import are_related, check_decision, repeats_badly
 from strandline.pipelines.facts.instructions import Instruction
+from strandline.pipelines.facts.statements import telling
 from strandline.pipelines.facts.tombstones import Tombstone, Utterance, trace_of
 from strandline.pipelines.models.answers import MergeOperation
 from strandline.pipelines.text.lexemes import indexed_lexemes, query_lexemes
@@ -32,6 +34,8 @@ from strandline.schemas.values.lanes import DerivationKeys
 
 # Known facts shown to one merge call: those with most words of the candidates.
 MAX_KNOWN_FACTS = 60
+# A word is common if so much of at least so many facts has it.
+COMMON_SHARE, FEWEST_FACTS_WITH_COMMON_WORDS = 0.75, 8
 
 
 class _Place(TypedDict):
@@ -77,6 +81,14 @@ class MergeWork:
     condensing: Condensing | None = None
     capture: AppliedCapture = field(default_factory=AppliedCapture)
     instructions: tuple[Instruction, ...] = ()
+
+
+def is_older(candidate: Candidate, known: RelatedFactsRow) -> bool:
+    """Whether a candidate was said before a known fact: by its time, and at the same time by its place."""
+    if candidate.said_at != known.said_at:
+        return candidate.said_at < known.said_at
+    last = dict(zip(known.session_keys, known.last_seqs, strict=True))
+    return max(candidate.seqs, default=0) < last.get(candidate.session_key, 0)
 
 
 def related_facts(
@@ -150,14 +162,28 @@ def keep_allowed(
 
 
 def _check(work: MergeWork, operations: Iterable[MergeOperation]) -> Iterator[MergeOperation]:
-    known = dict(enumerate(work.known, 1))
+    known, common = dict(enumerate(work.known, 1)), _common_words(work.known)
     for op in operations:
         if op.fact is not None:
             candidate = work.candidates[op.candidate - 1]
-            op = check_decision(op, candidate, known[op.fact])  # noqa: PLW2901
+            op = check_decision(  # noqa: PLW2901
+                op,
+                candidate,
+                known[op.fact],
+                common=common,
+                is_older=is_older(candidate, known[op.fact]),
+                speaker=candidate.said_by,
+            )
             if op.fact is not None and not candidate.is_by_assistants:
                 known[op.fact] = known[op.fact]._replace(is_by_assistants=False)
         yield op
+
+
+def _common_words(known: Sequence[RelatedFactsRow]) -> frozenset[str]:
+    """The words that are in most of an owner's facts, and tell none of them apart."""
+    counts = Counter(word for fact in known for word in telling(fact.text))
+    enough = max(FEWEST_FACTS_WITH_COMMON_WORDS, len(known)) * COMMON_SHARE
+    return frozenset(word for word, count in counts.items() if count > enough)
 
 
 def _decide(
@@ -295,7 +321,13 @@ class Fold:
             text = self._work.candidates[number - 1].text
             return fingerprint(text) == wording, len(words.intersection(query_lexemes(text)))
 
-        alike = (n for n in self._became if may_stand_for(self._work.candidates[n - 1], candidate))
+        earlier = ((number, self._work.candidates[number - 1]) for number in self._became)
+        alike = (
+            number
+            for number, other in earlier
+            if are_related(candidate.text, other.text, (), candidate.said_by)
+            and repeats_badly(candidate, other) is None
+        )
         nearest = max(alike, key=likeness, default=None)
         return None if nearest is None else self._became[nearest]
 
@@ -359,7 +391,7 @@ class Fold:
         if fingerprint(text) == known.fingerprint:
             self._confirm(known.fact_id)
             return
-        if self._candidate.said_at < known.said_at:
+        if is_older(self._candidate, known):
             self._add_past(known, text)
             return
         # A candidate that ends several facts becomes one.

@@ -15,7 +15,8 @@ from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act, append_owners_act
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
-from strandline.pipelines.facts.decisions import adds_to
+from strandline.pipelines.facts.decisions import are_related
+from strandline.pipelines.facts.kinds import kinds_of
 from strandline.pipelines.facts.recording import (
     add_fact,
     delete_fact,
@@ -23,9 +24,12 @@ from strandline.pipelines.facts.recording import (
     lock_registered,
     replace_fact,
 )
+from strandline.pipelines.facts.statements import adds_to, is_negated, names_in, telling
 from strandline.pipelines.models.answers import InstructedChange, parse_instruct
 from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import InstructTask, NumberedFact, TextModel
+from strandline.pipelines.text.common_words import command_words
+from strandline.pipelines.text.languages import is_foreign
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.pipelines.transcript import load_messages
 from strandline.schemas.errors import TransientModelError
@@ -37,6 +41,7 @@ from strandline.schemas.queries.derived.facts_edit import FactsAsTheyAre
 from strandline.schemas.values.acts.acting import WORKER
 from strandline.schemas.values.acts.capture import Capture
 from strandline.schemas.values.lanes import FACTS
+from strandline.schemas.values.normal_form import folded
 
 # The facts that one call is shown: the newest ones.
 MAX_SHOWN_FACTS = 400
@@ -102,19 +107,46 @@ def instruction_call(model: TextModel, instruction: Instruction) -> Call:
 
 
 def read_changes(instruction: Instruction, answer: RawAnswer, capture: Capture) -> CarriedOut:
-    """The changes of an answer, without switched-off ones.
+    """The changes of an answer, without switched-off ones, and without deletions that it does not ask for.
 
-    Where a change says more than the instruction and the facts, the instruction's own words are added.
+    Where a change says more than the instruction and the facts, or denies what neither does, the
+    instruction's own words are added.
     """
     changes = parse_instruct(answer.body.decode(), len(instruction.facts))
     parts = [instruction.text, "user", *(fact.text for fact in instruction.facts)]
     foreign = adds_to("\n".join(change.text or "" for change in changes), parts)
+    meant = _facts_meant(instruction)
     own = InstructedChange("add", None, instruction.text)
-    changes = tuple(
-        dict.fromkeys(own if foreign.intersection(query_lexemes(c.text or "")) else c for c in changes)
+    checked = (
+        own if foreign.intersection(query_lexemes(c.text or "")) or _is_unfit(c, instruction, meant) else c
+        for c in changes
+        if c.op != "delete" or c.fact in meant
     )
     off = {"add": capture.is_add_off, "update": capture.is_update_off, "delete": capture.is_delete_off}
-    return CarriedOut(instruction, tuple(change for change in changes if not off[change.op]))
+    return CarriedOut(instruction, tuple(change for change in dict.fromkeys(checked) if not off[change.op]))
+
+
+def _facts_meant(instruction: Instruction) -> set[int]:
+    """The numbers of the facts that an instruction can concern; all of them if it names nothing."""
+    facts = dict(enumerate((fact.text for fact in instruction.facts), 1))
+    asked = " ".join(word for word in instruction.text.split() if folded(word) not in command_words())
+    if not telling(asked) and not kinds_of(asked):
+        return set(facts)
+    meant = {number: text for number, text in facts.items() if are_related(asked, text)}
+    # "My ex" is Tom by one fact, and Tom is in others.
+    people = {name for text in meant.values() for name in names_in(text)}
+    return meant.keys() | {n for n, text in facts.items() if people & names_in(text)}
+
+
+def _is_unfit(change: InstructedChange, instruction: Instruction, meant: set[int]) -> bool:
+    if change.text is None:
+        return False
+    parts = [instruction.text]
+    if change.fact is not None:
+        parts.append(instruction.facts[change.fact - 1].text)
+        if change.fact not in meant:
+            return True
+    return is_foreign(change.text, parts) or is_negated(change.text) not in map(is_negated, parts)
 
 
 def carry_out(database: Database, shard_key: UUID, work: Sequence[CarriedOut]) -> None:

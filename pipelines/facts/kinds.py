@@ -28,7 +28,7 @@ _JOINED = "\u0590-\u07ff\u0e00-\u0eff\u1000-\u11ff\u3005-\u312f\u3400-\u9fff\uac
 _IS_JOINED = re.compile(f"[{_JOINED}]")
 _START = re.compile(rf"(?<!\w)\w|[{_JOINED}]")
 _REST_OF_WORD = re.compile(rf"[^\W{_JOINED}]*")
-_POSSESSOR = re.compile(r"\w+'s ")
+_POSSESSOR = re.compile(r"\w{1,60}'s ")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _SPELLING = str.maketrans({"ё": "е", "’": "'"})
 

@@ -32,6 +32,7 @@ from strandline.pipelines.models.answer_forms import (
     storable,
 )
 from strandline.pipelines.models.contract import CondenseTask, ExtractTask, Task
+from strandline.pipelines.models.placeholders import is_placeholder
 from strandline.pipelines.text.spoken_dates import as_date
 from strandline.schemas.errors import UnusableAnswerError
 from strandline.schemas.values.doubts import Doubt
@@ -43,24 +44,6 @@ MAX_TOPICS = 8
 MAX_NAME_CHARACTERS = 120
 # Most changes of one instruction.
 MAX_INSTRUCTED_CHANGES = 200
-# What stands in the place of a text in a form, and what models write for nothing.
-_PLACEHOLDERS = frozenset(
-    {
-        "",
-        "string",
-        "str",
-        "text",
-        "fact",
-        "the fact",
-        "n/a",
-        "na",
-        "none",
-        "null",
-        "nothing",
-        "no facts",
-        "unknown",
-    }
-)
 # One sentence cannot say more than this many facts did.
 MAX_MERGED_FACTS = 12
 
@@ -143,7 +126,7 @@ def check_answer(task: Task, text: str) -> CheckedAnswer:
     answer = reading.answer
     if isinstance(task, CondenseTask):
         _read_condensed(answer, len(task.facts))
-    if isinstance(answer, SummaryAnswer) and _is_word_of_forms(answer.summary):
+    if isinstance(answer, SummaryAnswer) and is_placeholder(answer.summary):
         raise UnusableAnswerError("The summary says nothing.")
     shortcoming = "The answer stops in the middle; answer again, and more briefly." if reading.is_cut else ""
     if isinstance(task, ExtractTask) and task.lines:
@@ -156,15 +139,6 @@ def check_answer(task: Task, text: str) -> CheckedAnswer:
     return CheckedAnswer(
         json.dumps(known, ensure_ascii=False, allow_nan=False, separators=(",", ":")), shortcoming
     )
-
-
-def is_placeholder(text: str) -> bool:
-    """Whether a text says nothing: no letter and no digit, or the word that stands for a text in a form."""
-    return _is_word_of_forms(text) or not any(map(str.isalnum, text))
-
-
-def _is_word_of_forms(text: str) -> bool:
-    return text.strip("<>[]()\"'.… \n\t").casefold() in _PLACEHOLDERS
 
 
 def _counts_from_zero(answer: ExtractAnswer, line_count: int) -> bool:
@@ -249,6 +223,8 @@ def _read_condensed(answer: CondenseAnswer, fact_count: int) -> tuple[CondensedF
                 f"A merged fact says too much: at most {MAX_MERGED_FACTS} facts, {MAX_FACT_CHARACTERS}"
                 " characters."
             )
+        if len(numbers) > 1 and is_placeholder(item.text):
+            raise UnusableAnswerError("A merged fact says nothing.")
         if len(numbers) > 1:
             condensed.append(CondensedFact(item.text.strip(), numbers, _topics(item.topics)))
     return tuple(condensed)
@@ -304,8 +280,8 @@ def _fact(item: FactAnswer, line_count: int) -> ExtractedFact | None:
         messages = (1,)  # there is no other
     if is_placeholder(text) or not messages:
         return None
-    said_by = _cut(item.said_by, MAX_NAME_CHARACTERS) if item.said_by else None
-    return ExtractedFact(text, messages, _topics(item.topics), said_by or None, as_date(item.about_date))
+    said_by = None if is_placeholder(item.said_by or "") else _cut(item.said_by or "", MAX_NAME_CHARACTERS)
+    return ExtractedFact(text, messages, _topics(item.topics), said_by, as_date(item.about_date))
 
 
 def _distinct(facts: Iterable[ExtractedFact]) -> tuple[ExtractedFact, ...]:
@@ -364,7 +340,7 @@ def _without_rootless(decided: Sequence[MergeOperation]) -> Iterator[MergeOperat
 
 def _topics(topics: Sequence[str] | None) -> tuple[str, ...]:
     cleaned = (_cut(topic, MAX_TOPIC_CHARACTERS).casefold() for topic in topics or ())
-    return tuple(dict.fromkeys(topic for topic in cleaned if topic))[:MAX_TOPICS]
+    return tuple(dict.fromkeys(topic for topic in cleaned if not is_placeholder(topic)))[:MAX_TOPICS]
 
 
 def _cut(text: str, limit: int) -> str:

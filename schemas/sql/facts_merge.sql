@@ -48,10 +48,10 @@ WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND event_
 
 -- name: related_facts
 -- The owner's live facts that share words with the candidates, closest first; with the person's event that
--- worded a fact last, if one did.
+-- worded a fact last, if one did, and the last message of each session that it comes from.
 -- params: fingerprints bytea[]
 -- row: fact_id uuid, text text, said_at timestamptz, fingerprint bytea, is_by_assistants boolean, number bigint?,
---     created_at timestamptz!
+--     created_at timestamptz!, session_keys uuid[], last_seqs bigint[]
 -- seals: fingerprints query, lexemes query
 -- opens: text, fingerprint fingerprint - text
 WITH nearest AS (
@@ -67,12 +67,20 @@ WITH nearest AS (
     ORDER BY place LIMIT %(limit)s
 )
 SELECT n.fact_id, n.text, n.said_at, n.fingerprint, @is_assistants_fact(n, %(shard_key)s) AS is_by_assistants,
-    worded.number, worded.created_at
+    worded.number, worded.created_at, coalesce(said.session_keys, '{}') AS session_keys,
+    coalesce(said.last_seqs, '{}') AS last_seqs
 FROM nearest n LEFT JOIN LATERAL (
     SELECT e.number, e.created_at FROM strandline.fact_revision r
     JOIN strandline.fact_event e ON e.shard_key = r.shard_key AND e.number = r.fact_event
     WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = n.fact_id
-    ORDER BY r.revision DESC LIMIT 1) AS worded ON true
+    ORDER BY r.revision DESC LIMIT 1) AS worded ON true LEFT JOIN LATERAL (
+    SELECT array_agg(o.session_key) AS session_keys, array_agg(o.last_seq) AS last_seqs
+    FROM (
+        SELECT r.session_key, max(s.seq) AS last_seq FROM strandline.fact_revision r
+        CROSS JOIN LATERAL unnest(r.seqs) AS s (seq)
+        WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = n.fact_id
+            AND r.operation <> 'invalidate'
+        GROUP BY r.session_key) AS o) AS said ON true
 ORDER BY n.place
 
 -- name: add_fact
@@ -113,8 +121,9 @@ RETURNING fact_id
 -- seals: text, fingerprint, lexemes word, topics, expected digest
 UPDATE strandline.fact f SET text = %(text)s, fingerprint = %(fingerprint)s, lexemes = %(lexemes)s::text[],
     topics = (SELECT coalesce(array_agg(DISTINCT t), '{}') FROM unnest(f.topics || %(topics)s::text[]) AS t),
-    about_date = coalesce(%(about_date)s, f.about_date), said_at = greatest(f.said_at, %(said_at)s),
-    updated_at = statement_timestamp()
+    about_date = CASE WHEN %(said_at)s < f.said_at THEN coalesce(f.about_date, %(about_date)s)
+        ELSE coalesce(%(about_date)s, f.about_date) END,
+    said_at = greatest(f.said_at, %(said_at)s), updated_at = statement_timestamp()
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
     AND f.live AND f.fingerprint = %(expected)s AND NOT EXISTS (
         SELECT FROM strandline.fact o WHERE o.shard_key = %(shard_key)s AND o.live

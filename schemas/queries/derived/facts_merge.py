@@ -90,11 +90,13 @@ class RelatedFactsRow(NamedTuple):
     is_by_assistants: bool
     number: int | None
     created_at: datetime
+    session_keys: list[UUID]
+    last_seqs: list[int]
 
 
 class RelatedFacts(Query[RelatedFactsRow], name="related_facts", repeatable=True):
     """The owner's live facts that share words with the candidates, closest first; with the person's event
-    that worded a fact last, if one did.
+    that worded a fact last, if one did, and the last message of each session that it comes from.
     """
 
     marks = Marks(
@@ -177,8 +179,8 @@ class UpdateFact(Query[FactIdRow], name="update_fact"):
     fingerprint: bytes
     lexemes: list[str]
     topics: list[str]
-    about_date: date | None
     said_at: datetime
+    about_date: date | None
     shard_key: UUID
     generation_id: int
     fact_id: UUID

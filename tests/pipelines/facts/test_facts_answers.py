@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from strandline import Capture, Memory
 from strandline.pipelines.engine.stage import RawAnswer
 from strandline.pipelines.facts.condense import may_condense
-from strandline.pipelines.facts.decisions import adds_to, check_decision, holds_all_of, is_made_of
-from strandline.pipelines.facts.extract import ground_fact
+from strandline.pipelines.facts.decisions import check_decision, is_made_of
+from strandline.pipelines.facts.grounding import ground_fact
 from strandline.pipelines.facts.instructions import Instruction, read_changes
+from strandline.pipelines.facts.statements import adds_to, holds_all_of
 from strandline.pipelines.models.answers import (
     ExtractedFact,
     MergeOperation,
@@ -265,6 +266,7 @@ BESIDE = ("add", None, None)
 class Said:
     text: str
     is_by_assistants: bool = False
+    said_at: datetime = NOW
 
 
 def decide(op: str, text: str | None, candidate: Said, known: Said) -> tuple[str, int | None, str | None]:
@@ -290,7 +292,8 @@ def test_assistants_alone_neither_end_nor_reword_what_a_person_said(op: str, tex
         ("update", NOT, Said("Ana eats nuts."), Said(NUTS), BESIDE),
         ("update", PLANTED, Said("Ana is allergic to all nuts."), Said(NUTS), ("update", 1, None)),
         ("update", "Ana is allergic to nuts, milk", Said("milk, too"), Said(NUTS), ("update", 1, "same")),
-        ("duplicate", None, Said(NOT, True), Said(NUTS), ("duplicate", 1, None)),
+        ("duplicate", None, Said(NOT, True), Said(NUTS), BESIDE),
+        ("duplicate", None, Said(f"{NUTS}!", True), Said(NUTS), ("duplicate", 1, None)),
         ("duplicate", None, Said(NUTS), Said(NOT, True), BESIDE),
         ("duplicate", None, Said(NUTS), Said("Nuts: Ana is allergic", True), ("duplicate", 1, None)),
     ],

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.pipelines.facts.decisions import holds_all_of
+from strandline.pipelines.facts.statements import holds_all_of
 from strandline.pipelines.models.contract import ExtractTask, SummaryTask, TranscriptLine
 from strandline.pipelines.models.local.extractive import sentences, words
 from strandline.pipelines.models.local.text_model import LocalTextModel

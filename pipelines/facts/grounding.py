@@ -1,0 +1,148 @@
+"""Grounding: a model's findings are checked against the messages that they are said to come from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date, timedelta
+
+from strandline.pipelines.facts.statements import names_in, telling
+from strandline.pipelines.models.answers import ExtractedFact
+from strandline.pipelines.models.contract import TranscriptLine
+from strandline.pipelines.text.common_words import marks_of_languages
+from strandline.pipelines.text.languages import is_foreign, language_of
+from strandline.pipelines.text.numbers import months_in, numbers_in
+from strandline.pipelines.text.spoken_dates import spoken_date
+from strandline.schemas.values.normal_form import folded
+
+# Roles whose words can be a fact. The output of tools and instructions to the assistant belong to no speaker;
+# they become a fact when a speaker in the conversation says them.
+SPEAKERS = frozenset({"user", "assistant"})
+
+EARLIEST = date(1800, 1, 1)
+LATEST_AHEAD = timedelta(days=36_525)
+# A date or a name may stand in so many lines before the one that takes it up ("yes", "on that day").
+LINES_BEFORE = 10
+_SHORT_STEM = 3
+# A day within this time of a message needs no word for it: "on Saturday", "last month" and "soon" in any
+# language point no further, and not all of them are known here.
+NEAR = timedelta(days=31)
+# "Last year", "next summer", "at Christmas" point no further.
+_WITHIN_TWO_YEARS = timedelta(days=730)
+_DAYS_PER_UNIT = (7, 30.44, 365.25)
+# How exact a number of weeks, months or years is.
+_EXACTNESS = 0.25
+_BUDDHIST_YEARS = 543
+# Words for years, months, seasons and feasts.
+_TIMES = re.compile(
+    r"(?<!\w)(?:years?|months?|weeks?|summer|winter|spring|autumn|fall|christmas|easter|birthday|anniversary|decades?"
+    r"|jahr\w{0,3}|monat\w{0,2}|wochen?|sommer|frühling|frühjahr|herbst|weihnacht\w{0,3}|ostern|silvester|geburtstag"
+    r"|ans?|années?|mois|semaines?|été|hiver|printemps|automne|noël|pâques|anniversaire|años?|mes(?:es)?|semanas?|verano"
+    r"|invierno|primavera|otoño|navidad|cumpleaños|anos?|mês|verão|inverno|outono|natal|aniversário|ann[oi]|mes[ei]"
+    r"|settiman[ae]|estate|autunno|natale|pasqua|compleanno|jaar|jaren|maand\w{0,2}|zomer|herfst|lente|kerst\w{0,3}"
+    r"|rok\w{0,2}|lat|miesi\w{1,4}|tygod\w{1,3}|lat[oaem]{1,2}|zim[aąęy]|wiosn\w|jesie\w{1,3}|yıl\w{0,3}|ay|ay[ıl]\w{0,3}"
+    r"|hafta\w{0,2}|yaz|kış|år|månad\w{0,3}|vecka|sommar\w{0,2}|год\w{0,2}|лет\w{0,3}|месяц\w{0,2}|недел\w{1,2}|зим\w{1,2}"
+    r"|весн\w{1,2}|осен\w{1,3}|рождеств\w{1,2}|день рождения|χρόνο|χρόνια|μήνα|καλοκαίρι)(?!\w)"
+    r"|[年月周夏冬春秋]|星期|生日|圣诞|圣誕|誕生日|크리스마스|생일|[년월주]|여름|겨울|봄|가을|سنة|سنوات|عام|أعوام|شهر|أسبوع|صيف"
+    r"|שנה|שנים|חודש|שבוע|קיץ|साल|वर्ष|महीन|हफ्त|ปี|เดือน|สัปดาห์"
+)
+
+
+def ground_fact(
+    fact: ExtractedFact, lines: Sequence[TranscriptLine], context: Sequence[TranscriptLine] = ()
+) -> ExtractedFact | None:
+    """The fact as its messages support it; None if none of them has a speaker, or no line holds any of it.
+
+    ``messages`` keeps the others; ``said_by`` is one of their speakers, or None if the model named
+    another and they have several; ``about_date`` is a possible day that the lines can mean, or else the day
+    that a single message names.
+
+    Args:
+        context: the lines before the first, oldest first.
+    """
+    cited = [line for number in fact.messages if (line := lines[number - 1]).role in SPEAKERS]
+    if not cited:
+        return None
+    first = cited[0].number - 1
+    before = [*context, *lines[:first]] if first < LINES_BEFORE else lines[first - LINES_BEFORE : first]
+    said = [line.text for line in (*cited, *before[-LINES_BEFORE:])]
+    if _is_made_up(fact.text, said):
+        return None
+    return replace(
+        fact,
+        messages=tuple(line.number for line in cited),
+        said_by=_speaker(fact.said_by, cited),
+        about_date=_date(fact.about_date, fact.text, cited, said),
+    )
+
+
+def _is_made_up(text: str, said: Sequence[str]) -> bool:
+    """Whether a text names something, and no line in its language has a word or number of it."""
+    if not names_in(text):
+        return False
+    words = [word[:_SHORT_STEM] for word in (*telling(text), *map(folded, names_in(text)))]
+    for line in said:
+        plain = folded(line)
+        if any(word in plain for word in words) or numbers_in(line) & numbers_in(text):
+            return False
+    return not is_foreign(text, said)
+
+
+def _speaker(said_by: str | None, cited: Sequence[TranscriptLine]) -> str | None:
+    roles = {line.name or line.role: line.role for line in cited}
+    name = (said_by or "").strip()
+    if name.casefold() in map(str.casefold, roles):
+        return name
+    speakers = [
+        speaker
+        for speaker, role in roles.items()
+        if name.casefold() in (role, f"{speaker} ({role})".casefold()) or len(roles) == 1
+    ]
+    return speakers[0] if len(speakers) == 1 else None
+
+
+def _date(about: date | None, text: str, cited: Sequence[TranscriptLine], said: Sequence[str]) -> date | None:
+    latest = max(line.created_at for line in cited).date()
+    if about is not None:
+        if not EARLIEST <= about <= latest + LATEST_AHEAD:
+            return None
+        # What the words of a language mean that is not known here, the model may have written out.
+        known = [*said] if language_of(cited[0].text) in marks_of_languages() else [*said, text]
+        if any(may_mean(one, about, line.created_at.date()) for line in cited for one in known):
+            return about
+    if len(cited) > 1:
+        return None
+    # The model has not resolved it, which is easily done where the fact kept the words of the message.
+    (line,) = cited
+    named = spoken_date(text, line.created_at.date())
+    return named if named == spoken_date(line.text, line.created_at.date()) else None
+
+
+def may_mean(text: str, day: date, said_on: date) -> bool:
+    """Whether ``text``, said on a day, can speak of ``day``.
+
+    It can if ``day`` is near; if the text names its year, its month, or its day in a language without known
+    months; or if it speaks of about so many years, months or weeks.
+    """
+    distance = abs(day - said_on)
+    if distance <= NEAR or spoken_date(text, said_on) == day:
+        return True
+    said, named = numbers_in(text), months_in(text)
+    if {day.year, day.year + _BUDDHIST_YEARS} & said or {day.day, day.month} <= said:
+        return True
+    is_known = language_of(text) in marks_of_languages()
+    if (day.month in named and distance <= _WITHIN_TWO_YEARS) or (
+        day.day in said and not named and not is_known
+    ):
+        return True
+    speaks_of_times = _TIMES.search(text.casefold()) is not None
+    return (speaks_of_times and distance <= _WITHIN_TWO_YEARS) or (
+        (speaks_of_times or not is_known) and any(_is_about(distance, count) for count in said)
+    )
+
+
+def _is_about(distance: timedelta, count: int) -> bool:
+    return any(
+        abs(distance.days - count * days) <= max(days, _EXACTNESS * count * days) for days in _DAYS_PER_UNIT
+    )

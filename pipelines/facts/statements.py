@@ -1,0 +1,253 @@
+"""Statements, as far as code understands them: what of one another sentence keeps, adds, denies or shares."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+
+from strandline.pipelines.text.common_words import joining_words, speakers, weak_words
+from strandline.pipelines.text.languages import language_of
+from strandline.pipelines.text.lexemes import lexemes, query_lexemes
+from strandline.pipelines.text.numbers import numbers_in
+from strandline.schemas.values.normal_form import folded, normal_form
+
+# How much of a part's telling words a sentence must hold: all of three, all but one of four.
+KEPT_SHARE = 0.75
+_UNSPACED_SPEAKER = re.compile("用户|用戶|ユーザー|사용자|ผู้ใช้")
+# Words of one stem share this much of their beginning, and differ by no more at their ends.
+_STEM, _ENDING = 4, 4
+# Smaller numbers alone tie nothing together: ages of children and days of months meet by chance.
+_TELLING_NUMBER = 32
+
+_NEGATION = re.compile(
+    r"(?<!\w)(?:not|no(?:ne|body|thing|r)?|never|neither|without|cannot|\w{1,20}n't|hates?|dislikes?|stop(?:s|ped)|quit"
+    r"|nicht|nichts|kein\w{0,3}|nie|niemals|ohne|hasst|ne|pas|jamais|sans|ni|déteste|nunca|jamás|sin|tampoco|odia"
+    r"|non|né|mai|senza|não|nao|nem|sem|niet|geen|nooit|zonder|inte|ingen|aldrig|utan|ikke|aldri|nigdy|ani|bez"
+    r"|değil|yok|asla|\w{1,20}m[iıuü]yor\w{0,4}|\w{1,20}m[ae]z|не|ни|нет|никогда|без|нельзя|перестал\w{0,2}|ненавидит"
+    r"|немає|δεν|μην|όχι|ποτέ|χωρίς|لا|لم|لن|ليس\w{0,3}|بدون|לא|אין|אינו|אינה|בלי|नहीं|मत|बिना|không|chưa|tidak|bukan"
+    r"|belum)(?!\w)|(?<!\w)n'(?=\w)"
+    r"|(?:aufgehört|arrêté|dejó|dejado|smesso|parou|gave up|given up)(?!\w)"
+    r"|[不没沒無无못戒]|讨厌|嫌い|ない|ません|なく|やめ|辞め|禁煙|(?<!\w)안 |않|없|끊|ไม่"
+)
+# Languages that deny at the end of a clause, so that the words before are denied.
+_DENYING_LAST = frozenset({"japanese", "korean", "turkish", "hindi", "german"})
+_CLAUSE = re.compile(
+    r"[;:!?。;!?]|\.(?!\d)|(?<!\w)(?:but|however|although|aber|sondern|jedoch|mais|pero|sino|mas|però|maar|ale|ama|но"
+    r"|зато|однако|لكن|אבל|लेकिन)(?!\w)|但|却|不过|けど|しかし|하지만|지만|แต่"
+)
+_LISTED = re.compile(
+    r"[,、,]|(?<!\w)(?:and|or|nor|und|oder|sowie|et|ou|ni|y|e|o|i|oraz|lub|ani|och|eller|ve|veya|и|или|ни)(?!\w)"
+    r"|[和与或及]"
+)
+
+_CASED_NAME = re.compile(r"(?:^|(?<=[\w,;:)'’] )|(?<=[\w]['’]))(?=[^\W\d_])\w+")
+_FOREIGN_NAME = re.compile(
+    r"[\u30a1-\u30fa\u30fc]{2,}|(?<![a-z\u00df-\u024f])[a-z]{2,}(?![a-z\u00df-\u024f])"
+)
+_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
+_CASED = re.compile("[a-z\u00df-\u024f\u0370-\u052f\u1e00-\u1eff]")
+_CHARACTER = re.compile("[\u3041-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\u0e01-\u0e4e]")
+# Endings and joiners where no blanks are, and characters that are in too many words to tell anything.
+_TOKEN = re.compile("[\u3041-\u30fa\u3400-\u4dbf\u4e00-\u9fff\u0e01-\u0e4e]|[^\\W_]+")
+_LONGEST_END = 4
+_CONTENT = re.compile("[\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\u0e01-\u0e4e]")
+_PARTICLES = frozenset("和与跟及并且也的了是在有而はがをにでとものへやだのは은는이가을를에의로와과도고며다")
+_COMMON_CHARACTERS = _PARTICLES | frozenset(
+    "一二三两个個只会要去来到不没无新现年月日人大小上下中好想说用喜欢住家开始每天又再"
+)
+_JOINING_PHRASES = re.compile("という|である|です|ます|ている|こと|이라는|입니다|名叫|名为|并且|而且|以及")
+_ELISION = re.compile(r"(?<!\w)(?:[cdjlmnst]|un|qu|dell?|all|nell|sull|dall)'(?=\w\w)")
+
+
+def holds_all_of(text: str, parts: Sequence[str]) -> bool:
+    """Whether ``text`` says and denies all of the parts: words, some of each clause, numbers and names."""
+    return not is_denied_otherwise(text, parts) and all(_holds(text, part) for part in parts)
+
+
+def _holds(text: str, part: str) -> bool:
+    words = _words(text)
+    if not numbers_in(part) <= numbers_in(text) or not all(has_name(name, text) for name in names_in(part)):
+        return False
+    clauses = [telling(clause) for clause in _CLAUSE.split(part)]
+    times, kept = Counter(word for clause in clauses for word in clause), _kept(telling(part), words)
+    own = ({word for word in clause if times[word] == 1} for clause in clauses)
+    has_clauses = all(not clause or clause & kept for clause in own)
+    return has_clauses and _share(telling(part) or _words(part), words) >= KEPT_SHARE
+
+
+def says_all_of(text: str, other: str) -> bool:
+    """Whether ``text`` has every word of another statement."""
+    return _share(_words(other), _words(text)) == 1
+
+
+def adds_to(text: str, parts: Sequence[str]) -> set[str]:
+    """The words of ``text`` that no part has, but for those that only join others."""
+    plain = folded(" ".join(parts))
+    said = numbers_in(plain)
+    characters = set(plain) | _PARTICLES
+    # As they stand too: "like" is a stop word, "likes" is none.
+    known = joining_words(language_of(text)).union(re.findall(r"\w+", plain), *map(query_lexemes, parts))
+    stems, named = _stems(known), set(query_lexemes(" ".join(names_in(text))))
+    return {
+        word
+        for word in query_lexemes(_JOINING_PHRASES.sub(" ", text))
+        if word not in known
+        and not (numbers_in(word) and numbers_in(word) <= said)
+        and not (_CHARACTER.search(word) and _is_joint(word, characters))
+        and (word in named or not _is_known(word, known, stems))
+    }
+
+
+def _is_joint(word: str, characters: set[str]) -> bool:
+    """Whether a pair of characters only joins known ones: ideographs, or with a particle."""
+    return set(word) <= characters and (all(map(_HAN.match, word)) or bool(_PARTICLES & set(word)))
+
+
+def is_negated(text: str) -> bool:
+    return _NEGATION.search(_plain(text)) is not None
+
+
+def is_denied_otherwise(text: str, parts: Sequence[str]) -> bool:
+    """Whether a text denies though no part does, or the reverse; or denies the words that a part affirms."""
+    if is_negated(text) != any(map(is_negated, parts)):
+        return True
+    if not is_negated(text):
+        return False
+    denied, affirmed = _denials(text), [_denials(part) for part in parts]
+    said = {word: set().union(*(one.get(word, ()) for one in affirmed)) for word in denied}
+    return any(
+        len(said[word]) == len(ways) == 1 and said[word] != ways and None not in said[word] | ways
+        for word, ways in denied.items()
+        if said[word]
+    )
+
+
+def share_of(one: str, other: str) -> float:
+    """How much of the telling words of a statement another one has, denied or not."""
+    return _share(_undenied(one), _words(other))
+
+
+def _undenied(text: str) -> frozenset[str]:
+    return telling(_NEGATION.sub(" ", _plain(text)))
+
+
+def contradict(one: str, other: str) -> bool:
+    """Whether the same is affirmed by one of two statements, and denied by the other."""
+    left, right = _undenied(one), _undenied(other)
+    fewer, more = sorted((left, right), key=len)
+    return is_negated(one) != is_negated(other) and bool(fewer) and _share(fewer, more) == 1
+
+
+def _denials(text: str) -> dict[str, set[bool | None]]:
+    """For each telling word whether it is denied; None where this cannot be told."""
+    ways: dict[str, set[bool | None]] = {}
+    denies_last = language_of(text) in _DENYING_LAST
+    for clause in _CLAUSE.split(_plain(text)):
+        denied: frozenset[str] = frozenset()
+        for listed in _LISTED.split(clause):
+            negation, words = _NEGATION.search(listed), telling(listed)
+            before = telling(listed[: negation.start()]) if negation else frozenset()
+            for word in words:
+                is_unsure = (
+                    (word in before and not denies_last) if negation else denied and not words & denied
+                )
+                ways.setdefault(word, set()).add(None if is_unsure else negation is not None)
+            denied |= words if negation else frozenset()
+    return ways
+
+
+def names_in(text: str) -> set[str]:
+    """The names of a text that can be seen: capitals, words in katakana, Latin words in another script."""
+    none = joining_words(language_of(text)) | speakers() | weak_words()
+    found = {
+        word
+        for word in _CASED_NAME.findall(normal_form(text))
+        if word[0].isupper() and len(word) > 1 and word.casefold() not in none
+    }
+    plain = folded(text)
+    if not _CASED.search(plain) or _CHARACTER.search(plain):
+        found |= set(_FOREIGN_NAME.findall(plain)) - speakers()
+    return found
+
+
+def has_name(name: str, text: str) -> bool:
+    return folded(name) in folded(text) or _share(set(query_lexemes(name)) or {""}, _words(text)) == 1
+
+
+def telling(text: str, common: Collection[str] = ()) -> frozenset[str]:
+    """The words that say what a statement is about; ``common``: words that tell nothing about this owner."""
+    plain = _ELISION.sub(" ", _UNSPACED_SPEAKER.sub(" ", _plain(text)))
+    # Of a word's variants the last, which is the one without accents; of characters all.
+    words = {word if _CHARACTER.search(word) else place: word for word, place in lexemes(plain)}.values()
+    content = frozenset(word for word in words if not _CHARACTER.search(word) or _is_content(word))
+    return content - joining_words(language_of(text)) - speakers() - weak_words() - set(common)
+
+
+def _is_content(word: str) -> bool:
+    return _CONTENT.search(word) is not None and not set(word) & _COMMON_CHARACTERS
+
+
+def have_in_common(one: str, other: str, common: Collection[str] = ()) -> bool:
+    """Whether two statements share a telling word, or numbers that do not meet by chance."""
+    shared = numbers_in(one) & numbers_in(other)
+    if len(shared) > 1 or any(number >= _TELLING_NUMBER for number in shared):
+        return True
+    return _share(telling(one, common), telling(other, common)) > 0
+
+
+def differ_at_end(one: str, other: str) -> bool:
+    """Whether two statements begin alike, with a word that is no joining one, and end in different words."""
+    left, right = _tokens(one), _tokens(other)
+    same = next(_equal_until(left, right))
+    begun, ends = left[:same], (set(left[same:]), set(right[same:]))
+    if not set(begun) - joining_words(language_of(one)) - speakers() - _PARTICLES or not all(ends):
+        return False
+    return max(map(len, ends)) <= _LONGEST_END and _share(*ends) == 0
+
+
+def _tokens(text: str) -> list[str]:
+    return _TOKEN.findall(_UNSPACED_SPEAKER.sub(" ", _plain(text)))
+
+
+def _plain(text: str) -> str:
+    return folded(text).replace("’", "'")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(word for word, _position in lexemes(_ELISION.sub(" ", _plain(text)))) - speakers()
+
+
+def _share(part: Collection[str], whole: Collection[str]) -> float:
+    return len(_kept(part, whole)) / len(part) if part else 0.0
+
+
+def _kept(part: Collection[str], whole: Collection[str]) -> set[str]:
+    stems = _stems(whole)
+    return {word for word in part if _is_known(word, whole, stems)}
+
+
+def _stems(words: Collection[str]) -> dict[str, list[str]]:
+    by_stem: dict[str, list[str]] = {}
+    for word in words:
+        by_stem.setdefault(word[:_STEM], []).append(word)
+    return by_stem
+
+
+def _is_known(word: str, words: Collection[str], stems: dict[str, list[str]]) -> bool:
+    return word in words or any(_is_same_stem(word, one) for one in stems.get(word[:_STEM], ())[:20])
+
+
+def _is_same_stem(one: str, other: str) -> bool:
+    """Whether two words differ at their ends alone, as inflected words do."""
+    if min(len(one), len(other)) < _STEM or _CHARACTER.search(one):
+        return False
+    same = next(_equal_until(one, other))
+    return max(len(one), len(other)) - same <= min(_ENDING, same - 1)
+
+
+def _equal_until(one: Sequence[str], other: Sequence[str]) -> Iterator[int]:
+    for place, (left, right) in enumerate(zip(one, other, strict=False)):
+        if left != right:
+            yield place
+    yield min(len(one), len(other))

@@ -1,0 +1,233 @@
+"""Decisions of a model on known facts: right ones are applied, and wrong ones become doubts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import get_args
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strandline.pipelines.facts.decisions import check_decision, is_made_of
+from strandline.pipelines.facts.folding import Candidate, is_older
+from strandline.pipelines.facts.grounding import ground_fact, may_mean
+from strandline.pipelines.facts.statements import adds_to, holds_all_of, telling
+from strandline.pipelines.models.answers import ExtractedFact, MergeOperation
+from strandline.pipelines.models.contract import TranscriptLine
+from strandline.pipelines.models.placeholders import is_placeholder
+from strandline.pipelines.models.prompts.render import instructions
+from strandline.pipelines.text.languages import is_foreign, language_of
+from strandline.schemas.queries.derived.facts_merge import RelatedFactsRow
+from strandline.schemas.values.doubts import DOUBT_SENTENCES, DoubtReason
+
+NOW = datetime(2026, 6, 1, 10, tzinfo=UTC)
+TABLES = Path(__file__).parent.parent.parent / "support" / "decisions"
+# Of right decisions, so many may be refused.
+MOST_REFUSED = 0.02
+
+
+@dataclass(frozen=True)
+class Said:
+    text: str
+    is_by_assistants: bool = False
+    said_at: datetime = NOW
+
+
+def rows(name: str) -> Iterator[list[str]]:
+    for line in (TABLES / name).read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            yield [field.strip() for field in line.split(" | ")]
+
+
+def decide(op: str, known: str, candidate: str, text: str | None = None, **given: bool) -> MergeOperation:
+    proposed = MergeOperation(op, 1, 1, text)  # type: ignore[arg-type]
+    return check_decision(proposed, Said(candidate), Said(known), **given)  # type: ignore[arg-type]
+
+
+def test_right_decisions_are_applied() -> None:
+    table = [
+        (*row, decide(row[0], row[1], row[2], None if row[3] == "-" else row[3])) for row in rows("right.txt")
+    ]
+    refused = [row for row in table if row[4].op != row[0]]
+    assert len(table) > 150
+    assert len(refused) <= MOST_REFUSED * len(table), refused
+    reworded = [
+        row for row in table if row[3] not in ("-", row[2]) and row[4].op == row[0] and row[4].text is None
+    ]
+    assert not reworded
+
+
+@pytest.mark.parametrize(("op", "known", "candidate", "text", "reason"), list(rows("wrong.txt")))
+def test_wrong_decisions_are_doubts(op: str, known: str, candidate: str, text: str, reason: str) -> None:
+    """Or they are applied in the new statement's own words, where these say all that is known."""
+    checked = decide(op, known, candidate, None if text == "-" else text)
+    if reason in ("words", "update"):
+        assert checked == MergeOperation("update" if reason == "update" else op, 1, 1, None)  # type: ignore[arg-type]
+    else:
+        assert checked.op == "add" and checked.doubt is not None
+        assert (checked.doubt.op, checked.doubt.fact, checked.doubt.reason) == (op, 1, reason)
+
+
+def test_each_reason_has_its_sentence() -> None:
+    assert set(DOUBT_SENTENCES) == set(get_args(DoubtReason))
+
+
+KNOWN = st.sampled_from([row[1] for row in rows("right.txt")] + [row[1] for row in rows("wrong.txt")])
+NEW = st.sampled_from([row[2] for row in rows("right.txt")] + [row[2] for row in rows("wrong.txt")])
+WORDINGS = st.one_of(NEW, KNOWN, st.text(max_size=30), st.tuples(KNOWN, NEW).map(" ".join))
+
+
+@given(known=KNOWN, candidate=NEW, text=WORDINGS, op=st.sampled_from(["update", "invalidate", "duplicate"]))
+def test_whatever_a_model_decides_nothing_is_lost_or_added(
+    known: str, candidate: str, text: str, op: str
+) -> None:
+    checked = decide(op, known, candidate, None if op == "duplicate" else text)
+    assert checked.op in (op, "add") or (op, checked.op) == ("duplicate", "update")
+    assert (checked.op == "add") == (checked.doubt is not None)
+    if checked.op in ("update", "invalidate"):
+        worded = checked.text or candidate
+        assert not adds_to(worded, [known, candidate])
+        assert holds_all_of(worded, [candidate])
+    if checked.op == "update":
+        assert holds_all_of(checked.text or candidate, [known])
+
+
+@given(KNOWN)
+def test_a_statement_says_what_itself_says(text: str) -> None:
+    assert is_made_of(text, [text])
+    assert decide("duplicate", text, text).op == "duplicate"
+
+
+def test_words_of_nearly_all_facts_tell_nothing() -> None:
+    known, candidate = "Ana sails the Nelly with Tom.", "Ana met Tom."
+    assert decide("invalidate", known, candidate).op == "invalidate"
+    checked = check_decision(
+        MergeOperation("invalidate", 1, 1, None), Said(candidate), Said(known), common={"tom"}, speaker="Ana"
+    )
+    assert checked.doubt is not None and checked.doubt.reason == "unrelated"
+
+
+def test_an_older_statement_only_adds_to_a_newer_fact() -> None:
+    assert decide("update", "User has a dog.", "User has a dog called Rex.", is_older=True).op == "update"
+    for op in ("update", "duplicate"):
+        checked = decide(op, "User lives in Porto.", "User lives in Lisbon.", is_older=True)
+        assert checked.doubt is not None and checked.doubt.reason == "older"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "session", "seqs", "older"),
+    [(-1, 1, [9], True), (1, 1, [1], False), (0, 1, [4], True), (0, 1, [4, 5], False), (0, 2, [4], False)],
+)
+def test_at_one_time_the_place_in_the_session_decides(
+    seconds: int, session: int, seqs: list[int], older: bool
+) -> None:
+    fact = UUID(int=9)
+    known = RelatedFactsRow(fact, "a", NOW, b"", False, None, NOW, [UUID(int=1)], [5])  # type: ignore[arg-type]
+    candidate = Candidate(
+        fact, 1, UUID(int=session), fact, "b", seqs, [], None, None, NOW + timedelta(seconds=seconds),
+        "m", "h", [], None, False,
+    )  # fmt: skip
+    assert is_older(candidate, known) == older
+
+
+@pytest.mark.parametrize(
+    "text",
+    [text for kind, text in rows("placeholders.txt") if kind == "nothing"],
+)
+def test_what_says_nothing_is_a_placeholder(text: str) -> None:
+    assert is_placeholder(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [text for kind, text in rows("placeholders.txt") if kind == "little"],
+)
+def test_what_says_little_is_none(text: str) -> None:
+    assert not is_placeholder(text)
+
+
+@pytest.mark.parametrize("name", ["extract", "merge", "condense", "instruct", "summary", "choose"])
+def test_no_text_of_a_prompts_form_can_be_copied(name: str) -> None:
+    """Its texts are the names of fields and operations."""
+    form = instructions(name).rpartition("# Answer")[2].partition("\n")[2].partition("\n")[0]  # type: ignore[arg-type]
+    quoted = set(form.split('"')[1::2])
+    fields = {
+        "facts",
+        "text",
+        "messages",
+        "topics",
+        "said_by",
+        "about_date",
+        "merged",
+        "kept",
+        "operations",
+        "op",
+    }
+    assert quoted <= fields | {"add", "update", "delete", "candidate", "fact", "summary"}
+    assert not any(character in instructions(name) for character in ("…", "2024"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [row[1:] for row in rows("dates.txt") if row[0] == "may"],
+)
+def test_a_day_may_be_meant(text: str, day: str) -> None:
+    assert may_mean(text, date.fromisoformat(day), NOW.date())
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [row[1:] for row in rows("dates.txt") if row[0] == "no"],
+)
+def test_a_day_that_nothing_speaks_of_is_not_meant(text: str, day: str) -> None:
+    assert not may_mean(text, date.fromisoformat(day), NOW.date())
+
+
+def lines(*texts: str) -> tuple[TranscriptLine, ...]:
+    return tuple(TranscriptLine(number, "user", None, text, NOW) for number, text in enumerate(texts, 1))
+
+
+def test_a_day_may_be_spoken_of_just_before() -> None:
+    day = date(2027, 3, 14)
+    fact = ExtractedFact("The wedding is on 14 March 2027.", (2,), (), None, day)
+    before = replace(lines("The wedding on 14 March 2027?")[0], number=0)
+    for said, context in (((before.text, "Yes"), ()), (("Hm", "Yes, the wedding"), (before,))):
+        held = ground_fact(fact, lines(*said), context)
+        assert held is not None and held.about_date == day
+    held = ground_fact(fact, lines("Hm", "Yes, the wedding"))
+    assert held is not None and held.about_date is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "is_held"),
+    [
+        ("Alice was born in Paris on 3 May 1971.", "hi there", False),
+        ("Der Nutzer wohnt in Bern.", "Ich mag Kaffee und Tee", False),
+        ("User turned 30 on 2026-05-02.", "I turned thirty last month", True),
+        ("User lives in Porto.", "vivo en Oporto", True),
+        ("The user works at Google.", "我在谷歌工作", True),
+        ("User was born about 2014.", "ten years ago", True),
+    ],
+)
+def test_a_fact_with_names_that_no_line_holds_is_none(text: str, said: str, is_held: bool) -> None:
+    held = ground_fact(ExtractedFact(text, (1,), (), None, None), lines(said))
+    assert (held is not None) == is_held
+
+
+@pytest.mark.parametrize(
+    ("text", "parts", "foreign"),
+    [
+        ("User has a dog.", ["Der Nutzer hat einen Hund.", "Der Hund heißt Bello."], True),
+        ("用户有一只猫。", ["User has a cat.", "The cat is black."], True),
+        ("Der Nutzer hat einen Hund.", ["User has a dog.", "Der Hund heißt Bello."], False),
+        ("Rex", ["Der Nutzer hat einen Hund.", "Der Hund heißt Rex."], False),
+    ],
+)
+def test_a_language_is_told_where_it_can_be(text: str, parts: list[str], foreign: bool) -> None:
+    assert is_foreign(text, parts) == foreign
+    assert language_of("") is None and telling("") == frozenset()
