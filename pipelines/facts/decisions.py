@@ -119,7 +119,7 @@ def are_related(one: str, other: str, common: Collection[str] = (), speaker: str
 
 
 def repeats_badly(candidate: Statement, known: Statement) -> DoubtReason | None:
-    """Why a candidate is no repetition of another statement: it denies, names or counts something else."""
+    """Why a candidate does not repeat another statement: it denies, names or counts something else."""
     if (
         known.is_by_assistants
         and not candidate.is_by_assistants

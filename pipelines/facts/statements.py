@@ -1,4 +1,4 @@
-"""Statements, as far as code understands them: what of one another sentence keeps, adds, denies or shares."""
+"""Statements as code understands them: the words that one keeps, adds, denies or shares with another."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def says_all_of(text: str, other: str) -> bool:
 
 
 def adds_to(text: str, parts: Sequence[str]) -> set[str]:
-    """The words of ``text`` that no part has, but for those that only join others."""
+    """The words of ``text`` that no part has, without mere joining words."""
     plain = folded(" ".join(parts))
     said = numbers_in(plain)
     characters = set(plain) | _PARTICLES
@@ -125,7 +125,9 @@ def is_denied_otherwise(text: str, parts: Sequence[str]) -> bool:
 
 def share_of(one: str, other: str) -> float:
     """How much of the telling words of a statement another one has, denied or not."""
-    return _share(_undenied(one), _words(other))
+    own, said = _undenied(one), numbers_in(other)
+    kept = _kept(own, _words(other)) | {word for word in own if numbers_in(word) and numbers_in(word) <= said}
+    return len(kept) / len(own) if own else 1.0
 
 
 def _undenied(text: str) -> frozenset[str]:
@@ -159,11 +161,14 @@ def _denials(text: str) -> dict[str, set[bool | None]]:
 
 def names_in(text: str) -> set[str]:
     """The names of a text that can be seen: capitals, words in katakana, Latin words in another script."""
-    none = joining_words(language_of(text)) | speakers() | weak_words()
+    # Any word may begin a sentence with a capital.
+    first = joining_words(language_of(text)) | weak_words()
     found = {
-        word
-        for word in _CASED_NAME.findall(normal_form(text))
-        if word[0].isupper() and len(word) > 1 and word.casefold() not in none
+        match.group()
+        for match in _CASED_NAME.finditer(normal_form(text))
+        if match.group()[0].isupper()
+        and len(match.group()) > 1
+        and folded(match.group()) not in (speakers() if match.start() else speakers() | first)
     }
     plain = folded(text)
     if not _CASED.search(plain) or _CHARACTER.search(plain):
@@ -176,7 +181,7 @@ def has_name(name: str, text: str) -> bool:
 
 
 def telling(text: str, common: Collection[str] = ()) -> frozenset[str]:
-    """The words that say what a statement is about; ``common``: words that tell nothing about this owner."""
+    """The words that tell the matter of a statement; ``common``: words that tell nothing about this owner."""
     plain = _ELISION.sub(" ", _UNSPACED_SPEAKER.sub(" ", _plain(text)))
     # Of a word's variants the last, which is the one without accents; of characters all.
     words = {word if _CHARACTER.search(word) else place: word for word, place in lexemes(plain)}.values()
@@ -189,15 +194,24 @@ def _is_content(word: str) -> bool:
 
 
 def have_in_common(one: str, other: str, common: Collection[str] = ()) -> bool:
-    """Whether two statements share a telling word, or numbers that do not meet by chance."""
+    """Whether two statements share a telling word, a name, or numbers that do not meet by chance."""
     shared = numbers_in(one) & numbers_in(other)
     if len(shared) > 1 or any(number >= _TELLING_NUMBER for number in shared):
         return True
-    return _share(telling(one, common), telling(other, common)) > 0
+    if _share(telling(one, common), telling(other, common)) > 0:
+        return True
+    return _is_named(one, other, common) or _is_named(other, one, common)
+
+
+def _is_named(one: str, other: str, common: Collection[str]) -> bool:
+    words = set(_TOKEN.findall(_plain(other)))
+    return any(
+        folded(name) in words and not set(query_lexemes(name)) <= set(common) for name in names_in(one)
+    )
 
 
 def differ_at_end(one: str, other: str) -> bool:
-    """Whether two statements begin alike, with a word that is no joining one, and end in different words."""
+    """Whether two statements begin alike, not with joining words alone, and end in different words."""
     left, right = _tokens(one), _tokens(other)
     same = next(_equal_until(left, right))
     begun, ends = left[:same], (set(left[same:]), set(right[same:]))

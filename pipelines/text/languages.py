@@ -1,4 +1,4 @@
-"""The language of a short text, as far as its script and its commonest words tell."""
+"""The language of a short text, by its script and its commonest words."""
 
 from __future__ import annotations
 
@@ -54,6 +54,6 @@ def language_of(text: str) -> str | None:
 
 
 def is_foreign(text: str, parts: Iterable[str]) -> bool:
-    """Whether a text is in another language than all parts, as far as this can be told of each."""
+    """Whether a text is in another language than all parts; False if that of one cannot be told."""
     language, others = language_of(text), [language_of(part) for part in parts]
     return language is not None and None not in others and language not in others

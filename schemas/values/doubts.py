@@ -16,8 +16,8 @@ DOUBT_SENTENCES: Mapping[DoubtReason, str] = MappingProxyType(
         "unrelated": "It has nothing in common with the known fact.",
         "older": "It was said before the known fact.",
         "assistant": "An assistant alone said one of the two, and a person the other.",
-        "negation": "It affirms what the known fact denies, or denies what it affirms.",
-        "loses": "The words proposed for both leave out a part of one.",
+        "negation": "One of the two affirms, and the other denies.",
+        "loses": "The words proposed for both, or those of the known fact, leave something out.",
         "adds": "The words proposed for both say more than the two.",
         "language": "The words proposed for both are in another language.",
     }
