@@ -18,7 +18,7 @@ from itertools import chain
 from typing import Any
 from uuid import UUID
 
-from strandline.pipelines.facts.decisions import is_negated, names_in
+from strandline.pipelines.facts.statements import is_negated, names_in
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.queries.derived.facts_edit import DecidingFactEventsRow
 from strandline.schemas.values.fingerprints import fingerprint
@@ -224,7 +224,8 @@ def trace_of(
 ) -> Trace:
     """The trace of a candidate, or of other words."""
     lexemes = telling_lexemes(query_lexemes(text), said_by)
-    kinds = names_in(text), {lexeme for lexeme in lexemes if lexeme[0].isdigit()}, _denied_lexemes(text)
+    named = set(query_lexemes(" ".join(names_in(text))))
+    kinds = named, {lexeme for lexeme in lexemes if lexeme[0].isdigit()}, _denied_lexemes(text)
     marks = {lexeme: blake2b(lexeme.encode(), digest_size=8).hexdigest() for lexeme in lexemes}
     sets = (frozenset(marks[lexeme] for lexeme in lexemes.intersection(kind)) for kind in (lexemes, *kinds))
     return Trace(fingerprint(text), session_key, frozenset(seqs), *sets)

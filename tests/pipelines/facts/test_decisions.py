@@ -128,7 +128,7 @@ def test_at_one_time_the_place_in_the_session_decides(
     seconds: int, session: int, seqs: list[int], older: bool
 ) -> None:
     fact = UUID(int=9)
-    known = RelatedFactsRow(fact, "a", NOW, b"", False, None, NOW, [UUID(int=1)], [5])  # type: ignore[arg-type]
+    known = RelatedFactsRow(fact, "a", NOW, b"", False, None, NOW, [UUID(int=1)], [5])
     candidate = Candidate(
         fact, 1, UUID(int=session), fact, "b", seqs, [], None, None, NOW + timedelta(seconds=seconds),
         "m", "h", [], None, False,
@@ -155,7 +155,7 @@ def test_what_says_little_is_none(text: str) -> None:
 @pytest.mark.parametrize("name", ["extract", "merge", "condense", "instruct", "summary", "choose"])
 def test_no_text_of_a_prompts_form_can_be_copied(name: str) -> None:
     """Its texts are the names of fields and operations."""
-    form = instructions(name).rpartition("# Answer")[2].partition("\n")[2].partition("\n")[0]  # type: ignore[arg-type]
+    form = instructions(name).rpartition("# Answer")[2].partition("\n")[2].partition("\n")[0]
     quoted = set(form.split('"')[1::2])
     fields = {
         "facts",
@@ -170,7 +170,7 @@ def test_no_text_of_a_prompts_form_can_be_copied(name: str) -> None:
         "op",
     }
     assert quoted <= fields | {"add", "update", "delete", "candidate", "fact", "summary"}
-    assert not any(character in instructions(name) for character in ("…", "2024"))  # type: ignore[arg-type]
+    assert not any(character in instructions(name) for character in ("…", "2024"))
 
 
 @pytest.mark.parametrize(
