@@ -12,7 +12,7 @@ from strandline.pipelines.capture import AppliedCapture
 from strandline.pipelines.facts.condense import Condensing
 from strandline.pipelines.facts.decisions import are_related, check_decision, repeats_badly
 from strandline.pipelines.facts.instructions import Instruction
-from strandline.pipelines.facts.statements import telling
+from strandline.pipelines.facts.statements import telling_words
 from strandline.pipelines.facts.tombstones import Tombstone, Utterance, trace_of
 from strandline.pipelines.models.answers import MergeOperation
 from strandline.pipelines.text.lexemes import indexed_lexemes, query_lexemes
@@ -181,7 +181,7 @@ def _check(work: MergeWork, operations: Iterable[MergeOperation]) -> Iterator[Me
 
 def _common_words(known: Sequence[RelatedFactsRow]) -> frozenset[str]:
     """The words that are in most of an owner's facts, and tell none of them apart."""
-    counts = Counter(word for fact in known for word in telling(fact.text))
+    counts = Counter(word for fact in known for word in telling_words(fact.text))
     enough = max(FEWEST_FACTS_WITH_COMMON_WORDS, len(known)) * COMMON_SHARE
     return frozenset(word for word, count in counts.items() if count > enough)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 
-from strandline.pipelines.facts.statements import names_in, telling
+from strandline.pipelines.facts.statements import names_in, telling_words
 from strandline.pipelines.models.answers import ExtractedFact
 from strandline.pipelines.models.contract import TranscriptLine
 from strandline.pipelines.text.common_words import marks_of_languages
@@ -66,27 +66,27 @@ def ground_fact(
         return None
     first = cited[0].number - 1
     before = [*context, *lines[:first]] if first < LINES_BEFORE else lines[first - LINES_BEFORE : first]
-    said = [line.text for line in (*cited, *before[-LINES_BEFORE:])]
-    if _is_made_up(fact.text, said):
+    spoken = [line.text for line in (*cited, *before[-LINES_BEFORE:])]
+    if _is_made_up(fact.text, spoken):
         return None
     return replace(
         fact,
         messages=tuple(line.number for line in cited),
         said_by=_speaker(fact.said_by, cited),
-        about_date=_date(fact.about_date, fact.text, cited, said),
+        about_date=_date(fact.about_date, fact.text, cited, spoken),
     )
 
 
-def _is_made_up(text: str, said: Sequence[str]) -> bool:
+def _is_made_up(text: str, spoken: Sequence[str]) -> bool:
     """Whether a text names something, and no line in its language has a word or number of it."""
     if not names_in(text):
         return False
-    words = [word[:_SHORT_STEM] for word in (*telling(text), *map(folded, names_in(text)))]
-    for line in said:
+    words = [word[:_SHORT_STEM] for word in (*telling_words(text), *map(folded, names_in(text)))]
+    for line in spoken:
         plain = folded(line)
         if any(word in plain for word in words) or numbers_in(line) & numbers_in(text):
             return False
-    return not is_foreign(text, said)
+    return not is_foreign(text, spoken)
 
 
 def _speaker(said_by: str | None, cited: Sequence[TranscriptLine]) -> str | None:
@@ -102,13 +102,15 @@ def _speaker(said_by: str | None, cited: Sequence[TranscriptLine]) -> str | None
     return speakers[0] if len(speakers) == 1 else None
 
 
-def _date(about: date | None, text: str, cited: Sequence[TranscriptLine], said: Sequence[str]) -> date | None:
+def _date(
+    about: date | None, text: str, cited: Sequence[TranscriptLine], spoken: Sequence[str]
+) -> date | None:
     latest = max(line.created_at for line in cited).date()
     if about is not None:
         if not EARLIEST <= about <= latest + LATEST_AHEAD:
             return None
         # What the words of a language mean that is not known here, the model may have written out.
-        known = [*said] if language_of(cited[0].text) in marks_of_languages() else [*said, text]
+        known = [*spoken] if language_of(cited[0].text) in marks_of_languages() else [*spoken, text]
         if any(may_mean(one, about, line.created_at.date()) for line in cited for one in known):
             return about
     if len(cited) > 1:
@@ -120,7 +122,7 @@ def _date(about: date | None, text: str, cited: Sequence[TranscriptLine], said: 
 
 
 def may_mean(text: str, day: date, said_on: date) -> bool:
-    """Whether ``text``, said on a day, can speak of ``day``.
+    """Whether ``text``, spoken on a day, can speak of ``day``.
 
     It can if ``day`` is near; if the text names its year, its month, or its day in a language without known
     months; or if it speaks of about so many years, months or weeks.
@@ -128,17 +130,17 @@ def may_mean(text: str, day: date, said_on: date) -> bool:
     distance = abs(day - said_on)
     if distance <= NEAR or spoken_date(text, said_on) == day:
         return True
-    said, named = numbers_in(text), months_in(text)
-    if {day.year, day.year + _BUDDHIST_YEARS} & said or {day.day, day.month} <= said:
+    spoken, named = numbers_in(text), months_in(text)
+    if {day.year, day.year + _BUDDHIST_YEARS} & spoken or {day.day, day.month} <= spoken:
         return True
     is_known = language_of(text) in marks_of_languages()
     if (day.month in named and distance <= _WITHIN_TWO_YEARS) or (
-        day.day in said and not named and not is_known
+        day.day in spoken and not named and not is_known
     ):
         return True
     speaks_of_times = _TIMES.search(text.casefold()) is not None
     return (speaks_of_times and distance <= _WITHIN_TWO_YEARS) or (
-        (speaks_of_times or not is_known) and any(_is_about(distance, count) for count in said)
+        (speaks_of_times or not is_known) and any(_is_about(distance, count) for count in spoken)
     )
 
 

@@ -24,7 +24,7 @@ from strandline.pipelines.facts.recording import (
     lock_registered,
     replace_fact,
 )
-from strandline.pipelines.facts.statements import adds_to, is_negated, names_in, telling
+from strandline.pipelines.facts.statements import adds_to, is_negated, names_in, telling_words
 from strandline.pipelines.models.answers import InstructedChange, parse_instruct
 from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import InstructTask, NumberedFact, TextModel
@@ -115,36 +115,38 @@ def read_changes(instruction: Instruction, answer: RawAnswer, capture: Capture) 
     changes = parse_instruct(answer.body.decode(), len(instruction.facts))
     parts = [instruction.text, "user", *(fact.text for fact in instruction.facts)]
     foreign = adds_to("\n".join(change.text or "" for change in changes), parts)
-    meant = _facts_meant(instruction)
+    meant_facts = _meant_facts(instruction)
     own = InstructedChange("add", None, instruction.text)
     checked = (
-        own if foreign.intersection(query_lexemes(c.text or "")) or _is_unfit(c, instruction, meant) else c
+        own
+        if foreign.intersection(query_lexemes(c.text or "")) or _is_unfit(c, instruction, meant_facts)
+        else c
         for c in changes
-        if c.op != "delete" or c.fact in meant
+        if c.op != "delete" or c.fact in meant_facts
     )
     off = {"add": capture.is_add_off, "update": capture.is_update_off, "delete": capture.is_delete_off}
     return CarriedOut(instruction, tuple(change for change in dict.fromkeys(checked) if not off[change.op]))
 
 
-def _facts_meant(instruction: Instruction) -> set[int]:
+def _meant_facts(instruction: Instruction) -> set[int]:
     """The numbers of the facts that an instruction can concern; all of them if it names nothing."""
     facts = dict(enumerate((fact.text for fact in instruction.facts), 1))
     asked = " ".join(word for word in instruction.text.split() if folded(word) not in command_words())
-    if not telling(asked) and not kinds_of(asked):
+    if not telling_words(asked) and not kinds_of(asked):
         return set(facts)
-    meant = {number: text for number, text in facts.items() if are_related(asked, text)}
+    meant_facts = {number: text for number, text in facts.items() if are_related(asked, text)}
     # "My ex" is Tom by one fact, and Tom is in others.
-    people = {name for text in meant.values() for name in names_in(text)}
-    return meant.keys() | {n for n, text in facts.items() if people & names_in(text)}
+    people = {name for text in meant_facts.values() for name in names_in(text)}
+    return meant_facts.keys() | {n for n, text in facts.items() if people & names_in(text)}
 
 
-def _is_unfit(change: InstructedChange, instruction: Instruction, meant: set[int]) -> bool:
+def _is_unfit(change: InstructedChange, instruction: Instruction, meant_facts: set[int]) -> bool:
     if change.text is None:
         return False
     parts = [instruction.text]
     if change.fact is not None:
         parts.append(instruction.facts[change.fact - 1].text)
-        if change.fact not in meant:
+        if change.fact not in meant_facts:
             return True
     return is_foreign(change.text, parts) or is_negated(change.text) not in map(is_negated, parts)
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from strandline.pipelines.text.common_words import joining_words, speakers, weak_words
-from strandline.pipelines.text.languages import language_of
+from strandline.pipelines.text.languages import SCRIPTS_WITHOUT_CASE, language_of
 from strandline.pipelines.text.lexemes import lexemes, query_lexemes
 from strandline.pipelines.text.numbers import numbers_in
 from strandline.schemas.values.normal_form import folded, normal_form
@@ -46,11 +46,10 @@ _FOREIGN_NAME = re.compile(
     r"[\u30a1-\u30fa\u30fc]{2,}|(?<![a-z\u00df-\u024f])[a-z]{2,}(?![a-z\u00df-\u024f])"
 )
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
-_CASED = re.compile("[a-z\u00df-\u024f\u0370-\u052f\u1e00-\u1eff]")
 _CHARACTER = re.compile("[\u3041-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\u0e01-\u0e4e]")
 # Endings and joiners where no blanks are, and characters that are in too many words to tell anything.
 _TOKEN = re.compile("[\u3041-\u30fa\u3400-\u4dbf\u4e00-\u9fff\u0e01-\u0e4e]|[^\\W_]+")
-_LONGEST_END = 4
+_MAX_END_WORDS = 4
 _CONTENT = re.compile("[\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\u0e01-\u0e4e]")
 _PARTICLES = frozenset("和与跟及并且也的了是在有而はがをにでとものへやだのは은는이가을를에의로와과도고며다")
 _COMMON_CHARACTERS = _PARTICLES | frozenset(
@@ -69,11 +68,14 @@ def _holds(text: str, part: str) -> bool:
     words = _words(text)
     if not numbers_in(part) <= numbers_in(text) or not all(has_name(name, text) for name in names_in(part)):
         return False
-    clauses = [telling(clause) for clause in _CLAUSE.split(part)]
-    times, kept = Counter(word for clause in clauses for word in clause), _kept(telling(part), words)
+    clauses = [telling_words(clause) for clause in _CLAUSE.split(part)]
+    times, kept = (
+        Counter(word for clause in clauses for word in clause),
+        _words_kept(telling_words(part), words),
+    )
     own = ({word for word in clause if times[word] == 1} for clause in clauses)
     has_clauses = all(not clause or clause & kept for clause in own)
-    return has_clauses and _share(telling(part) or _words(part), words) >= KEPT_SHARE
+    return has_clauses and _share(telling_words(part) or _words(part), words) >= KEPT_SHARE
 
 
 def says_all_of(text: str, other: str) -> bool:
@@ -84,7 +86,7 @@ def says_all_of(text: str, other: str) -> bool:
 def adds_to(text: str, parts: Sequence[str]) -> set[str]:
     """The words of ``text`` that no part has, without mere joining words."""
     plain = folded(" ".join(parts))
-    said = numbers_in(plain)
+    spoken = numbers_in(plain)
     characters = set(plain) | _PARTICLES
     # As they stand too: "like" is a stop word, "likes" is none.
     known = joining_words(language_of(text)).union(re.findall(r"\w+", plain), *map(query_lexemes, parts))
@@ -93,7 +95,7 @@ def adds_to(text: str, parts: Sequence[str]) -> set[str]:
         word
         for word in query_lexemes(_JOINING_PHRASES.sub(" ", text))
         if word not in known
-        and not (numbers_in(word) and numbers_in(word) <= said)
+        and not (numbers_in(word) and numbers_in(word) <= spoken)
         and not (_CHARACTER.search(word) and _is_joint(word, characters))
         and (word in named or not _is_known(word, known, stems))
     }
@@ -115,28 +117,30 @@ def is_denied_otherwise(text: str, parts: Sequence[str]) -> bool:
     if not is_negated(text):
         return False
     denied, affirmed = _denials(text), [_denials(part) for part in parts]
-    said = {word: set().union(*(one.get(word, ()) for one in affirmed)) for word in denied}
+    spoken = {word: set().union(*(one.get(word, ()) for one in affirmed)) for word in denied}
     return any(
-        len(said[word]) == len(ways) == 1 and said[word] != ways and None not in said[word] | ways
+        len(spoken[word]) == len(ways) == 1 and spoken[word] != ways and None not in spoken[word] | ways
         for word, ways in denied.items()
-        if said[word]
+        if spoken[word]
     )
 
 
 def share_of(one: str, other: str) -> float:
     """How much of the telling words of a statement another one has, denied or not."""
-    own, said = _undenied(one), numbers_in(other)
-    kept = _kept(own, _words(other)) | {word for word in own if numbers_in(word) and numbers_in(word) <= said}
+    own, spoken = _words_without_denial(one), numbers_in(other)
+    kept = _words_kept(own, _words(other)) | {
+        word for word in own if numbers_in(word) and numbers_in(word) <= spoken
+    }
     return len(kept) / len(own) if own else 1.0
 
 
-def _undenied(text: str) -> frozenset[str]:
-    return telling(_NEGATION.sub(" ", _plain(text)))
+def _words_without_denial(text: str) -> frozenset[str]:
+    return telling_words(_NEGATION.sub(" ", _plain(text)))
 
 
 def contradict(one: str, other: str) -> bool:
     """Whether the same is affirmed by one of two statements, and denied by the other."""
-    left, right = _undenied(one), _undenied(other)
+    left, right = _words_without_denial(one), _words_without_denial(other)
     fewer, more = sorted((left, right), key=len)
     return is_negated(one) != is_negated(other) and bool(fewer) and _share(fewer, more) == 1
 
@@ -148,8 +152,8 @@ def _denials(text: str) -> dict[str, set[bool | None]]:
     for clause in _CLAUSE.split(_plain(text)):
         denied: frozenset[str] = frozenset()
         for listed in _LISTED.split(clause):
-            negation, words = _NEGATION.search(listed), telling(listed)
-            before = telling(listed[: negation.start()]) if negation else frozenset()
+            negation, words = _NEGATION.search(listed), telling_words(listed)
+            before = telling_words(listed[: negation.start()]) if negation else frozenset()
             for word in words:
                 is_unsure = (
                     (word in before and not denies_last) if negation else denied and not words & denied
@@ -163,7 +167,7 @@ def names_in(text: str) -> set[str]:
     """The names of a text that can be seen: capitals, words in katakana, Latin words in another script."""
     # Any word may begin a sentence with a capital.
     first = joining_words(language_of(text)) | weak_words()
-    found = {
+    capitals = {
         match.group()
         for match in _CASED_NAME.finditer(normal_form(text))
         if match.group()[0].isupper()
@@ -171,16 +175,16 @@ def names_in(text: str) -> set[str]:
         and folded(match.group()) not in (speakers() if match.start() else speakers() | first)
     }
     plain = folded(text)
-    if not _CASED.search(plain) or _CHARACTER.search(plain):
-        found |= set(_FOREIGN_NAME.findall(plain)) - speakers()
-    return found
+    if language_of(text) in SCRIPTS_WITHOUT_CASE:
+        capitals |= set(_FOREIGN_NAME.findall(plain)) - speakers()
+    return capitals
 
 
 def has_name(name: str, text: str) -> bool:
     return folded(name) in folded(text) or _share(set(query_lexemes(name)) or {""}, _words(text)) == 1
 
 
-def telling(text: str, common: Collection[str] = ()) -> frozenset[str]:
+def telling_words(text: str, common: Collection[str] = ()) -> frozenset[str]:
     """The words that tell the matter of a statement; ``common``: words that tell nothing about this owner."""
     plain = _ELISION.sub(" ", _UNSPACED_SPEAKER.sub(" ", _plain(text)))
     # Of a word's variants the last, which is the one without accents; of characters all.
@@ -198,7 +202,7 @@ def have_in_common(one: str, other: str, common: Collection[str] = ()) -> bool:
     shared = numbers_in(one) & numbers_in(other)
     if len(shared) > 1 or any(number >= _TELLING_NUMBER for number in shared):
         return True
-    if _share(telling(one, common), telling(other, common)) > 0:
+    if _share(telling_words(one, common), telling_words(other, common)) > 0:
         return True
     return _is_named(one, other, common) or _is_named(other, one, common)
 
@@ -217,7 +221,7 @@ def differ_at_end(one: str, other: str) -> bool:
     begun, ends = left[:same], (set(left[same:]), set(right[same:]))
     if not set(begun) - joining_words(language_of(one)) - speakers() - _PARTICLES or not all(ends):
         return False
-    return max(map(len, ends)) <= _LONGEST_END and _share(*ends) == 0
+    return max(map(len, ends)) <= _MAX_END_WORDS and _share(*ends) == 0
 
 
 def _tokens(text: str) -> list[str]:
@@ -233,10 +237,10 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _share(part: Collection[str], whole: Collection[str]) -> float:
-    return len(_kept(part, whole)) / len(part) if part else 0.0
+    return len(_words_kept(part, whole)) / len(part) if part else 0.0
 
 
-def _kept(part: Collection[str], whole: Collection[str]) -> set[str]:
+def _words_kept(part: Collection[str], whole: Collection[str]) -> set[str]:
     stems = _stems(whole)
     return {word for word in part if _is_known(word, whole, stems)}
 

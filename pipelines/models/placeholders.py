@@ -10,7 +10,7 @@ from importlib import resources
 from strandline.schemas.values.normal_form import folded
 
 # The longest that is looked at: more says something.
-_LONGEST = 120
+_MAX_CHARACTERS = 120
 _WORD = re.compile(r"n/a|[^\s.,;:!?()\"]+")
 _AROUND = "<>[](){}«»„“”\"'`*_.…。!?: \n\t-–—"
 _JAPANESE_DENIALS = ("なし", "ない", "ません")
@@ -18,7 +18,7 @@ _JAPANESE_DENIALS = ("なし", "ない", "ません")
 
 def is_placeholder(text: str) -> bool:
     """Whether a text says nothing: no letter and no digit, or only words of forms or for nothing."""
-    if len(text) > _LONGEST:
+    if len(text) > _MAX_CHARACTERS:
         return not any(map(str.isalnum, text))
     plain = folded(text).strip(_AROUND)
     if not any(map(str.isalnum, plain)):

@@ -21,6 +21,7 @@ _SCRIPTS = (
     ("thai", re.compile("[\u0e01-\u0e4e]")),
     ("latin", re.compile("[a-z\u00df-\u024f\u1e00-\u1eff]")),
 )
+SCRIPTS_WITHOUT_CASE = frozenset({"japanese", "korean", "chinese", "arabic", "hebrew", "hindi", "thai"})
 # A character of these says as much as a few letters.
 _DENSE = frozenset({"japanese", "korean", "chinese"})
 _ENGLISH_I = re.compile(r"(?<!\w)I(?= [a-z])")

@@ -19,11 +19,11 @@ _COUNTS = dict(zip("两兩二三四五六七八九十", (2, 2, *range(2, 11)), s
 def numbers_in(text: str) -> set[int]:
     """The numbers of a text; a month that is named next to a number counts as its number."""
     plain = folded(text)
-    found = {int(digits) for digits in _NUMBER.findall(_THOUSANDS.sub("", plain)) if len(digits) < 1_000}
+    values = {int(digits) for digits in _NUMBER.findall(_THOUSANDS.sub("", plain)) if len(digits) < 1_000}
     words, spoken = _WORD.findall(plain), number_words()
-    found.update(spoken[word] for word in words if word in spoken)
-    found.update(_COUNTS[character] for character in _COUNTED.findall(plain))
-    return found | months_in(text) if found else found
+    values.update(spoken[word] for word in words if word in spoken)
+    values.update(_COUNTS[character] for character in _COUNTED.findall(plain))
+    return values | months_in(text) if values else values
 
 
 def months_in(text: str) -> set[int]:

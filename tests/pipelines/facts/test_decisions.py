@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from strandline.pipelines.facts.decisions import check_decision, is_made_of
 from strandline.pipelines.facts.folding import Candidate, is_older
 from strandline.pipelines.facts.grounding import ground_fact, may_mean
-from strandline.pipelines.facts.statements import adds_to, holds_all_of, telling
+from strandline.pipelines.facts.statements import adds_to, holds_all_of, telling_words
 from strandline.pipelines.models.answers import ExtractedFact, MergeOperation
 from strandline.pipelines.models.contract import TranscriptLine
 from strandline.pipelines.models.placeholders import is_placeholder
@@ -231,4 +231,4 @@ def test_a_fact_with_names_that_no_line_holds_is_none(text: str, said: str, is_h
 )
 def test_a_language_is_told_where_it_can_be(text: str, parts: list[str], foreign: bool) -> None:
     assert is_foreign(text, parts) == foreign
-    assert language_of("") is None and telling("") == frozenset()
+    assert language_of("") is None and telling_words("") == frozenset()
