@@ -20,6 +20,7 @@ from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.derived.facts_edit import DecidingFactEvents, LiveFactLike
 from strandline.schemas.queries.derived.facts_merge import (
     AddFact,
+    AddFactRow,
     ConfirmFact,
     InsertRevision,
     InvalidateFact,
@@ -261,7 +262,7 @@ class _Source(DerivationKeys):
 class Fold:
     """Applies operations one after the other.
 
-    Ids of new facts follow from batch and candidate, so that the same answer always makes the same rows.
+    Ids of new facts follow from event and words, so that they last in later derivations.
     The outcome of each candidate is kept, for later repetitions; and the current wording of
     each known fact, since a fact is changed only if its words are as expected.  ``doubts`` counts the facts
     that were added with a doubt.
@@ -331,16 +332,12 @@ class Fold:
         nearest = max(alike, key=likeness, default=None)
         return None if nearest is None else self._became[nearest]
 
-    @property
-    def _new_id(self) -> UUID:
-        return uuid5(self._batch_id, str(self._number))
-
-    def _add(self, text: str, doubt: Doubt | None = None) -> UUID:
+    def _add(self, text: str, doubt: Doubt | None = None) -> AddFactRow:
         candidate = self._candidate
         # Words that are known already make no second fact: the one there gets another source.
         (kept,) = self._fetcher.fetch(
             AddFact(
-                **self._source(self._new_id, text),
+                **self._source(uuid5(self._batch_id, str(self._number)), text),
                 topics=candidate.topics,
                 about_date=candidate.about_date,
                 said_at=candidate.said_at,
@@ -350,13 +347,13 @@ class Fold:
                 doubt_fact_id=None if doubt is None else self._work.known[doubt.fact - 1].fact_id,
             )
         )
-        self.doubts += doubt is not None and kept.fact_id == self._new_id
+        self.doubts += doubt is not None and kept.is_new
         self._became[self._number] = kept.fact_id
-        return kept.fact_id
+        return kept
 
     def _add_or_confirm(self, text: str, doubt: Doubt | None = None) -> UUID | None:
         if not self._work.capture.capture.is_add_off:
-            return self._add(text, doubt)
+            return self._add(text, doubt).fact_id
         rows = self._fetcher.fetch(LiveFactLike(**self._keys, fingerprint=fingerprint(text)))
         if not rows:
             self._withheld.add(self._number)
@@ -395,13 +392,13 @@ class Fold:
             self._add_past(known, text)
             return
         # A candidate that ends several facts becomes one.
-        by_fact_id = self._became.get(self._number) or self._add(text)
+        by_fact_id = self._became.get(self._number) or self._add(text).fact_id
         self._end(known, by_fact_id)
 
     def _add_past(self, known: RelatedFactsRow, text: str) -> None:
         """Add a late candidate that was true only until the known fact: it never ends newer ones."""
-        fact_id = self._add(text)
-        if fact_id != self._new_id:
+        fact_id, is_new = self._add(text)
+        if not is_new:
             return  # it was said again since
         ended = InvalidateFact(
             **self._keys,

@@ -86,15 +86,26 @@ ORDER BY n.place
 -- name: add_fact
 -- Insert a new fact with its first revision. If a live fact has the same words, that one is kept instead, with the
 -- candidate as another source, and without the doubt.
+-- Its id follows from its event and words, so that each derivation of the event gives it again, with the feedback that it
+-- had; fact_id is that of another fact of the same event that has, or once had, the same words.
 -- params: said_by text?
--- row: fact_id uuid
+-- row: fact_id uuid, is_new boolean
 -- seals: text, fingerprint, lexemes word, topics, said_by, own_text, own_fingerprint, own_lexemes
-WITH kept AS (
+WITH named AS (
+    SELECT CASE WHEN EXISTS (
+        SELECT FROM strandline.fact o WHERE o.shard_key = %(shard_key)s AND o.generation_id = %(generation_id)s
+            AND o.fact_id = lasting.fact_id) THEN %(fact_id)s ELSE lasting.fact_id END AS fact_id
+    FROM (SELECT md5(uuid_send(%(event_id)s) || %(fingerprint)s)::uuid AS fact_id) AS lasting
+), kept AS (
     INSERT INTO strandline.fact (shard_key, generation_id, fact_id, text, fingerprint, lexemes, topics,
-        said_by, about_date, said_at, valid_from, doubt_operation, doubt_reason, doubt_fact_id)
-    VALUES (%(shard_key)s, %(generation_id)s, %(fact_id)s, %(text)s, %(fingerprint)s, %(lexemes)s::text[],
+        said_by, about_date, said_at, valid_from, doubt_operation, doubt_reason, doubt_fact_id, feedback)
+    SELECT %(shard_key)s, %(generation_id)s, n.fact_id, %(text)s, %(fingerprint)s, %(lexemes)s::text[],
         %(topics)s::text[], %(said_by)s, %(about_date)s, %(said_at)s, %(said_at)s, %(doubt_operation)s,
-        %(doubt_reason)s, %(doubt_fact_id)s)
+        %(doubt_reason)s, %(doubt_fact_id)s, (
+            SELECT e.payload->>'feedback' FROM strandline.fact_event e
+            WHERE e.shard_key = %(shard_key)s AND e.kind = 'feedback' AND e.fact_id = n.fact_id
+            ORDER BY e.number DESC LIMIT 1)
+    FROM named n
     ON CONFLICT (shard_key, generation_id, fingerprint) WHERE live
         DO UPDATE SET updated_at = excluded.updated_at, said_at = greatest(fact.said_at, excluded.said_at),
             valid_from = least(fact.valid_from, excluded.valid_from)
@@ -107,12 +118,12 @@ SELECT %(shard_key)s, %(generation_id)s, k.fact_id, coalesce((
         SELECT max(r.revision) FROM strandline.fact_revision r
         WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s
             AND r.fact_id = k.fact_id), 0) + 1,
-    CASE WHEN k.fact_id = %(fact_id)s THEN 'add' ELSE 'duplicate' END,
+    CASE WHEN k.fact_id = n.fact_id THEN 'add' ELSE 'duplicate' END,
     %(text)s, %(fingerprint)s, %(lexemes)s::text[], %(own_text)s, %(own_fingerprint)s,
     %(own_lexemes)s::text[], %(event_id)s, %(session_key)s, %(seqs)s::bigint[],
     %(extract_batch_id)s, %(merge_batch_id)s, %(model)s, %(prompt_hash)s
-FROM kept k
-RETURNING fact_id
+FROM kept k CROSS JOIN named n
+RETURNING fact_id, operation = 'add' AS is_new
 
 -- name: update_fact
 -- Update a fact, if it still has the words that the merge was planned with; its earlier words stay in its revisions.

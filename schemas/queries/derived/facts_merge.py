@@ -117,29 +117,37 @@ class RelatedFacts(Query[RelatedFactsRow], name="related_facts", repeatable=True
     limit: int
 
 
-class AddFact(Query[FactIdRow], name="add_fact"):
+class AddFactRow(NamedTuple):
+    fact_id: UUID
+    is_new: bool
+
+
+class AddFact(Query[AddFactRow], name="add_fact"):
     """Insert a new fact with its first revision. If a live fact has the same words, that one is kept instead,
-    with the candidate as another source, and without the doubt.
+    with the candidate as another source, and without the doubt. Its id follows from its event and words,
+    so that each derivation of the event gives it again, with the feedback that it had; fact_id is that of
+    another fact of the same event that has, or once had, the same words.
     """
 
     marks = Marks(
         owner=0,
         seals=(
-            Mark(3, "text", "fact"),
+            Mark(5, "text", "fact"),
             Mark(4, "digest"),
-            Mark(5, "word"),
-            Mark(6, "name", "topic"),
-            Mark(7, "name", "said_by"),
-            Mark(13, "text", "fact"),
-            Mark(14, "digest"),
-            Mark(15, "word"),
+            Mark(6, "word"),
+            Mark(7, "name", "topic"),
+            Mark(8, "name", "said_by"),
+            Mark(14, "text", "fact"),
+            Mark(15, "digest"),
+            Mark(16, "word"),
         ),
     )
     shard_key: UUID
     generation_id: int
     fact_id: UUID
-    text: str
+    event_id: UUID
     fingerprint: bytes
+    text: str
     lexemes: list[str]
     topics: list[str]
     said_by: str | None
@@ -151,7 +159,6 @@ class AddFact(Query[FactIdRow], name="add_fact"):
     own_text: str | None
     own_fingerprint: bytes | None
     own_lexemes: list[str] | None
-    event_id: UUID
     session_key: UUID
     seqs: list[int]
     extract_batch_id: UUID
