@@ -14,7 +14,7 @@ from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.work.lanes import BatchMessages
 from strandline.schemas.values.content_parts import without_payloads
 from strandline.schemas.values.flush_event import FlushEvent
-from strandline.schemas.values.message import Message, by_local_clock, read_rows
+from strandline.schemas.values.message import DELETED_CONTENT, Message, by_local_clock, read_rows
 
 # About 2,000 tokens: a model cites a line, and a fact that cites a pasted file as one cites nothing.
 MAX_LINE_CHARACTERS = 8_000
@@ -91,6 +91,7 @@ def load_transcript(fetcher: Fetcher, batch: Batch) -> Transcript:
         (event, message, text)
         for event, messages in load_messages(fetcher, batch)
         for message in messages
+        if message.shown_text != DELETED_CONTENT
         for text in cut_pieces(full_text(message), MAX_LINE_CHARACTERS)
     ]
     lines = tuple(

@@ -24,9 +24,11 @@ from strandline.schemas.queries.derived.facts_edit import (
     AddedFacts,
     BlankFactEvents,
     DecidingFactEvents,
+    FactDerivations,
     FindFact,
     FindFactRow,
     LiveFacts,
+    LockSessionLanes,
     RecordFactEvent,
     RemoveFactsRow,
     TwinSessions,
@@ -160,6 +162,25 @@ def delete_fact(
     return True
 
 
+def lock_sources(shard_key: UUID, fact_id: UUID) -> Operation[dict[UUID, set[int]]]:
+    """Lock the lanes of the sessions that a fact comes from, for the rest of the transaction.
+
+    Returns their messages, by session; copies in forks are among them.
+    """
+    sources = yield from _sources(shard_key, fact_id)
+    yield from fetch(LockSessionLanes(shard_key=shard_key, session_keys=sorted(sources)))
+    return (yield from _sources(shard_key, fact_id))
+
+
+def _sources(shard_key: UUID, fact_id: UUID) -> Operation[dict[UUID, set[int]]]:
+    sources: dict[UUID, set[int]] = {}
+    for row in (yield from fetch(FactDerivations(shard_key=shard_key))):
+        for trace in (yield from _traces(FactSet(shard_key, row.generation_id), fact_id)):
+            if trace.session_key is not None:
+                sources.setdefault(trace.session_key, set()).update(trace.seqs)
+    return sources
+
+
 def clear_facts(shard_key: UUID, actor: str | None) -> Operation[int]:
     """Delete all of an owner's facts for good; returns how many of them were live."""
     fact_sets, serving = yield from lock_registered(shard_key)
@@ -277,10 +298,11 @@ def _traces(fact_set: FactSet, fact_id: UUID) -> Operation[tuple[Trace, ...]]:
     keys = sorted({trace.session_key for trace in traces if trace.session_key is not None})
     twins = yield from fetch(TwinSessions(shard_key=fact_set.shard_key, session_keys=keys))
     return traces + tuple(
-        replace(trace, session_key=twin.twin_key)
+        replace(trace, session_key=twin.twin_key, seqs=copied)
         for twin in twins
         for trace in traces
-        if trace.session_key == twin.session_key and min(trace.seqs, default=0) <= twin.through_seq
+        if trace.session_key == twin.session_key
+        and (copied := frozenset(seq for seq in trace.seqs if seq <= twin.through_seq))
     )
 
 

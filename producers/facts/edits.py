@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -10,7 +10,13 @@ from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.facts.edits import lock_facts, open_fact_lanes
-from strandline.pipelines.facts.recording import clear_facts, delete_fact, judge_fact, settle_doubt
+from strandline.pipelines.facts.recording import (
+    clear_facts,
+    delete_fact,
+    judge_fact,
+    lock_sources,
+    settle_doubt,
+)
 from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.audit.carrying_out import Recorder, is_done
 from strandline.producers.facts.edit_operations import (
@@ -28,6 +34,8 @@ from strandline.schemas.values.doubts import Settlement
 from strandline.schemas.values.identity import Owner
 
 T = TypeVar("T")
+TakeBack = Callable[[Mapping[UUID, Collection[int]]], Operation[None]]
+"""Takes messages back, given by session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +157,18 @@ class FactEdits(FactChanges):
         change = self._if_version(fact_id, version, replacing)
         return (yield from self.edit("facts.replace", change, actor, text=wording.text))
 
-    def delete(self, fact_id: UUID | str, actor: str | None, version: str | None = None) -> Operation[bool]:
-        """``version``: as of ``replace``."""
+    def delete(
+        self,
+        fact_id: UUID | str,
+        actor: str | None,
+        version: str | None = None,
+        take_back: TakeBack | None = None,
+    ) -> Operation[bool]:
+        """``version``: as of ``replace``; ``take_back``: to be done to the fact's messages."""
         deleting = partial(self._plain_changes.delete, fact_id, actor)
+        id_ = as_fact_id(fact_id)
+        if take_back is not None and id_ is not None:
+            deleting = partial(self._delete_with_sources, id_, deleting, take_back)
         return self.edit("facts.delete", self._if_version(fact_id, version, deleting), actor)
 
     def settle(
@@ -191,6 +208,15 @@ class FactEdits(FactChanges):
             describe=lambda act, imported: replace(act, count=imported.added) if imported.added else None,
         )
         return (yield from importing)
+
+    def _delete_with_sources(
+        self, fact_id: UUID, deleting: Callable[[], Operation[bool]], take_back: TakeBack
+    ) -> Operation[bool]:
+        sources = yield from lock_sources(self.owner.shard_key, fact_id)
+        is_gone = yield from deleting()
+        if is_gone:
+            yield from take_back(sources)
+        return is_gone
 
     @property
     def _plain_changes(self) -> FactChanges:

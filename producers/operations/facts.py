@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from datetime import date
 from functools import partial
 from typing import TypeVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.redaction.hook import Redaction
-from strandline.producers.arguments import check_count
+from strandline.producers.arguments import check_count, check_flag
 from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.execution import Resources
 from strandline.producers.facts import figures as counting
@@ -40,11 +40,15 @@ from strandline.producers.search.choice import (
     choose_facts,
 )
 from strandline.producers.search.facts import FoundFact, search_end, search_facts
-from strandline.producers.tokens import text_counter
-from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.postgres.operations import Operation
+from strandline.producers.tokens import PART_TOKENS, text_counter
+from strandline.producers.writing.correcting.correct import Replacement, replace_content
+from strandline.producers.writing.validate import PutLimits
+from strandline.schemas.errors import InvalidMessageError, NotFoundError
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.conversation.search import SessionNames
 from strandline.schemas.values.doubts import Settlement
-from strandline.schemas.values.identity import Owner, check_name
+from strandline.schemas.values.identity import Owner, check_name, identify_session
+from strandline.schemas.values.message import DELETED_CONTENT
 
 T = TypeVar("T")
 
@@ -201,13 +205,37 @@ def replace(
 
 
 def delete(
-    facts: FactOwner, fact_id: UUID | str, *, actor: str | None = None, if_version: str | None = None
+    facts: FactOwner,
+    fact_id: UUID | str,
+    *,
+    actor: str | None = None,
+    if_version: str | None = None,
+    with_messages: bool = False,
 ) -> Operation[bool]:
     """Delete a fact and its history for good; False if this owner has no such fact.
 
-    The messages it came from stay in their log.
+    The messages it came from stay in their log.  With ``with_messages`` each of them, in all chats and forks,
+    has the content ``[deleted]`` instead, as by ``replace``: everything derived from them goes in the same
+    transaction, other facts without other sources as well.
     """
-    return facts.edits.delete(fact_id, actor, if_version)
+    take_back = partial(_take_back, facts, actor) if check_flag("with_messages", with_messages) else None
+    return facts.edits.delete(fact_id, actor, if_version, take_back)
+
+
+def _take_back(
+    facts: FactOwner, actor: str | None, sources: Mapping[UUID, Collection[int]]
+) -> Operation[None]:
+    owner, settings = facts.owner, facts.resources.settings
+    limits = PutLimits(settings.max_content_bytes, settings.max_metadata_bytes)
+    for row in (yield from fetch(SessionNames(shard_key=owner.shard_key, session_keys=sorted(sources)))):
+        identity = identify_session(owner.namespace, row.session_id, owner.user_id)
+        for seq in sorted(sources[row.session_key]):
+            replacement = Replacement(seq, DELETED_CONTENT, text_counter(None), PART_TOKENS, limits)
+            act = Act.here("replace", actor=actor)
+            try:
+                yield from replace_content(identity, replacement, uuid4(), act)
+            except NotFoundError:
+                continue  # retention or another correction was first
 
 
 def settle(

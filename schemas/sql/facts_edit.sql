@@ -175,6 +175,15 @@ JOIN strandline.flush_event o ON o.shard_key = e.shard_key AND o.session_key <> 
 WHERE e.shard_key = %(shard_key)s AND e.session_key = ANY (%(session_keys)s::uuid[])
 GROUP BY e.session_key, o.session_key
 
+-- name: lock_session_lanes
+-- Lock the lanes of an owner and of some sessions, in the order of all who lock several.
+-- row: generation_id integer
+-- repeatable
+SELECT l.generation_id FROM strandline.lane l
+WHERE l.shard_key = %(shard_key)s
+    AND (l.scope_key = %(shard_key)s OR l.scope_key = ANY (%(session_keys)s::uuid[]))
+ORDER BY l.scope_key, l.generation_id, l.stage FOR UPDATE
+
 -- name: live_facts
 -- The ids of an owner's live facts in one derivation.
 -- row: fact_id uuid

@@ -28,6 +28,8 @@ from strandline.schemas.values.normal_form import folded
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 ROLES: tuple[str, ...] = get_args(Role)
 HEAD_ROLES = ("system", "developer")
+# In place of a message that a deleted fact came from: nothing is derived from it.
+DELETED_CONTENT = "[deleted]"
 
 # How an agent's run ended, whose messages a session keeps.
 RunStatus = Literal["pending", "running", "paused", "completed", "cancelled", "error"]

@@ -396,10 +396,13 @@ def replace_command(
 
 @cli_command("delete", opened_facts, DeletedFactReport, short_help="Delete a fact for good.")
 @click.argument("fact_id", metavar="FACT_ID")
+@click.option(
+    "--with-messages", is_flag=True, help="Also put [deleted] in place of the messages it came from."
+)
 @actor_option
-def delete_command(facts: Facts, fact_id: str, actor: str | None) -> Output:
+def delete_command(facts: Facts, fact_id: str, **chosen: Any) -> Output:
     """Delete a fact and its history for good; it does not come back from earlier messages."""
-    if not facts.delete(fact_id, actor=actor):
+    if not facts.delete(fact_id, **chosen):
         raise _unknown(fact_id)
     return Output(DeletedFactReport(fact_id=UUID(fact_id)), [f"deleted {fact_id}"])
 

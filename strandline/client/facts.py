@@ -137,15 +137,21 @@ class FactMethods:
     feedback = as_in_library(acts.JUDGE_FACT, library.feedback, FactOut, check=_check_feedback, missing=None)
 
     @Method
-    def delete(self, fact_id: UUID | str, *, if_version: str | None = None) -> Operation[bool]:
-        """Delete a fact and its history for good; False if this user has no such fact."""
+    def delete(
+        self, fact_id: UUID | str, *, if_version: str | None = None, with_messages: bool = False
+    ) -> Operation[bool]:
+        """Delete a fact and its history for good; False if this user has no such fact.
+
+        ``with_messages``: also put ``[deleted]`` in place of the messages it came from.
+        """
         place = self._place(fact_id)
         if place is None:
             return False
         headers = {} if if_version is None else {"If-Match": f'"{if_version}"'}
         # A repeated deletion of a version finds another version.
         repeat: Repeat = "always" if if_version is None else "if_not_done"
-        reply = yield Call("DELETE", place, headers=headers, repeat=repeat, accepts=NOT_FOUND)
+        query = {"with_messages": "true"} if with_messages else {}
+        reply = yield Call("DELETE", place, query=query, headers=headers, repeat=repeat, accepts=NOT_FOUND)
         if reply.is_missing and reply.was_lost:
             # The lost attempt deleted it, or came to nothing: what people did to the fact says which.
             explained = yield Call(

@@ -201,6 +201,13 @@ class TwinSessions(Query[TwinSessionsRow], name="twin_sessions", repeatable=True
     session_keys: list[UUID]
 
 
+class LockSessionLanes(Query[GenerationIdRow], name="lock_session_lanes", repeatable=True):
+    """Lock the lanes of an owner and of some sessions, in the order of all who lock several."""
+
+    shard_key: UUID
+    session_keys: list[UUID]
+
+
 class LiveFacts(Query[FactIdRow], name="live_facts", repeatable=True):
     """The ids of an owner's live facts in one derivation."""
 

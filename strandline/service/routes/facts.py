@@ -39,7 +39,7 @@ from strandline.schemas.wire.facts import (
 )
 from strandline.service.answering import Routes
 from strandline.service.forms import etag_of, fact_form, fact_response, is_known, json_response
-from strandline.service.gate.problems import NOT_FOUND, ProblemError
+from strandline.service.gate.problems import FORBIDDEN, NOT_FOUND, ProblemError
 from strandline.service.params import Cursor, FactId, PageSize, SourceId, UserId, cursor_of, read_place_cursor
 from strandline.service.route import Call
 
@@ -122,9 +122,24 @@ routes.pass_on(
 
 
 @routes.answer(acts.DELETE_FACT, "facts", "writes", status=204, matches=True)
-async def delete_fact(facts: OwnerFacts, fact_id: FactId, if_version: str | None) -> Response:
-    """Delete a fact and its history for good; it does not come back from earlier messages."""
-    if not await facts.adelete(fact_id, if_version=if_version):
+async def delete_fact(
+    call: Call,
+    facts: OwnerFacts,
+    fact_id: FactId,
+    if_version: str | None,
+    with_messages: Annotated[
+        bool, Field(description="Also put `[deleted]` in place of the messages it came from.")
+    ] = False,
+) -> Response:
+    """Delete a fact and its history for good; it does not come back from earlier messages.
+
+    `with_messages` needs the scope `write` too.
+    """
+    if with_messages and "write" not in call.caller.scopes:
+        raise ProblemError(
+            FORBIDDEN, detail="To delete the messages as well, the key needs the scope `write`."
+        )
+    if not await facts.adelete(fact_id, if_version=if_version, with_messages=with_messages):
         raise ProblemError(NOT_FOUND)
     return Response(status_code=204)
 

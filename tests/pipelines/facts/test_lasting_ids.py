@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from uuid import UUID
 
 import pytest
 
@@ -42,7 +43,7 @@ class Told:
         drain_everything(self.rig.database, self.rig.url, self.settings, (EXTRACT_STAGE, MERGE_STAGE))
 
     @property
-    def ids(self) -> dict[str, object]:
+    def ids(self) -> dict[str, UUID]:
         return {fact.text: fact.fact_id for fact in self.facts.list()}
 
 

@@ -236,6 +236,8 @@ def test_a_fact_is_added_corrected_and_deleted(face: Face, near: Near) -> None:
     assert [face.facts("get", unknown) for unknown in (uuid4(), "no id")] == [None, None]
     assert face.facts("feedback", uuid4(), "x") is face.facts("replace", uuid4(), "x") is None
     assert face.facts("list").total == 0
+    kept = face.facts("add", "Lives in Evora.")
+    assert [face.facts("delete", kept.fact_id, with_messages=True) for _ in "ab"] == [True, False]
 
 
 # As a merge leaves it; a service of tests has no model.
