@@ -48,6 +48,7 @@ from strandline.schemas.model_roles import (
 from strandline.schemas.prices import ModelPrice, read_prices
 from strandline.schemas.private_files import default_home, expanded
 
+LogFormat = Literal["text", "json"]
 Backend = Literal["auto", "local", "openai", "installed"]
 BackendKind = Literal["local", "local-multilingual", "openai", "installed", "none"]
 # Old data keys are deleted after twice that, when no process can seal with them any more.
@@ -235,6 +236,7 @@ class Settings(BaseSettings):
     service_shutdown_seconds: Positive = Field(35.0, description="after that, for requests in hand")
 
     # Workers.
+    log_format: LogFormat = Field("text", description="of log lines on stderr; json: an object a line")
     worker_concurrency: int = Field(16, ge=1, le=1000)
     replay_concurrency: int | None = Field(
         None, ge=0, le=1000, description="additional threads for replays; unset: a quarter as many"

@@ -180,7 +180,7 @@ def command(settings: Settings, user: str, namespace: str, session: str | None, 
     """
     make_server = _load_server()
     with protocol_streams() as streams, _given_up_at_signals(streams):
-        log_to_stderr("WARNING")
+        log_to_stderr("WARNING", settings.log_format)
         with opened_for_agent(settings, user, namespace, session) as memory:
             server = make_server(memory.acall_tool, read_only=read_only)
             asyncio.run(_serve(server, memory, streams))

@@ -48,7 +48,7 @@ def command(settings: Settings, workers: int, no_service: bool) -> None:
     release.  The HTTP service listens on loopback, if the extra `service` is installed; its key is printed,
     and ends with this command.
     """
-    log_to_stderr("WARNING")
+    log_to_stderr("WARNING", settings.log_format)
     screen = console()
     with ends_as_interrupts() as interrupts:
         _say(screen, "starting")

@@ -59,7 +59,7 @@ def command(
     are away; if they stay away, the exit code is 1.
     """
     # Before Celery, which takes it as it is: its own format prints no fields.
-    log_to_stderr(log_level.upper())
+    log_to_stderr(log_level.upper(), settings.log_format)
     if unknown := list(unknown_settings(os.environ)):
         logger.warning(
             "environment variables are not settings",

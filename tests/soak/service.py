@@ -36,7 +36,7 @@ NEVER_DONE = frozenset(
 
 def run(ground: Ground) -> Iterator[Reading]:
     """schemathesis over the whole description, with fixed seeds: no defect, and no status without a name."""
-    log_to_stderr("ERROR")
+    log_to_stderr("ERROR", "text")
     with RunningService(ground.database_url) as running, TemporaryDirectory() as folder:
         tenant, operator = make_fuzzing_key(running), running.make_key(None, scopes=["operate"])
         known = make_known(running, tenant, sessions=6)

@@ -37,6 +37,17 @@ def test_a_worker_serves_the_queues_it_is_given(rig: Rig) -> None:
     check_done_once(rig.database, rig.url, 6)
 
 
+def test_a_workers_log_is_json_where_that_is_set(rig: Rig) -> None:
+    settings = {"STRANDLINE_LOG_FORMAT": "json", "STRANDLINE_MISSPELT": "yes"}
+    worker = rig.start_worker(**environment(rig.model, **settings))
+    assert worker.stop() == 0
+    lines = [json.loads(line) for line in worker.output if line.startswith("{")]
+    (unknown,) = (line for line in lines if line.get("action") == "unknown_settings")
+    assert unknown["level"] == "WARNING" and "STRANDLINE_MISSPELT" in unknown["reason"]
+    others = [line for line in worker.output if not line.startswith(("{", "strandline worker "))]
+    assert others == []
+
+
 def test_two_workers_share_the_work(rig: Rig) -> None:
     """The one that asks first gets its answer when the other has asked as well."""
     asked = {"Bearer first": threading.Event(), "Bearer second": threading.Event()}

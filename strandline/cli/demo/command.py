@@ -206,7 +206,7 @@ def command(
     Shows the window fill and flush, the events consumed, and the resulting memory; then asks questions.
     Exits with 1 if a message was lost, an event was not consumed in time, or another check failed.
     """
-    log_to_stderr("WARNING")
+    log_to_stderr("WARNING", "text")
     conversation = read_conversation(file, questions, load_settings())
     limit, size = _limits(token_limit, flush_size, conversation)
     session = check_name("--session-id", conversation.path.stem if session_id is None else session_id)

@@ -41,7 +41,7 @@ def command(settings: Settings, host: str | None, port: int | None) -> None:
             raise
         raise ConfigurationError(NEEDED) from None
     settings = _with_address(settings, host, port)
-    log_to_stderr("WARNING")
+    log_to_stderr("WARNING", settings.log_format)
     with running_servers(settings, only_looking=False) as servers:
         with opened_pool(servers.database_url, settings) as database:
             has_key = database.run(any_key())

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
 import sys
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TypeGuard
 
 import click
 
 from strandline.schemas.display.shown_text import shown, shown_lines
+from strandline.schemas.settings import LogFormat
 
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 
@@ -76,8 +79,25 @@ class FieldFormatter(logging.Formatter):
         return "\n".join([line, *(f"  {of_trace}" for of_trace in trace)])
 
 
-def log_to_stderr(level: str) -> None:
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: ``time`` (UTC), ``level``, ``logger``, ``message``, ``trace`` and fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {key: value for key, value in vars(record).items() if key not in _STANDARD}
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["trace"] = self.formatException(record.exc_info)
+        return json.dumps(fields | line, default=str)
+
+
+def log_to_stderr(level: str, log_format: LogFormat) -> None:
     """Send records of ``level`` and above to stderr."""
     handler = logging.StreamHandler()
-    handler.setFormatter(FieldFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    text = FieldFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(JsonFormatter() if log_format == "json" else text)
     logging.basicConfig(level=level, handlers=[handler], force=True)

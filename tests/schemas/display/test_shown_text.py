@@ -8,6 +8,7 @@ import json
 import logging
 import unicodedata
 from contextlib import redirect_stdout
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psycopg
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.cli.terminal.output import say, styled_text
-from strandline.cli.terminal.streams import FieldFormatter
+from strandline.cli.terminal.streams import FieldFormatter, JsonFormatter
 from strandline.schemas.display.shown_text import (
     json_seen,
     json_shown,
@@ -155,6 +156,17 @@ def test_a_log_line_is_one_line_whatever_its_fields_hold(text: str) -> None:
     record = logging.makeLogRecord({"msg": "said %s", "args": (text,), "levelname": "INFO", "reason": text})
     found = FieldFormatter("%(levelname)s: %(message)s").format(record)
     assert found.startswith("INFO: said ") and "\n" not in found and hidden_in(found) == []
+
+
+@given(ANY_TEXT)
+def test_a_log_line_in_json_is_one_object_whatever_its_fields_hold(text: str) -> None:
+    fields = {"reason": text, "time": text, "level": text, "at": object()}
+    record = logging.makeLogRecord({"msg": "said %s", "args": (text,), "levelname": "INFO", **fields})
+    found = JsonFormatter().format(record)
+    assert "\n" not in found and found.isascii()
+    line = json.loads(found)
+    assert (line["message"], line["reason"], line["level"]) == (f"said {text}", text, "INFO")
+    assert datetime.fromisoformat(line["time"]).tzinfo == UTC
 
 
 def test_a_traceback_in_the_log_cannot_pass_for_a_line_of_the_log() -> None:
