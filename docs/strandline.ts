@@ -15,6 +15,7 @@ export interface ContextOut {
   hits: GivenMessageOut[];
   summary: GivenSummaryOut | null;
   window_from: number;
+  waiting?: WaitingOut | null;
   pinned_through: number;
   prompt_seq?: number | null;
   time_zone?: string | null;
@@ -188,11 +189,12 @@ export interface FactsFrom {
   key?: string | null;
 }
 
-/** A page of facts, and how many there are in all. */
+/** A page of facts, and how many there are in all; of none, the messages that wait for their delivery. */
 export interface FactsOut {
   items: FactOut[];
   next_cursor: string | null;
   total: number;
+  waiting?: WaitingOut | null;
 }
 
 /** Flush events that were recorded; none if there was nothing to deliver. */
@@ -578,6 +580,10 @@ export interface SearchRequest {
   include_window?: boolean;
   kinds?: ("message" | "fact")[];
   begun_only?: boolean;
+  roles?: ("system" | "developer" | "user" | "assistant" | "tool")[] | null;
+  metadata?: Record<string, string | number | boolean | null> | null;
+  since?: string | null;
+  until?: string | null;
 }
 
 /** One session: how much it holds, and its marks. */
@@ -618,6 +624,15 @@ export interface SessionPictureOut {
 export interface SourceOut {
   session_id: string;
   seqs: number[];
+}
+
+/** Messages in windows, of which no memory is derived before the next delivery. */
+export interface WaitingOut {
+  messages: number;
+  sessions: number;
+  tokens: number | null;
+  flush_at_tokens: number | null;
+  deliver_at: string | null;
 }
 
 /** What every call takes: a signal that ends it, and how long one attempt may take. */
@@ -814,7 +829,7 @@ export class Strandline {
   }
 
   /** A page of the live facts, and how many there are. */
-  listFacts(user: string, query: { limit?: number; cursor?: string | null; sort?: "newest" | "oldest" | "updated"; contains?: string | null; topic?: string[] | null; agent_id?: string | null; team_id?: string | null; with_invalidated?: boolean; doubtful?: boolean } = {}, options: CallOptions = {}): Promise<FactsOut> {
+  listFacts(user: string, query: { limit?: number; cursor?: string | null; sort?: "newest" | "oldest" | "updated"; contains?: string | null; topic?: string[] | null; agent_id?: string | null; team_id?: string | null; with_invalidated?: boolean; doubtful?: boolean; since?: string | null; until?: string | null } = {}, options: CallOptions = {}): Promise<FactsOut> {
     return this.#json({ method: "GET", path: `/v1/users/${encode(user)}/facts`, query, isSafe: true, namesUser: false, options });
   }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError, StrandlineError
@@ -107,3 +108,17 @@ def _whole(name: str, value: object, *, least: int, most: int | None) -> int:
             return number
     bound = "on" if most is None else f"to {most:,}"
     raise ConfigurationError(f"{name} is {quote(value)}; it must be a whole number from {least} {bound}.")
+
+
+def check_moment(name: str, value: object) -> datetime:
+    """A time in UTC, as near as Python can; raises ConfigurationError if it is none, or has no time zone."""
+    if not isinstance(value, datetime):
+        raise ConfigurationError(f"{name} is {quote(value)}; it must be a datetime with a time zone")
+    try:
+        if value.utcoffset() is not None:
+            return value.astimezone(UTC)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC) if value.year > 1 else datetime.min.replace(tzinfo=UTC)
+    except Exception as error:  # the edge to foreign code: a time zone of the caller's
+        raise unreadable(name, error) from error
+    raise ConfigurationError(f"{name} has no time zone; add one, such as +00:00")

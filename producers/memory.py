@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, Self, overload
+from typing import Any, Self, Unpack, overload
 from uuid import UUID, uuid4
 
 from strandline.pipelines.redaction.hook import Redaction
@@ -34,6 +34,7 @@ from strandline.producers.operations.session import Session
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.hits import HitKind, SearchScope
+from strandline.producers.search.message_filter import Filters
 from strandline.producers.search.search import FoundMessage
 from strandline.producers.sessions import HISTORY_PAGE
 from strandline.producers.tokens import Tokenizer, part_estimates, text_counter
@@ -262,6 +263,7 @@ class SessionMemory(Closing):
         scope: SearchScope = "session",
         exclude_current: bool = False,
         include_window: bool = True,
+        **filters: Unpack[Filters],
     ) -> list[FoundMessage]: ...
 
     @overload
@@ -274,6 +276,7 @@ class SessionMemory(Closing):
         exclude_current: bool = False,
         include_window: bool = True,
         kinds: Sequence[HitKind],
+        **filters: Unpack[Filters],
     ) -> list[FoundMessage | FoundFact]: ...
 
     @shown_as(reading.search)
@@ -289,6 +292,7 @@ class SessionMemory(Closing):
         scope: SearchScope = "session",
         exclude_current: bool = False,
         include_window: bool = True,
+        **filters: Unpack[Filters],
     ) -> list[FoundMessage]: ...
 
     @overload
@@ -301,6 +305,7 @@ class SessionMemory(Closing):
         exclude_current: bool = False,
         include_window: bool = True,
         kinds: Sequence[HitKind],
+        **filters: Unpack[Filters],
     ) -> list[FoundMessage | FoundFact]: ...
 
     @shown_as(reading.search)

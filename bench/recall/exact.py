@@ -15,6 +15,7 @@ from strandline.producers.search.hits import MESSAGES_ALONE
 from strandline.producers.search.index.array_index import ArrayParts
 from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.search.index.scope_index import ScopeKey
+from strandline.producers.search.message_filter import ALL_MESSAGES
 from strandline.producers.search.ranking import (
     NOTHING_VISIBLE,
     SearchQuery,
@@ -81,6 +82,7 @@ def vector_search(ground: Ground, memory: Memory) -> Iterator[Find]:
             through_seq=0,
             through_piece=0,
             at_once=0,
+            **ALL_MESSAGES.params(session_key),
         )
 
     try:

@@ -9,18 +9,20 @@ from datetime import date, datetime
 from typing import Any, Literal, TypedDict
 from uuid import UUID
 
-from strandline.producers.arguments import check_count, check_flag
+from strandline.producers.arguments import check_count, check_flag, check_moment
 from strandline.producers.facts.edit_operations import checked_topics
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.places import place_text, read_place
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.derived.facts_edit import FactTexts, ListFacts, ListFactsRow
+from strandline.schemas.queries.inspection.status import WaitingMessages
 from strandline.schemas.values.doubts import doubt_sentence
 from strandline.schemas.values.foreign_values import plain_text
 from strandline.schemas.values.identity import Owner, check_name
 from strandline.schemas.values.normal_form import folded
 from strandline.schemas.values.policy import MAX_INTEGER
 from strandline.schemas.values.stored_text import check_text
+from strandline.schemas.values.undelivered import Undelivered
 
 Sort = Literal["newest", "oldest", "updated"]
 
@@ -133,12 +135,16 @@ class FactPage(list[Fact]):
     """A page of facts in order; ``total`` counts all of them.
 
     A page ends with the fact that fills 4 MB, which ``is_cut`` says if more were asked for.
+    ``waiting``: if there are no facts, the owner's undelivered messages.
     """
 
-    def __init__(self, facts: Sequence[Fact], total: int, *, is_cut: bool = False) -> None:
+    def __init__(
+        self, facts: Sequence[Fact], total: int, *, is_cut: bool = False, waiting: Undelivered | None = None
+    ) -> None:
         super().__init__(facts)
         self.total = total
         self.is_cut = is_cut
+        self.waiting = waiting
 
 
 class FilterParams(TypedDict):
@@ -151,13 +157,15 @@ class FilterParams(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class FactFilter:
-    """A filter of facts: live ones, with one of these topics, of this agent and this team, or doubtful."""
+    """A filter of facts: live ones; with one of these topics, of this agent and team, doubtful, of a time."""
 
     topics: tuple[str, ...] | None = None
     agent_id: str | None = None
     team_id: str | None = None
     with_invalidated: bool = False
     doubtful: bool = False
+    since: datetime | None = None
+    until: datetime | None = None
 
     @classmethod
     def check(
@@ -167,11 +175,13 @@ class FactFilter:
         team_id: str | None,
         with_invalidated: bool = False,
         doubtful: bool = False,
+        since: datetime | None = None,
+        until: datetime | None = None,
     ) -> FactFilter:
         """Check the arguments of a caller.
 
         Raises:
-            InvalidMessageError: naming the argument.
+            InvalidMessageError, ConfigurationError: naming the argument.
         """
         return cls(
             topics=None if topics is None else checked_topics(topics),
@@ -179,6 +189,8 @@ class FactFilter:
             team_id=None if team_id is None else check_name("team_id", team_id),
             with_invalidated=check_flag("with_invalidated", with_invalidated),
             doubtful=check_flag("doubtful", doubtful),
+            since=None if since is None else check_moment("since", since),
+            until=None if until is None else check_moment("until", until),
         )
 
     @property
@@ -270,6 +282,8 @@ def list_facts(
             **filters.params,
             with_invalidated=filters.with_invalidated,
             doubtful=filters.doubtful,
+            since=filters.since,
+            until=filters.until,
             shard_key=owner.shard_key,
             fact_ids=None if fact_ids is None else list(fact_ids),
             limit=page.limit,
@@ -281,8 +295,15 @@ def list_facts(
             after_id=None if page.after is None else page.after.fact_id,
         )
     )
-    facts = list(_facts(rows, owner))
-    return FactPage(facts[::-1] if page.is_turned else facts, rows[0].total, is_cut=rows[0].is_cut)
+    facts, total = list(_facts(rows, owner)), rows[0].total
+    waiting = None if total or fact_ids is not None else (yield from _find_waiting(owner))
+    ordered = facts[::-1] if page.is_turned else facts
+    return FactPage(ordered, total, is_cut=rows[0].is_cut, waiting=waiting)
+
+
+def _find_waiting(owner: Owner) -> Operation[Undelivered | None]:
+    (row,) = yield from fetch(WaitingMessages(shard_key=owner.shard_key))
+    return Undelivered(*row) if row.messages else None
 
 
 def get_fact(owner: Owner, fact_id: UUID | str) -> Operation[Fact | None]:

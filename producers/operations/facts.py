@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
-from datetime import date
+from datetime import date, datetime
 from functools import partial
 from typing import TypeVar
 from uuid import UUID, uuid4
@@ -98,6 +98,8 @@ def list(
     doubtful: bool = False,
     first_n: int | None = None,
     last_n: int | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
 ) -> Operation[FactPage]:
     """A page of the live facts; ``.total`` is the number of all of them.
 
@@ -115,11 +117,12 @@ def list(
         doubtful: only facts that may contradict another one; ``settle`` decides between them.
         first_n, last_n: instead of ``limit``, ``offset`` and ``sort``, the facts said first or last, so
             many of them, in the order in which they were said; 0 gives none.
+        since, until: only facts last said not before and not after; with a time zone.
     """
     listing = list_facts(
         facts.owner,
         PageRequest.check(limit, offset, sort, contains, first_n, last_n),
-        FactFilter.check(topics, agent_id, team_id, with_invalidated, doubtful),
+        FactFilter.check(topics, agent_id, team_id, with_invalidated, doubtful, since, until),
     )
     return facts.recorder.read(
         Act.here("facts.read"), listing, lambda act, page: changed(act, count=len(page))

@@ -19,7 +19,6 @@ from strandline.producers.operations.session import Session
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.history import (
     DEFAULT_CONTEXT_TOKENS,
-    HistoryFilter,
     HistoryRequest,
     newest_history,
     newest_that_fit,
@@ -27,6 +26,7 @@ from strandline.producers.reading.history import (
 from strandline.producers.reading.read import read
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.search.hits import MESSAGES_ALONE, HitKind, SearchScope, checked_kinds
+from strandline.producers.search.message_filter import MessageFilter
 from strandline.producers.search.search import SearchRequest, SearchResult, search_history
 from strandline.producers.sessions import history_page, whole_history
 from strandline.schemas.postgres.operations import Operation
@@ -155,7 +155,7 @@ def history(
     """
     request = HistoryRequest(
         session.identity,
-        HistoryFilter.check(roles, metadata, since, until),
+        MessageFilter.check(roles, metadata, since, until),
         None if limit is None else check_count("limit", limit),
         check_count("offset", offset),
     )
@@ -188,6 +188,10 @@ def search(
     exclude_current: bool = False,
     include_window: bool = True,
     kinds: Sequence[HitKind] = MESSAGES_ALONE,
+    roles: Sequence[str] | None = None,
+    metadata: Mapping[str, Scalar] | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
 ) -> Operation[Sequence[SearchResult]]:
     """Search messages, and facts if asked for, that match ``query``, best first.
 
@@ -203,10 +207,12 @@ def search(
         kinds: ``"message"``, ``"fact"`` or both.  By default only messages: ``memory.facts`` has its own
             search. A fact's hit has ``.fact``, with the messages that it comes from, and no ``.message``;
             each has ``.kind``, ``.text``, ``.score`` and ``.similarity``.
+        roles, metadata, since, until: only messages that pass them, as for ``history``; of delivered ones
+            the newest 10,000 that do are compared. Facts and shared messages cannot be searched so.
 
     Raises:
         ConfigurationError: an argument is not one of these; facts are asked for in the shared scope,
-            which has none; or the memory names no shared scope.
+            which has none, or with filters; or the memory names no shared scope.
         InvalidMessageError: ``query`` holds NUL or half of a surrogate pair, as no stored text does.
         OwnerError, DatabaseUnavailableError: as ``get``.
     """
@@ -221,5 +227,6 @@ def search(
         shared_key=session.shared_key,
         include_window=include_window,
         indexes=session.resources.indexes,
+        filters=MessageFilter.check(roles, metadata, since, until),
     )
     return session.record_read("search", search_history(request))

@@ -39,6 +39,7 @@ from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.search import SessionNames
 from strandline.schemas.queries.conversation.sharing import SharedSessionNames
 from strandline.schemas.values.message import HEAD_ROLES, Content, Message
+from strandline.schemas.values.undelivered import Undelivered
 
 Parts = Sequence[Mapping[str, Any]]
 # By name of the block.
@@ -82,6 +83,7 @@ def make_context(
         pinned_through=snapshot.pinned_through,
         time_zone=snapshot.time_zone,
         prompt_seq=snapshot.prompt,
+        waiting=Undelivered.read(snapshot.header["session"] or {}),
     )
 
 

@@ -12,6 +12,7 @@ from strandline.producers.reading.call_pairs import begins_with_user, settled
 from strandline.producers.tokens import count_default
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.values.message import Message
+from strandline.schemas.values.undelivered import Undelivered
 
 CitationKind = Literal["fact", "message", "summary"]
 SectionKind = Literal["facts", "summary", "messages", "other"]
@@ -285,6 +286,7 @@ class MemoryContext(Sequence[Message]):
         prompt_seq: ``seq`` of the message that replaced these; None: they stand.
         session_id: of the session that was read.
         time_zone: of its policy, for days of messages without an offset of their own; None: UTC.
+        waiting: the session's messages that no flush has delivered yet; None: there are none.
         memory: the parts of the inserted memory; ``.facts``, ``.hits`` and ``.summary`` have its
             parts, and ``.citations()`` numbers them.
     """
@@ -302,6 +304,7 @@ class MemoryContext(Sequence[Message]):
     pinned_through: int = 0
     prompt_seq: int | None = None
     time_zone: str | None = None
+    waiting: Undelivered | None = None
 
     @property
     def facts(self) -> tuple[GivenFact, ...]:

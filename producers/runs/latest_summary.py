@@ -15,8 +15,9 @@ from strandline.pipelines.models.contract import ModelAnswer, SummaryTask, Trans
 from strandline.pipelines.transcript import MAX_LINE_CHARACTERS, cut_pieces, full_text, shown_name
 from strandline.producers.facts.capturing import CaptureLevel, read_capture
 from strandline.producers.model_calls import PaidCall, Payer, ask_model
-from strandline.producers.reading.history import HistoryFilter, HistoryRequest, newest_seqs
+from strandline.producers.reading.history import HistoryRequest, newest_seqs
 from strandline.producers.runs.run import UNFINISHED, RunHistoryRequest, run_seqs
+from strandline.producers.search.message_filter import MessageFilter
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.messages import MessagesInOrder
 from strandline.schemas.queries.conversation.sessions import SessionPolicy
@@ -31,7 +32,7 @@ PAGE_BYTES = 500_000
 MAX_READ_BYTES = 16_000_000
 # Room for the characters of a token in any script, so that a summary is cut only if it ignored its limit.
 _CHARACTERS_PER_TOKEN = 8
-_SPOKEN = HistoryFilter(roles=("user", "assistant", "tool"))
+_SPOKEN = MessageFilter(roles=("user", "assistant", "tool"))
 
 AskModel = Callable[[SummaryTask], ModelAnswer]
 

@@ -145,3 +145,13 @@ def check_scope(scope: object, kinds: Sequence[HitKind], exclude_current: object
             " search scope 'owner' for them.",
             for_clients="Facts belong to one owner and are never shared: search the scope `owner` for them.",
         )
+
+
+def check_filtered(scope: SearchScope, kinds: Sequence[HitKind]) -> None:
+    """Raise ConfigurationError unless a search with filters can be of this scope, and for these kinds."""
+    if scope == "shared" or "fact" in kinds:
+        raise ConfigurationError(
+            "roles, metadata, since and until choose messages of one owner; search the scope 'session' or"
+            " 'owner' with kinds=['message'].",
+            for_clients="Filters choose messages of one owner: search `session` or `owner`, for messages.",
+        )

@@ -28,6 +28,7 @@ from strandline.producers.search.index.indexed_search import (
     search_index,
 )
 from strandline.producers.search.index.scope_index import FIRST_KEY, IndexQuery, ScopeKey
+from strandline.producers.search.message_filter import ALL_MESSAGES, MessageFilter
 from strandline.schemas.display.local_time import today_in
 from strandline.schemas.errors import ConfigurationError, StrandlineError
 from strandline.schemas.postgres.operations import Operation, Run, fetch, find_owner_keys
@@ -193,6 +194,7 @@ class Target:
         facts_generation_id: the generation whose facts are searched; None: facts are not searched.
         facts_shown: ids of facts that are not searched for.
         beside: how many messages before and after a hit are returned with it.
+        filters: which messages are searched.
     """
 
     identity: SessionIdentity
@@ -203,6 +205,7 @@ class Target:
     facts_generation_id: int | None = None
     facts_shown: Sequence[str] = ()
     beside: int = 0
+    filters: MessageFilter = ALL_MESSAGES
 
     @property
     def shard_key(self) -> UUID:
@@ -269,7 +272,7 @@ def rank_hits(
         return read_hits((yield from fetch(shared)))
     part_of = None
     making: AbstractContextManager[Beginning | None] = nullcontext()
-    if indexes and standing and target.kinds == MESSAGES_ALONE:
+    if indexes and standing and target.kinds == MESSAGES_ALONE and target.filters.is_open:
         keys = yield from find_owner_keys(target.shard_key)
         asked = _indexed_search(query, keys, target, vectors, limit, cutoff, facts)
         part_of = missing_scope(indexes, standing, asked)
@@ -281,6 +284,7 @@ def rank_hits(
         of_the_owner = SearchChunks(
             **compared,
             **ALL_FACTS.params,
+            **target.filters.params(target.identity.session_key),
             **_next_part(part_of, begun),
             shard_key=target.shard_key,
             session_key=target.identity.session_key,
@@ -361,6 +365,7 @@ def ranked_facts(
     facts_alone = SearchChunks(
         **_comparison_params(query, vectors),
         **filters.params,
+        **ALL_MESSAGES.params(shard_key),
         shard_key=shard_key,
         # Of no session in particular.
         session_key=shard_key,

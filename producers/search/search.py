@@ -14,10 +14,12 @@ from strandline.producers.search.hits import (
     Hit,
     HitKind,
     SearchScope,
+    check_filtered,
     check_scope,
     checked_kinds,
 )
 from strandline.producers.search.index.index_cache import IndexCache
+from strandline.producers.search.message_filter import ALL_MESSAGES, MessageFilter
 from strandline.producers.search.ranking import (
     ALL_VISIBLE,
     MAX_QUERY_CHARACTERS,
@@ -99,6 +101,7 @@ class SearchRequest:
     include_window: bool = True
     indexes: IndexCache | None = None
     vectors: Vectors | None = None
+    filters: MessageFilter = ALL_MESSAGES
 
     def __post_init__(self) -> None:
         if not isinstance(self.query, str):
@@ -117,6 +120,8 @@ class SearchRequest:
                 f"include_window is {quote(self.include_window)}; it must be True or False."
             )
         check_scope(self.scope, checked_kinds(self.kinds), self.exclude_current)
+        if not self.filters.is_open:
+            check_filtered(self.scope, self.kinds)
 
     def target(self, facts_generation_id: int | None = None) -> Target:
         return Target(
@@ -126,6 +131,7 @@ class SearchRequest:
             shared_key=self.shared_key,
             visible_from=ALL_VISIBLE if self.exclude_current else NOTHING_VISIBLE,
             facts_generation_id=facts_generation_id,
+            filters=self.filters,
         )
 
 
@@ -154,7 +160,8 @@ def search_history(asked: SearchRequest) -> Operation[SearchResults]:
         yield from history_page(asked.identity, 0, 1)  # raises if the session belongs to another owner
     names = yield from _session_names(target, hits)
     facts = yield from facts_of(asked.identity.owner, hits)
-    results = (one for hit in hits for one in _as_result(hit, names, facts, query.vector is not None))
+    has_vector = query.vector is not None
+    results = (one for hit in hits for one in _as_result(hit, names, facts, asked.filters, has_vector))
     return SearchResults(results, query.problem)
 
 
@@ -197,7 +204,11 @@ def _session_names(target: Target, hits: Sequence[Hit]) -> Operation[dict[UUID, 
 
 
 def _as_result(
-    hit: Hit, names: dict[UUID, str], facts: dict[UUID, Fact], has_vector: bool
+    hit: Hit,
+    names: dict[UUID, str],
+    facts: dict[UUID, Fact],
+    filters: MessageFilter,
+    has_vector: bool,
 ) -> list[SearchResult]:
     similarity = hit.similarity if has_vector and hit.has_vector else None
     if hit.fact is not None:
@@ -206,4 +217,5 @@ def _as_result(
     if hit.session_key not in names:
         return []
     session_id = names[hit.session_key]
-    return [FoundMessage(message, session_id, hit.score, similarity) for message in hit.messages]
+    passing = filter(filters.passes, hit.messages)
+    return [FoundMessage(message, session_id, hit.score, similarity) for message in passing]

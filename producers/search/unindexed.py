@@ -84,6 +84,8 @@ def with_unsearched(
 def _statement(target: Target, generation_id: int | None) -> UnsearchedMessages:
     session_key = target.identity.session_key
     return UnsearchedMessages(
+        **target.filters.params(session_key),
+        session_key=session_key,
         shard_key=target.shard_key,
         scope_key=session_key if target.scope == "session" else None,
         excluded_session=session_key if target.visible_from == ALL_VISIBLE else None,

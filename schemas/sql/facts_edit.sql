@@ -386,6 +386,8 @@ WITH found AS MATERIALIZED (
         AND (%(agent_id)s::text IS NULL OR f.agent_id = %(agent_id)s::text)
         AND (%(team_id)s::text IS NULL OR f.team_id = %(team_id)s::text)
         AND (NOT %(doubtful)s OR @is_doubtful(f))
+        AND f.said_at BETWEEN coalesce(%(since)s::timestamptz, '-infinity')
+            AND coalesce(%(until)s::timestamptz, 'infinity')
 ), page AS (
     -- Facts of one moment in the order in which they were made; 'oldest' is the reverse of 'newest'; 'given': as asked
     -- for.

@@ -76,7 +76,8 @@ WITH s AS (
         'shared_key', s.shared_key, 'time_zone', s.time_zone, 'idle_seconds', s.idle_seconds,
         'max_window_messages', s.max_window_messages, 'max_window_bytes', s.max_window_bytes,
         'message_flush_size', s.message_flush_size, 'deliver', s.deliver,
-        'prompt', s.prompt, 'prompts', s.prompts) AS session
+        'prompt', s.prompt, 'prompts', s.prompts, 'undelivered', @undelivered(s), 'deliver_at', @deliver_at(s),
+        'tokens', s.pinned_tokens + s.window_tokens) AS session
     FROM s
 )
 SELECT 0 AS part, 0::bigint AS seq, ''::text AS id, ''::text AS role, 0 AS tokens,

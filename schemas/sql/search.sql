@@ -18,18 +18,19 @@ FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integ
 -- Then, of all of the owner's facts, the best by themselves; and a row with the next part of an index (index_part_v1).
 -- params: generation_id integer?, scope_key uuid?, messages boolean, facts_shown uuid[], topics text[]?,
 --     facts_alone_id integer?, top_facts integer, part_of uuid?, through_session uuid, through_piece integer, at_once
---     bigint
+--     bigint, roles text[]?, labels bigint[]?
 -- row: score float8, similarity float8, session_key uuid?, from_seq bigint!, through_seq bigint!, seq bigint!, id
 --     text!, role text!, tokens integer!, created_at timestamptz!, envelope text!, metadata text?, fact_id uuid?, fact
 --     text!, sources text?, part text?
 -- opens: envelope, metadata, fact text fact
--- seals: lexemes query, names query, topics
+-- seals: lexemes query, names query, topics, labels label - session_key, clear_labels transition
 -- repeatable
 SELECT h.*, NULL::text AS part FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, %(scope_key)s,
     %(session_key)s, %(visible_from)s, %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s,
     %(messages)s, %(facts_generation_id)s::integer, %(facts_shown)s::uuid[], %(topics)s::text[], %(agent_id)s,
     %(team_id)s, %(is_own)s, %(names)s::text[], %(dates_from)s::date[], %(dates_through)s::date[], %(dates_fit)s::float8[],
-    %(words)s::integer, %(beside)s::integer) AS h WHERE %(top_k)s > 0
+    %(words)s::integer, %(roles)s::text[], %(since)s::timestamptz, %(until)s::timestamptz, %(labels)s::bigint[],
+    %(clear_labels)s::bigint[], %(beside)s::integer) AS h WHERE %(top_k)s > 0
 UNION ALL
 SELECT f.*, NULL FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, NULL, %(shard_key)s, 4611686018427387904,
     %(embedding)s::halfvec, %(lexemes)s::text[], 0, %(top_facts)s, false, %(facts_alone_id)s::integer, '{}', NULL, NULL,
@@ -72,10 +73,13 @@ ORDER BY place, seq
 
 -- name: unsearched_messages
 -- Messages that a search by chunks cannot find, newest first: of the sessions last put to, those that are not
--- delivered, that vectors have not covered, or that were flushed while the session fed no vectors.
--- params: scope_key uuid?, excluded_session uuid?, sessions bigint, generation_id integer?, messages bigint
+-- delivered, that vectors have not covered, or that were flushed while the session fed no vectors. session_key: whose
+-- labels the filter has.
+-- params: scope_key uuid?, excluded_session uuid?, sessions bigint, generation_id integer?, messages bigint, roles
+--     text[]?, labels bigint[]?
 -- row: message_of_session
 -- opens: envelope, metadata
+-- seals: labels label - session_key, clear_labels transition
 WITH s AS (
     SELECT t.session_key, t.incarnation, t.next_seq, t.flushed_through, t.pipelines,
         greatest(t.log_start_seq, t.pinned_through + 1) AS first_seq,
@@ -122,6 +126,8 @@ FROM @filled((SELECT m.session_key, m.seq, m.id, m.role, m.tokens, m.created_at,
     WHERE n.shard_key = %(shard_key)s AND n.session_key = g.session_key
         AND n.seq BETWEEN g.from_seq AND g.through_seq
         AND (NOT s.is_expired AND n.created_at > s.oldest OR n.labels @> ARRAY[s.important])
+        AND @is_sought(n, %(roles)s::text[], %(since)s::timestamptz, %(until)s::timestamptz, %(labels)s::bigint[],
+            %(clear_labels)s::bigint[], %(session_key)s::uuid)
     ORDER BY n.seq DESC LIMIT %(messages)s) AS m
     -- A replay may have covered it since.
     WHERE g.fed OR NOT EXISTS (

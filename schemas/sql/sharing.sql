@@ -68,7 +68,7 @@ ON CONFLICT (shard_key, generation_id, session_key, from_seq, piece) DO UPDATE S
 SELECT * FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, NULL, %(session_key)s, %(visible_from)s,
     %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s, true, NULL, '{}',
     NULL, NULL, NULL, %(is_own)s, %(names)s::text[], %(dates_from)s::date[], %(dates_through)s::date[], %(dates_fit)s::float8[],
-    %(words)s::integer, %(beside)s::integer, true)
+    %(words)s::integer, p_beside => %(beside)s::integer, p_is_shared => true)
 
 -- name: shared_session_names
 -- The names of sessions that share with a scope.

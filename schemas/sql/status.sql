@@ -39,6 +39,19 @@ SELECT (SELECT count(*) FROM strandline.session) AS sessions,
             sum(c.output_tokens) AS output_tokens, sum(c.cost_usd)::float AS cost_usd
         FROM strandline.model_call c GROUP BY c.model ORDER BY c.model) AS x)::text AS calls_by_model
 
+-- name: waiting_messages
+-- The messages that no flush has delivered yet, of an owner or of all, and what the next delivery waits for.
+-- params: shard_key uuid?
+-- row: messages bigint, sessions bigint, tokens bigint?, flush_at_tokens integer?, deliver_at timestamptz?
+SELECT coalesce(sum(w.messages), 0)::bigint AS messages, count(*) AS sessions,
+    CASE WHEN count(*) = 1 THEN min(w.tokens) END AS tokens,
+    CASE WHEN count(*) = 1 THEN min(w.flush_at_tokens) END AS flush_at_tokens, min(w.deliver_at) AS deliver_at
+FROM (
+    SELECT @undelivered(t) AS messages, t.pinned_tokens + t.window_tokens AS tokens, t.flush_at_tokens,
+        @deliver_at(t) AS deliver_at
+    FROM strandline.session t WHERE %(shard_key)s::uuid IS NULL OR t.shard_key = %(shard_key)s::uuid) AS w
+WHERE w.messages > 0
+
 -- name: status_keys
 -- Lanes with due work of encrypted namespaces that were given back with an error, by what it says; with the keys that
 -- wrap those of their owners. Which of these errors are of a key, the caller sees.

@@ -125,6 +125,20 @@ class Page(Answer, Generic[Item]):
     next_cursor: str | None = None
 
 
+class WaitingOut(Answer):
+    """Messages in windows, of which no memory is derived before the next delivery.
+
+    It comes above ``flush_at_tokens`` tokens (of several sessions null), or at ``deliver_at`` if no message
+    comes before.
+    """
+
+    messages: int
+    sessions: int
+    tokens: int | None
+    flush_at_tokens: int | None
+    deliver_at: datetime | None
+
+
 class ProblemPlace(Answer):
     """A place in the request that cannot be used: a JSON pointer into it, and why, without quoting it."""
 

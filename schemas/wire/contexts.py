@@ -8,9 +8,9 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
-from strandline.schemas.wire.base import Answer, Count, Json, Request, example, one_of
+from strandline.schemas.wire.base import Answer, Count, Json, Moment, Request, WaitingOut, example, one_of
 from strandline.schemas.wire.facts import FactOut
-from strandline.schemas.wire.messages import MessageIn, MessageOut
+from strandline.schemas.wire.messages import MessageIn, MessageOut, RoleName
 
 Query = Annotated[str, Field(max_length=100_000)]
 MessagesForm = Literal["stored", "openai"]
@@ -134,6 +134,9 @@ class ContextOut(Answer):
     hits: list[GivenMessageOut] = Field(description="The messages in the prompt that a search found.")
     summary: GivenSummaryOut | None = Field(description="The summary in the prompt; null: none is in it.")
     window_from: int = Field(description="The number of the first message of the window.")
+    waiting: WaitingOut | None = Field(
+        default=None, description="The messages that no flush has delivered yet; null: there are none."
+    )
     pinned_through: int = Field(
         description="The number of the last message of the pinned head, with which each begins; 0: none."
     )
@@ -158,7 +161,8 @@ class SearchRequest(
     """Words or a question; ``scope`` is this session, all of its owner's, or the shared scope.
 
     A fork has copies of messages, under the same ids: a search of the owner's finds each.
-    ``begun_only``: as for a context.
+    ``begun_only``: as for a context.  ``roles``, ``metadata``, ``since`` and ``until`` choose messages as
+    they do in a history; of delivered ones the newest 10,000 that pass are compared.
     """
 
     query: Query
@@ -170,6 +174,10 @@ class SearchRequest(
         default_factory=_messages_alone
     )
     begun_only: bool = True
+    roles: Annotated[list[RoleName], Field(max_length=5)] | None = None
+    metadata: dict[str, str | int | float | bool | None] | None = None
+    since: Moment | None = None
+    until: Moment | None = None
 
 
 class HitOut(Answer):

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
 from strandline.schemas.values.doubts import Settlement
-from strandline.schemas.wire.base import Actor, Answer, Name, Request, example
+from strandline.schemas.wire.base import Actor, Answer, Name, Request, WaitingOut, example
 from strandline.schemas.wire.messages import MessageIn
 
 Text = Annotated[str, Field(min_length=1, max_length=1_000)]
@@ -174,11 +174,12 @@ class FactHistoryOut(Answer):
 
 
 class FactsOut(Answer):
-    """A page of facts, and how many there are in all."""
+    """A page of facts, and how many there are in all; of none, the messages that wait for their delivery."""
 
     items: list[FactOut]
     next_cursor: str | None
     total: int
+    waiting: WaitingOut | None = None
 
 
 class FoundFactOut(Answer):

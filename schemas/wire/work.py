@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
+from strandline.schemas.wire.base import WaitingOut
 from strandline.schemas.wire.report import Report
 
 
@@ -158,7 +159,8 @@ class StatusReport(Report):
     """``strandline status``; ``events`` are flush events, ``unserved`` pipelines that no worker runs.
 
     ``replays`` are the unfinished ones; ``limits`` those of each namespace that has some;
-    ``waiting_for_keys`` lists namespaces with events that no worker could open.
+    ``waiting_for_keys`` lists namespaces with events that no worker could open;
+    ``waiting``: messages in windows that no flush has delivered yet.
     """
 
     pipelines: list[PipelineReport]
@@ -173,6 +175,7 @@ class StatusReport(Report):
     replays: list[ReplayReport]
     limits: list[NamespaceLimitsReport]
     waiting_for_keys: list[KeyWaitReport]
+    waiting: WaitingOut | None
 
 
 class FlushReport(Report):

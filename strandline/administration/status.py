@@ -20,10 +20,12 @@ from strandline.schemas.queries.inspection.status import (
     StatusWorkers,
     StatusWorkersRow,
     UsedPipelines,
+    WaitingMessages,
 )
 from strandline.schemas.sealed.content import names_encrypted
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import pipeline_named
+from strandline.schemas.values.undelivered import Undelivered
 from strandline.schemas.wire.work import (
     CallsReport,
     KeyWaitReport,
@@ -80,8 +82,14 @@ def read_status(database: Database, settings: Settings) -> StatusReport:
     return StatusReport.of(
         totals,
         model_calls=_calls(json.loads(totals.calls_by_model)),
+        waiting=_find_waiting(database),
         **{one.name: getattr(standing, one.name) for one in fields(standing)},
     )
+
+
+def _find_waiting(database: Database) -> Undelivered | None:
+    (row,) = database.fetch(WaitingMessages(shard_key=None))
+    return Undelivered(*row) if row.messages else None
 
 
 def _waiting_for_keys(database: Database) -> list[KeyWaitReport]:

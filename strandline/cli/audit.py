@@ -12,7 +12,14 @@ import click
 
 from strandline.audit import Audit
 from strandline.cli.command import Output, cli_command
-from strandline.cli.servers.options import UtcTime, limit_option, namespace_option, settings_alone
+from strandline.cli.servers.options import (
+    TIME_FORMATS,
+    UtcTime,
+    limit_option,
+    namespace_option,
+    settings_alone,
+    time_options,
+)
 from strandline.cli.servers.targets import (
     ANYWAY,
     check_to_be_read,
@@ -134,15 +141,6 @@ class PruningReport(Report):
     dry_run: bool
 
 
-TIME_FORMATS = "In UTC: 2026-11-25, 2026-11-25T10:00:00 or '2026-11-25 10:00:00'."
-_since_option = click.option(
-    "--since", type=UtcTime(), metavar="TIME", help=f"Only acts from this time on. {TIME_FORMATS}"
-)
-_until_option = click.option(
-    "--until", type=UtcTime(), metavar="TIME", help=f"Only acts up to this time. {TIME_FORMATS}"
-)
-
-
 @namespace_option
 @contextmanager
 def opened_audit(
@@ -162,8 +160,7 @@ def opened_audit(
 
 
 @cli_command("list", opened_audit, ActsReport, short_help="List acts, newest first.")
-@_since_option
-@_until_option
+@time_options("acts")
 @click.option(
     "--kind", metavar="KIND", help="Only acts of a kind, such as rewind, or facts for all of these."
 )
@@ -197,8 +194,7 @@ def show_command(audit: Audit, entry_id: str, namespace: str) -> Output:
 
 
 @cli_command("export", opened_audit, short_help="Print all acts as JSON lines.")
-@_since_option
-@_until_option
+@time_options("acts")
 def export_command(audit: Audit, since: datetime | None, until: datetime | None) -> None:
     """Print the acts of a namespace, newest first, a line of JSON each, as `list --json` has them."""
     for act in audit.each(since=since, until=until):

@@ -21,6 +21,7 @@ from strandline.cli.servers.options import (
     namespace_option,
     owner_options,
     settings_alone,
+    time_options,
 )
 from strandline.cli.servers.targets import opened_database, opened_servers
 from strandline.cli.terminal.output import Row, status_line, table
@@ -37,6 +38,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.acts.capture import MAX_INSTRUCTIONS_CHARACTERS, Capture
 from strandline.schemas.values.doubts import Settlement
+from strandline.schemas.wire.base import WaitingOut
 from strandline.schemas.wire.explanations import (
     FactEventTrace,
     FactExplanation,
@@ -68,7 +70,10 @@ class FactReport(Report):
 
 
 class FactsReport(Report):
-    """``strandline facts list``: a page, and how many there are; ``next_offset`` null at the end."""
+    """``strandline facts list``: a page, and how many there are; ``next_offset`` null at the end.
+
+    ``waiting``: if there are none, the messages that no flush has delivered yet.
+    """
 
     namespace: str
     user_id: str | None
@@ -76,6 +81,7 @@ class FactsReport(Report):
     total: int
     next_offset: int | None
     facts: list[FactReport]
+    waiting: WaitingOut | None
 
 
 class DeletedFactReport(Report):
@@ -336,6 +342,7 @@ def _at(moment: datetime | None) -> str:
 @click.option("--doubtful", is_flag=True, help="Only facts that may contradict another one.")
 @limit_option()
 @click.option("--offset", type=click.IntRange(0), default=0, help="How many to skip, for the next page.")
+@time_options("facts last said")
 def list_command(
     facts: Facts,
     namespace: str,
@@ -355,6 +362,7 @@ def list_command(
         total=page.total,
         next_offset=following,
         facts=[_report(fact) for fact in page],
+        waiting=None if page.waiting is None else WaitingOut.model_validate(page.waiting),
     )
     return Output(report, _lines(page, following))
 
@@ -451,6 +459,7 @@ def history_command(
 def _lines(page: FactPage, following: int | None) -> Iterator[str]:
     if not page:
         yield "no facts" if not page.total else f"no more facts; there are {page.total:,}"
+        yield from () if page.waiting is None else [str(page.waiting)]
         return
     rows = [
         (str(fact.fact_id), _state(fact), time_text(fact.said_at), fact.said_by or "-", fact.text)

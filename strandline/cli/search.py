@@ -11,7 +11,7 @@ import click
 
 from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.memories import opened_session, opened_user
-from strandline.cli.servers.options import limit_option, namespace_option
+from strandline.cli.servers.options import limit_option, namespace_option, time_options
 from strandline.cli.terminal.output import table
 from strandline.memory import Memory
 from strandline.pipelines.inspect.explain_fact import excerpt
@@ -19,7 +19,10 @@ from strandline.pipelines.transcript import speaker
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.hits import HitKind
 from strandline.producers.search.search import SearchResult, SearchResults
+from strandline.schemas.foreign_json import read_json
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.labels import Scalar
+from strandline.schemas.values.message import ROLES
 from strandline.schemas.wire.report import Report
 
 
@@ -89,6 +92,16 @@ def _open_memory(
     multiple=True,
     help="Only hits of this kind; default: both.",
 )
+@click.option(
+    "--role", "roles", type=click.Choice(ROLES), multiple=True, help="Only messages of this role; repeatable."
+)
+@click.option(
+    "--metadata",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Only messages with this in their metadata; VALUE as JSON, or a text; repeatable.",
+)
+@time_options("messages")
 @limit_option(default=10)
 def command(
     memory: Memory,
@@ -99,13 +112,29 @@ def command(
     scope: Scope | None,
     kinds: tuple[HitKind, ...],
     limit: int,
+    roles: tuple[str, ...],
+    metadata: tuple[str, ...],
+    since: datetime | None,
+    until: datetime | None,
 ) -> Output:
     """Search the messages and facts of a session, or of all sessions of a user, as `memory.search` does.
+
+    With `--role`, `--metadata`, `--since` or `--until` only messages are searched.
 
     The only model call is the query's embedding; without one, words decide.
     """
     scope = scope or ("owner" if session is None else "session")
-    results = memory.search(query, limit=limit, scope=scope, kinds=kinds or ("message", "fact"))
+    chooses = bool(roles or metadata or since or until)
+    results = memory.search(
+        query,
+        limit=limit,
+        scope=scope,
+        kinds=kinds or (("message",) if chooses else ("message", "fact")),
+        roles=list(roles) or None,
+        metadata=dict(map(_pair, metadata)) or None,
+        since=since,
+        until=until,
+    )
     report = SearchReport(
         namespace=namespace,
         session_id=session,
@@ -116,6 +145,16 @@ def command(
         problem=results.problem if isinstance(results, SearchResults) else None,
     )
     return Output(report, _lines(report), notes=[report.problem] if report.problem is not None else [])
+
+
+def _pair(text: str) -> tuple[str, Scalar]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise click.UsageError(f"--metadata {text} has no value; write KEY=VALUE.")
+    try:
+        return key, read_json(value)
+    except (ValueError, RecursionError):
+        return key, value
 
 
 def _hit(hit: SearchResult) -> HitReport:

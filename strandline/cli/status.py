@@ -14,6 +14,7 @@ from strandline.cli.servers.targets import Running, Servers, opened_servers
 from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.output import console, is_rich, styled_text
 from strandline.schemas.display.shown_text import quantity, quote, time_text
+from strandline.schemas.values.undelivered import Undelivered
 from strandline.schemas.wire.work import (
     PipelineReport,
     StatusReport,
@@ -162,6 +163,7 @@ def _warnings(report: StatusReport, starter: str) -> list[str]:
         f" a key ({', '.join(map(quote, one.key_ids))}): {one.reason}"
         for one in report.waiting_for_keys
     ]
+    lines += [] if report.waiting is None else [str(Undelivered(**dict(report.waiting)))]
     lines += [waiting_line(limits) for limits in report.limits if limits.waits_until is not None]
     if report.workers and all(worker.no_broker for worker in report.workers):
         lines.append(

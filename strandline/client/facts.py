@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -24,12 +25,20 @@ from strandline.client.operations import (
 from strandline.client.remote import as_in_library, remote
 from strandline.client.retrying import Repeat
 from strandline.client.service import RemoteService
-from strandline.client.values import fact_from, namespace_of
+from strandline.client.values import fact_from, namespace_of, value_of
 from strandline.producers.arguments import check_count
 from strandline.producers.facts.edit_operations import Wording, checked_feedback, checked_settlement
 from strandline.producers.facts.figures import TopicCount
 from strandline.producers.facts.importing import FactsImported
-from strandline.producers.facts.listing import Fact, FactPage, PageRequest, Sort, as_fact_id, checked_limit
+from strandline.producers.facts.listing import (
+    Fact,
+    FactFilter,
+    FactPage,
+    PageRequest,
+    Sort,
+    as_fact_id,
+    checked_limit,
+)
 from strandline.producers.operations import capturing, fact_sources
 from strandline.producers.operations import facts as library
 from strandline.producers.search.choice import ChosenFacts
@@ -37,6 +46,7 @@ from strandline.producers.search.facts import FoundFact
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError, OutcomeUnknownError
 from strandline.schemas.values.acts.capture import Capture
 from strandline.schemas.values.identity import NO_USER, check_user_id
+from strandline.schemas.values.undelivered import Undelivered
 from strandline.schemas.wire import acts
 from strandline.schemas.wire.base import MAX_PAGE
 from strandline.schemas.wire.explanations import AnyFactExplanation, FactExplanation, RemovedFactExplanation
@@ -236,12 +246,15 @@ class FactMethods:
         doubtful: bool = False,
         first_n: int | None = None,
         last_n: int | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
     ) -> Operation[FactPage]:
         """A page of the live facts, without their revisions; ``.total`` is the number of all of them.
 
         Arguments are those of ``OwnerFacts.list``; a large ``offset`` takes a request for each 1,000 facts.
         """
         page = PageRequest.check(limit, offset, sort, contains, first_n, last_n)
+        chosen = FactFilter.check(topics, agent_id, team_id, with_invalidated, doubtful, since, until)
         filters = set_fields(
             sort=page.sort,
             contains=page.contains,
@@ -250,9 +263,13 @@ class FactMethods:
             team_id=team_id,
             with_invalidated="true" if with_invalidated else None,
             doubtful="true" if doubtful else None,
+            since=None if chosen.since is None else chosen.since.isoformat(),
+            until=None if chosen.until is None else chosen.until.isoformat(),
         )
         facts = yield from self._read_pages(page, filters)
-        return FactPage(facts[::-1], facts.total) if page.is_turned else facts
+        if page.is_turned:
+            facts.reverse()
+        return facts
 
     def _read_pages(self, page: PageRequest, filters: Mapping[str, Any]) -> Operation[FactPage]:
         namespace = yield from namespace_of(self.service)
@@ -269,7 +286,7 @@ class FactMethods:
                 left -= len(out.items)
             cursor = following(out.next_cursor, cursor)
             if left <= 0 or cursor is None:
-                return FactPage(facts, out.total)
+                return FactPage(facts, out.total, waiting=value_of(Undelivered, out.waiting))
 
     def _place(self, fact_id: UUID | str) -> str | None:
         """The path of a fact; None for an impossible id."""

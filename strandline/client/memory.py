@@ -42,10 +42,11 @@ from strandline.client.values import (
 from strandline.producers.arguments import check_count, check_flag, check_page_size, check_seq, check_timeout
 from strandline.producers.operations import retention, writing
 from strandline.producers.reading.context import MemoryContext
-from strandline.producers.reading.history import DEFAULT_CONTEXT_TOKENS, HistoryFilter
+from strandline.producers.reading.history import DEFAULT_CONTEXT_TOKENS
 from strandline.producers.runs.latest_summary import LatestSummary
 from strandline.producers.runs.run import DEFAULT_LAST_RUNS, UNFINISHED, SessionRun
 from strandline.producers.search.hits import MESSAGES_ALONE, HitKind, SearchScope, checked_kinds
+from strandline.producers.search.message_filter import MessageFilter
 from strandline.producers.search.search import SearchResult
 from strandline.producers.sessions import HISTORY_PAGE
 from strandline.producers.writing.bulk_import import Imported
@@ -193,15 +194,9 @@ class SessionMethods(RemoteSession):
 
         More than 1,000 are read in several requests.
         """
-        HistoryFilter.check(roles, metadata, since, until)
+        filters = _filter_fields(roles, metadata, since, until)
         left = None if limit is None else check_count("limit", limit)
         offset = check_count("offset", offset)
-        filters = set_fields(
-            roles=None if roles is None else [*roles],
-            metadata=None if metadata is None else dict(metadata),
-            since=None if since is None else since.isoformat(),
-            until=None if until is None else until.isoformat(),
-        )
         by_seq: dict[int, Message] = {}
         while True:
             number = MAX_PAGE if left is None else min(left, MAX_PAGE)
@@ -233,6 +228,10 @@ class SessionMethods(RemoteSession):
         exclude_current: bool = False,
         include_window: bool = True,
         kinds: Sequence[HitKind] = MESSAGES_ALONE,
+        roles: Sequence[str] | None = None,
+        metadata: Mapping[str, Scalar] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
     ) -> Operation[Sequence[SearchResult]]:
         """Search messages, and facts if asked for, that match ``query``, best first."""
         body = {
@@ -243,6 +242,7 @@ class SessionMethods(RemoteSession):
             "include_window": include_window,
             "kinds": [*checked_kinds(kinds)],
             "begun_only": False,
+            **_filter_fields(roles, metadata, since, until),
         }
         reply = yield self._call(acts.SEARCH, body=body)
         hits = reply.read(Hits).items
@@ -472,3 +472,18 @@ def _parts(bodies: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
         size += length
     if part:
         yield part
+
+
+def _filter_fields(
+    roles: Sequence[str] | None,
+    metadata: Mapping[str, Scalar] | None,
+    since: datetime | None,
+    until: datetime | None,
+) -> dict[str, Any]:
+    MessageFilter.check(roles, metadata, since, until)
+    return set_fields(
+        roles=None if roles is None else [*roles],
+        metadata=None if metadata is None else dict(metadata),
+        since=None if since is None else since.isoformat(),
+        until=None if until is None else until.isoformat(),
+    )

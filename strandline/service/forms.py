@@ -88,6 +88,7 @@ def context_form(context: MemoryContext, messages: MessagesForm = "stored") -> d
         "pinned_through": context.pinned_through,
         "prompt_seq": context.prompt_seq,
         "time_zone": context.time_zone,
+        "waiting": context.waiting,
     }
 
 

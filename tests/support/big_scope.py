@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import TypedDict
 from uuid import UUID
 
 import psycopg
 
+from strandline.producers.search.message_filter import ALL_MESSAGES, FilterParams
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session
 
 # A scope of 10,000 messages as workers make them, of ten common words and many rare ones.
@@ -38,7 +38,7 @@ FROM made m CROSS JOIN LATERAL (SELECT substr(m.text, 6)::bigint * 4 AS n) AS s 
 """
 
 
-class ScopeSearch(TypedDict):
+class ScopeSearch(FilterParams):
     """The parameters of ``search_chunks``."""
 
     shard_key: UUID
@@ -112,4 +112,5 @@ def fill_scope(database_url: str, *, with_facts: bool) -> ScopeSearch:
         through_seq=0,
         through_piece=0,
         at_once=0,
+        **ALL_MESSAGES.params(keys.session_key),
     )

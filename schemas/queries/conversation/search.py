@@ -69,6 +69,8 @@ class SearchChunks(Query[SearchChunksRow], name="search_chunks", repeatable=True
             Mark(6, "query"),
             Mark(16, "query"),
             Mark(12, "name", "topic"),
+            Mark(24, "label", "", 3),
+            Mark(25, "transition"),
         ),
         opens=(
             Mark(10, "json", "message", 6),
@@ -97,6 +99,11 @@ class SearchChunks(Query[SearchChunksRow], name="search_chunks", repeatable=True
     dates_through: list[date]
     dates_fit: list[float]
     words: int
+    roles: list[str] | None
+    since: datetime | None
+    until: datetime | None
+    labels: list[int] | None
+    clear_labels: list[int] | None
     beside: int
     top_facts: int
     facts_alone_id: int | None
@@ -146,10 +153,15 @@ class IndexedHits(Query[IndexedHitsRow], name="indexed_hits", repeatable=True):
 class UnsearchedMessages(Query[MessageOfSessionRow], name="unsearched_messages", repeatable=True):
     """Messages that a search by chunks cannot find, newest first: of the sessions last put to, those that are
     not delivered, that vectors have not covered, or that were flushed while the session fed no vectors.
+    session_key: whose labels the filter has.
     """
 
     marks = Marks(
         owner=0,
+        seals=(
+            Mark(8, "label", "", 9),
+            Mark(10, "transition"),
+        ),
         opens=(
             Mark(6, "json", "message", 2),
             Mark(7, "json", "metadata", 2),
@@ -160,6 +172,12 @@ class UnsearchedMessages(Query[MessageOfSessionRow], name="unsearched_messages",
     excluded_session: UUID | None
     sessions: int
     generation_id: int | None
+    roles: list[str] | None
+    since: datetime | None
+    until: datetime | None
+    labels: list[int] | None
+    session_key: UUID
+    clear_labels: list[int] | None
     messages: int
     page_bytes: int
 

@@ -505,6 +505,8 @@ class ListFacts(Query[ListFactsRow], name="list_facts", repeatable=True):
     agent_id: str | None
     team_id: str | None
     doubtful: bool
+    since: datetime | None
+    until: datetime | None
     sort: str
     after_id: UUID | None
     after_at: datetime | None

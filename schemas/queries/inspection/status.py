@@ -43,6 +43,22 @@ class StatusTotals(Query[StatusTotalsRow], name="status_totals", repeatable=True
     """Totals; of derived memory only what serves."""
 
 
+class WaitingMessagesRow(NamedTuple):
+    messages: int
+    sessions: int
+    tokens: int | None
+    flush_at_tokens: int | None
+    deliver_at: datetime | None
+
+
+class WaitingMessages(Query[WaitingMessagesRow], name="waiting_messages", repeatable=True):
+    """The messages that no flush has delivered yet, of an owner or of all, and what the next delivery waits
+    for.
+    """
+
+    shard_key: UUID | None
+
+
 class StatusKeysRow(NamedTuple):
     namespace: str
     reason: str

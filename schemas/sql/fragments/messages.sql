@@ -22,6 +22,16 @@
         AND looked.seq BETWEEN {seq} AND {seq}
     ORDER BY looked.seq LIMIT 1)
 
+-- fragment: undelivered(session)
+-- How many messages of a session's window no flush has delivered yet; 0 if it feeds no pipeline.
+CASE WHEN cardinality({session}.pipelines) = 0 THEN 0
+    WHEN {session}.flushed_through < {session}.window_from THEN {session}.window_messages
+    ELSE {session}.next_seq - 1 - {session}.flushed_through END
+
+-- fragment: deliver_at(session)
+-- When its idle delivery is, if nobody puts to it before.
+{session}.last_put_at + make_interval(secs => {session}.idle_seconds)
+
 -- fragment: max_shown_bytes()
 -- What each read holds of a session's head and window at most, unless its policy says more.
 16000000

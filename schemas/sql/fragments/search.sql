@@ -9,13 +9,15 @@ p_shard_key uuid, p_generation_id integer, p_scope_key uuid, p_visible_in uuid, 
     p_embedding halfvec, p_lexemes text[], p_similarity_cutoff float8, p_top_k integer, p_messages boolean,
     p_facts_generation_id integer, p_facts_shown uuid[], p_topics text[], p_agent_id text, p_team_id text,
     p_is_own boolean, p_names text[], p_dates_from date[], p_dates_through date[], p_dates_fit float8[],
-    p_words integer DEFAULT NULL
+    p_words integer DEFAULT NULL, p_roles text[] DEFAULT NULL, p_since timestamptz DEFAULT NULL,
+    p_until timestamptz DEFAULT NULL, p_labels bigint[] DEFAULT NULL, p_clear_labels bigint[] DEFAULT NULL
 
 -- fragment: search_arguments()
 -- The same as it is handed on.
 p_shard_key, p_generation_id, p_scope_key, p_visible_in, p_visible_from, p_embedding, p_lexemes,
             p_similarity_cutoff, p_top_k, p_messages, p_facts_generation_id, p_facts_shown, p_topics,
-            p_agent_id, p_team_id, p_is_own, p_names, p_dates_from, p_dates_through, p_dates_fit, p_words
+            p_agent_id, p_team_id, p_is_own, p_names, p_dates_from, p_dates_through, p_dates_fit, p_words, p_roles, p_since,
+            p_until, p_labels, p_clear_labels
 
 -- fragment: search_columns()
 session_key uuid, from_seq bigint, through_seq bigint, fact_id uuid, score float8, similarity float8
@@ -58,6 +60,19 @@ change AS (
 -- Most pieces hold no word of the query, which this says sooner than a look for each.
 (SELECT string_agg('''' || replace(replace(u.lexeme, '\', '\\'), '''', '''''') || '''', ' | ')
     FROM unnest(p_lexemes) AS u (lexeme))::tsquery
+
+-- fragment: is_sought(message, roles, since, until, labels, clear_labels, session_key)
+-- Whether a filter lets a message pass; NULL: of all roles, times, labels.  Its labels are those of the session with this
+-- key, and are led over to the message's.
+(({roles} IS NULL OR {message}.role = ANY ({roles}))
+    AND {message}.created_at BETWEEN coalesce({since}, '-infinity') AND coalesce({until}, 'infinity')
+    AND ({labels} IS NULL OR {message}.labels @> @labels_in({message}.session_key, {labels}, {session_key})
+        OR {clear_labels} IS NOT NULL
+            AND {message}.labels @> @labels_in({message}.session_key, {clear_labels}, {session_key})))
+
+-- fragment: labels_in(own_key, labels, session_key)
+ARRAY(SELECT asked.label # @session_number({session_key}) # @session_number({own_key})
+    FROM unnest({labels}) AS asked (label))
 
 -- fragment: query_vectors()
 -- The query without what the whole scope has in common: the mean of its first pieces, less of it where they are few.
@@ -230,3 +245,32 @@ fact_similarities AS (
 SELECT s.session_key, s.seq, s.through_seq, s.fact_id, least(s.score, 1), s.similarity
 FROM final_scores s ORDER BY s.score DESC, s.said_on DESC NULLS LAST, s.number DESC, s.said_at DESC, s.fact_id
 LIMIT p_top_k
+
+-- fragment: compared_exactly()
+-- The rest of a search that reads each piece of its scope (pieces).
+pieces_with_words AS (
+    SELECT p.session_key, p.from_seq, p.length, p.said_on, p.found FROM pieces p WHERE p.found IS NOT NULL
+), @facts_to_search(), session_offsets AS MATERIALIZED (
+    -- Where the numbers of a session's messages begin: so far apart that no word reaches from one to the next.
+    SELECT o.session_key, row_number() OVER (ORDER BY o.session_key) << 40 AS number FROM (
+        SELECT p.session_key FROM pieces p UNION SELECT c.session_key FROM fact_sources c) AS o
+), @counted_words(), word_weights AS MATERIALIZED (
+    SELECT DISTINCT a.lexeme, @rarity(n.places, coalesce(h.places, 0)) AS weight,
+        @rarity(n.places + k.facts, coalesce(h.places, 0) + coalesce(o.facts, 0)) AS weight_in_fact,
+        @rarity(n.places + k.facts, 0) AS weight_of_none, coalesce(h.places, 0) + coalesce(o.facts, 0) > 0 AS is_held
+    FROM unnest(p_lexemes) AS a (lexeme)
+    CROSS JOIN (SELECT count(*)::float8 AS places FROM pieces p WHERE p.piece = 0) AS n
+    CROSS JOIN (SELECT count(*) AS facts FROM searched_facts) AS k
+    LEFT JOIN (SELECT w.lexeme, count(*) AS places FROM word_counts w GROUP BY w.lexeme) AS h ON h.lexeme = a.lexeme
+    LEFT JOIN (
+        SELECT u.lexeme, count(*) AS facts FROM searched_facts f CROSS JOIN LATERAL unnest(f.lexemes) AS u (lexeme)
+        WHERE u.lexeme = ANY (p_lexemes) GROUP BY u.lexeme) AS o ON o.lexeme = a.lexeme
+), message_similarities AS MATERIALIZED (
+    SELECT o.number + p.from_seq AS number, max(p.through_seq) AS through_seq,
+        greatest(max(p.similarity), 0) AS similarity, greatest(least(max(p.contrast), 1), 0) AS contrast,
+        min(p.role) AS role, max(p.tone) AS tone, min(p.said_on) AS said_on, bool_or(p.is_named) AS is_named
+    FROM pieces p JOIN session_offsets o ON o.session_key = p.session_key
+    GROUP BY o.number + p.from_seq
+), neighbour_shares (distance, share) AS (
+    VALUES @neighbours()
+), @scored_texts(word_counts), @scored_facts(), @ranked()

@@ -25,6 +25,8 @@
 -- p_words: how many words p_lexemes are of: a word may be written in several ways, and sealed by several keys; NULL: as
 -- many as lexemes.
 -- p_dates_from, p_dates_through, p_dates_fit: ranges of days that it names, and how well a day in each fits, 0 to 1.
+-- p_roles, p_since, p_until, p_labels, p_clear_labels: only messages of these roles and times, and with all of these
+-- labels of p_visible_in's session, as sealed or in clear (NULL: of all).
 -- A fact belongs to a session if a message there is among its sources; facts that people added belong only to the
 -- owner. score: 0 to 1.  similarity: the cosine, 0 if it is negative or unknown.
 --
@@ -45,7 +47,9 @@ SET plan_cache_mode = force_generic_plan
 AS $function$
 #variable_conflict use_column
 BEGIN
-    IF EXISTS (
+    IF p_roles IS NOT NULL OR p_since IS NOT NULL OR p_until IS NOT NULL OR p_labels IS NOT NULL THEN
+        RETURN QUERY SELECT * FROM strandline.search_filtered_v1(@search_arguments());
+    ELSIF EXISTS (
         SELECT FROM strandline.chunk c
         WHERE c.shard_key = p_shard_key AND c.generation_id = p_generation_id
             AND c.session_key BETWEEN coalesce(p_scope_key, '00000000-0000-0000-0000-000000000000')

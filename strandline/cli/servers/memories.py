@@ -22,6 +22,8 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import SessionIdentity, identify_session
 from strandline.schemas.values.policy import DEFAULT_TOKEN_LIMIT
+from strandline.schemas.values.undelivered import Undelivered
+from strandline.schemas.wire.base import WaitingOut
 from strandline.schemas.wire.contexts import OmissionOut
 from strandline.schemas.wire.report import Report
 
@@ -38,6 +40,7 @@ class ReadState(Report):
     caught_up: bool
     covered_through: dict[str, int]
     omitted: list[OmissionOut]
+    waiting: WaitingOut | None
 
 
 token_limit_option = click.option(
@@ -199,6 +202,8 @@ def coverage_lines(state: ReadState) -> Iterator[str]:
         yield f"{pipeline}: covered through {seq}"
     if not state.caught_up:
         yield "not caught up: flushed messages are still on their way to a block"
+    if state.waiting is not None:
+        yield str(Undelivered(**dict(state.waiting)))
 
 
 def omission_lines(state: ReadState) -> Iterator[str]:

@@ -34,6 +34,22 @@ class UtcTime(click.DateTime):
         return moment.replace(tzinfo=UTC)
 
 
+TIME_FORMATS = "In UTC: 2026-11-25, 2026-11-25T10:00:00 or '2026-11-25 10:00:00'."
+
+
+def time_options(what: str) -> Callable[[Command], Command]:
+    """``--since`` and ``--until``, which bound the time of ``what`` is listed."""
+
+    def with_times(command: Command) -> Command:
+        words = {"since": "from this time on", "until": "up to this time"}
+        for name, bound in reversed(words.items()):
+            said = f"Only {what} {bound}. {TIME_FORMATS}"
+            command = click.option(f"--{name}", type=UtcTime(), metavar="TIME", help=said)(command)
+        return command
+
+    return with_times
+
+
 _SHOWS = "Arguments show in `ps`: a URL with a password belongs in that variable."
 TARGETS = (
     click.Option(

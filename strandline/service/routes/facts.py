@@ -17,6 +17,7 @@ from strandline.producers.facts.listing import list_facts as facts_of
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.writing.sources import FactChanges, named_source
 from strandline.schemas.wire import acts
+from strandline.schemas.wire.base import Moment
 from strandline.schemas.wire.facts import (
     ChosenFactsOut,
     Cleared,
@@ -70,6 +71,8 @@ async def list_facts(
     team_id: NameFilter = None,
     with_invalidated: Annotated[bool, Field(description="Also facts that ended.")] = False,
     doubtful: Annotated[bool, Field(description="Only facts that may contradict another one.")] = False,
+    since: Annotated[Moment | None, Field(description="Facts last said then or later.")] = None,
+    until: Annotated[Moment | None, Field(description="Facts last said then or before.")] = None,
 ) -> Response:
     """A page of the live facts, and how many there are.
 
@@ -80,7 +83,7 @@ async def list_facts(
     owner = call.caller.owner(user)
     after = read_place_cursor(f"{_LIST}/{sort}", cursor, FactPlace.read)
     page_request = replace(PageRequest.check(limit, 0, sort, contains), limit=limit + 1, after=after)
-    filters = FactFilter.check(topic, agent_id, team_id, with_invalidated, doubtful)
+    filters = FactFilter.check(topic, agent_id, team_id, with_invalidated, doubtful, since, until)
     recorder = Recorder(owner, call.service.resources.compliance, call.service.resources.audit_levels)
     listing = recorder.read(
         Act.here("facts.read"),
@@ -91,7 +94,8 @@ async def list_facts(
     page = fact_page[:limit]
     more = fact_page.is_cut or len(fact_page) > limit
     following = cursor_of(f"{_LIST}/{sort}", str(FactPlace.of(page[-1], sort))) if more else None
-    body = {"items": [*map(fact_form, page)], "next_cursor": following, "total": fact_page.total}
+    body: dict[str, Any] = {"items": [*map(fact_form, page)], "next_cursor": following}
+    body |= {"total": fact_page.total, "waiting": fact_page.waiting}
     return await call.aside.run(lambda: json_response(body))
 
 

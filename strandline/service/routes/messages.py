@@ -12,11 +12,12 @@ from strandline.pipelines.audit.appending import Act
 from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.blocks.resolve import max_facts_of, pipelines_of
-from strandline.producers.reading.history import HistoryFilter, newest_history, newest_that_fit
 from strandline.producers.reading.history import HistoryRequest as NewestRequest
+from strandline.producers.reading.history import newest_history, newest_that_fit
 from strandline.producers.runs.run import RunHistoryRequest as RunHistory
 from strandline.producers.runs.run import SessionRun
 from strandline.producers.runs.run import run_history as messages_of_runs
+from strandline.producers.search.message_filter import MessageFilter
 from strandline.producers.sessions import HISTORY_PAGE_BYTES, history_part
 from strandline.producers.tokens import DEFAULT_ENCODING
 from strandline.schemas.errors import ConflictError
@@ -103,7 +104,7 @@ async def list_messages(
 async def history(call: Call, identity: SessionIdentity, body: HistoryRequest) -> Response:
     """The newest messages that pass all filters, in order; `offset` leaves out so many of the newest."""
     await call.service.records.find(identity)
-    filters = HistoryFilter.check(body.roles, body.metadata, body.since, body.until)
+    filters = MessageFilter.check(body.roles, body.metadata, body.since, body.until)
     newest = newest_history(
         NewestRequest(identity, filters, body.limit, body.offset, max_bytes=HISTORY_PAGE_BYTES)
     )

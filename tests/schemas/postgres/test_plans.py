@@ -14,6 +14,7 @@ import pytest
 
 from strandline import Memory
 from strandline.deploy.embedded.stack import EmbeddedStack
+from strandline.producers.search.message_filter import ALL_MESSAGES
 from strandline.schemas.postgres.statements import (
     compile_statements,
     function_source,
@@ -223,9 +224,10 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
                 "dates_fit": [],
                 "words": 0,
             }
-            return vectors | query | bounds | kinds | wanted | aim
+            return vectors | query | bounds | kinds | wanted | aim | ALL_MESSAGES.params(UUID(int=0))
         case "unsearched_messages":
             vectors = session_lane(connection, "vectors") | {"scope_key": None, "excluded_session": None}
+            vectors |= ALL_MESSAGES.params(UUID(int=0))
             return vectors | {"sessions": 20, "messages": 1_000, "page_bytes": 4_000_000}
         case "owners_with_facts":
             return {"namespace": "default", "after": UUID(int=0), "limit": 20}

@@ -26,6 +26,7 @@ EVERY_FIELD = [
     {"role": "tool", "content": "done", "tool_call_id": "c1", "metadata": {"a": [1, {"b": None}]}},
     {"role": "user", "content": "Thanks.", "created_at": datetime(2026, 1, 31, 12, tzinfo=UTC)},
 ]
+SAID = datetime(2026, 1, 31, 12, tzinfo=UTC)
 Act = Callable[..., Any]
 
 
@@ -212,6 +213,11 @@ def test_a_read_and_a_search_show_messages_and_facts(face: Face, near: Near) -> 
     found = face.memory("search", "bees", limit=1)
     assert [hit.text for hit in found] == ["The bees are well."]
     assert found == near(face).search("bees", limit=1)
+    sleepers = {"roles": ["user"], "metadata": {"n": 1}, "since": SAID, "until": SAID}
+    assert face.memory("search", "bees", **sleepers) == []
+    said = {"role": "user", "content": "Bees hum.", "metadata": {"n": 1}, "created_at": SAID}
+    face.memory("put", said)
+    assert [hit.text for hit in face.memory("search", "bees", **sleepers)] == ["Bees hum."]
     both = face.memory("search", "bees", kinds=["message", "fact"], scope="owner")
     assert {one.kind for one in both} == {"message", "fact"}
 
@@ -298,6 +304,10 @@ def test_facts_are_listed_searched_counted_and_cleared(face: Face) -> None:
         found = face.facts("list", **given)
         assert "".join(fact.text[-2] for fact in found) == numbers, given
         assert found.total == total, given
+    newest = face.facts("list", limit=1)[0]
+    times = {"since": newest.said_at, "until": newest.said_at}
+    assert [fact.text for fact in face.facts("list", **times, contains="number")] == ["Fact number 6."]
+    assert face.facts("list", until=SAID).total == 0
     assert face.facts("search", "number 3", limit=3)[0].fact.text == "Fact number 3."
     assert {one.topic: one.facts for one in face.facts("topics")} == {"even": 4, "odd": 3}
     assert face.facts("figures").facts == 7

@@ -29,11 +29,11 @@ from strandline.producers.reading.call_pairs import (
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.history import (
     DEFAULT_CONTEXT_TOKENS,
-    HistoryFilter,
     HistoryRequest,
     newest_history,
     newest_that_fit,
 )
+from strandline.producers.search.message_filter import MessageFilter
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.labels import Scalar
@@ -549,7 +549,7 @@ def test_a_correction_between_two_pages_shows_one_state(
         if way == "window":
             operation = newest_that_fit(identity, 10_000)
         else:
-            operation = newest_history(HistoryRequest(identity, HistoryFilter(), None, 0))
+            operation = newest_history(HistoryRequest(identity, MessageFilter(), None, 0))
         shown = read_with(rig.database, operation, step, partial(memory.add_run, "r1", said))
         assert shown in (before, memory.get_all())
 
