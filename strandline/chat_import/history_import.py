@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from strandline.chat_import.records import (
@@ -21,6 +22,7 @@ from strandline.chat_import.records import (
     SourceFact,
     SourceMessage,
 )
+from strandline.chat_import.without_facts import WITHOUT_FACTS, WithoutFacts
 from strandline.facts import Facts
 from strandline.memory import Memory
 from strandline.pipelines.models.answers import MAX_TOPIC_CHARACTERS, MAX_TOPICS
@@ -89,6 +91,7 @@ class HistoryProgress:
 class _Chunk:
     session: str
     user: str | None
+    has_facts: bool = False
     messages: list[Message] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
     size: int = 0
@@ -131,6 +134,7 @@ class HistoryImport:
         self._session: tuple[str, str | None] | None = None
         self._facts: list[ImportedFact] = []
         self._facts_user: str | None = None
+        self._without_facts = WithoutFacts()
         self._last: Memory | Facts | None = None
         self.reasons: Counter[str] = Counter()
 
@@ -191,7 +195,8 @@ class HistoryImport:
 
     def _take_message(self, record: SourceMessage) -> None:
         user = self._target.user_of(record.user)
-        fields = dict(record.message) | {"id": record.place.message_id, "metadata": record.place.metadata}
+        origin = {"id": record.place.message_id, "metadata": record.place.metadata}
+        fields = {**record.message, **({} if record.is_own else origin)}
         try:
             check_name("session", record.session)
             if user is not None:
@@ -202,9 +207,10 @@ class HistoryImport:
             self._leave_out(record.place, str(error))
             return
         chunk = self._chunk
-        if chunk is None or chunk.is_full or (chunk.session, chunk.user) != (record.session, user):
+        same = record.session, user, record.has_facts
+        if chunk is None or chunk.is_full or (chunk.session, chunk.user, chunk.has_facts) != same:
             self._put_chunk()
-            chunk = self._chunk = _Chunk(record.session, user)
+            chunk = self._chunk = _Chunk(*same)
         chunk.messages.append(message)
         chunk.places.append(record.place)
         chunk.size += size
@@ -219,12 +225,20 @@ class HistoryImport:
         if self._is_dry:
             self._count(added=len(chunk.messages))
             return
+        options = dict(self._target.options) | ({"memory_blocks": WITHOUT_FACTS} if chunk.has_facts else {})
         memory = Memory.from_defaults(
-            chunk.session, user_id=chunk.user, namespace=self._target.namespace, **self._target.options
+            chunk.session, user_id=chunk.user, namespace=self._target.namespace, **options
         )
         self._last = memory
+        places = {
+            message.id or "": place for message, place in zip(chunk.messages, chunk.places, strict=True)
+        }
+        put = partial(self._put, memory, chunk.messages, places)
         try:
-            self._put(memory, chunk.messages, {place.message_id: place for place in chunk.places})
+            if chunk.has_facts:
+                self._without_facts.put(memory, places, put)
+            else:
+                put()
         except OwnerError:
             for place in chunk.places:
                 self._leave_out(place, "belongs to a session that another user has here")
@@ -280,6 +294,7 @@ class HistoryImport:
             input=None if fact.input is None else fact.input[:MAX_INPUT_CHARACTERS].strip() or None,
             agent_id=fact.agent_id,
             team_id=fact.team_id,
+            about_date=fact.about_date,
         )
         actor = f"import {fact.place.source} {fact.place.table} {fact.place.row}"
         return ImportedFact(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from hashlib import blake2b
 from typing import Any, Protocol
 from uuid import UUID
@@ -16,7 +16,7 @@ class Place:
     """Where something stands in another system.
 
     Attributes:
-        source: the system: ``llamaindex``, ``agno``, ``openai`` or ``anthropic``.
+        source: the system: ``llamaindex``, ``agno``, ``openai``, ``anthropic`` or ``strandline``.
         table: the table, with its schema unless that is the default one; ``conversations`` in an export.
         row: the primary key of the row; the conversation's id in an export.
         part: one of several things in the row, such as a message of a run; empty for a whole row.
@@ -60,13 +60,18 @@ class Place:
 class SourceMessage:
     """A message of another system, in OpenAI's form, without an id.
 
-    ``user`` is the session's user there; None if the other system names none.
+    Attributes:
+        user: the session's user there; None if the other system names none.
+        is_own: it has its own id and metadata, which stay.
+        has_facts: its facts are imported as well, so none are derived from it.
     """
 
     place: Place
     session: str
     user: str | None
     message: Mapping[str, Any]
+    is_own: bool = False
+    has_facts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,7 @@ class SourceFact:
     feedback: str | None = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    about_date: date | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from strandline.chat_import.file_lines import longest_line
 from strandline.chat_import.history_import import HistoryImport, Target
 from strandline.chat_import.lines_import import ChatImport, Whose, check_readable
+from strandline.chat_import.own_export import OwnExport
 from strandline.chat_import.records import HistorySource, Omission
 from strandline.chat_import.sources import SourceName, open_source
 from strandline.cli.command import Output, cli_command
@@ -34,7 +35,7 @@ from strandline.schemas.wire.work import ImportReport
 # Of what could not be taken, so much is printed.
 MAX_PRINTED_OMISSIONS = 10
 # Sources of which a part is told in bytes, and not in rows.
-EXPORTS = ("openai", "anthropic")
+EXPORTS = ("openai", "anthropic", "strandline")
 
 
 def import_history(
@@ -158,10 +159,13 @@ _OF_LINES = ("session", "session_field", "user_field")
     type=click.Choice(_SOURCES),
     default=_LINES,
     show_default=True,
-    help="What SOURCE holds: chat JSONL, tables of LlamaIndex or Agno, or an export of ChatGPT or Claude.",
+    help="What SOURCE holds: chat JSONL, tables of LlamaIndex or Agno, or an export of ChatGPT, Claude or"
+    " Strandline.",
 )
 @click.option("--table", "tables", multiple=True, metavar="NAME", help="Read only this table; repeatable.")
-@click.option("--session", metavar="ID", help="Put all lines into this session.")
+@click.option(
+    "--session", metavar="ID", help="Put all lines, or the one session of an export, into this one."
+)
 @click.option(
     "--session-field",
     metavar="FIELD",
@@ -240,7 +244,10 @@ def command(
         with _servers(settings, is_dry=is_dry) as (is_alone, urls):
             report = import_lines(Path(source), whose, settings, limits | urls, is_dry=is_dry)
     else:
-        history = open_source(cast(SourceName, kind), source, tables)
+        if kind == "strandline":
+            history: HistorySource = OwnExport(Path(source), longest_line(settings), session)
+        else:
+            history = open_source(cast(SourceName, kind), source, tables)
         put_limits = PutLimits(settings.max_content_bytes, settings.max_metadata_bytes)
         with _servers(settings, is_dry=is_dry) as (is_alone, urls):
             into = Target(put_limits, namespace, user, users, limits | urls, source_name or "")
@@ -275,7 +282,8 @@ def _refuse_both(fixed: str, field: str) -> None:
 
 
 def _refuse_unused(kind: str) -> None:
-    unused = [] if kind == _LINES else [name for name in _OF_LINES if _is_given(name)]
+    taken = {_LINES: _OF_LINES, "strandline": ("session",)}.get(kind, ())
+    unused = [name for name in _OF_LINES if name not in taken and _is_given(name)]
     unused += [] if kind in _TABLES else [name for name in ("tables",) if _is_given(name)]
     unused += [
         name for name in ("left_out", "mapped_users", "source_name") if kind == _LINES and _is_given(name)

@@ -43,8 +43,8 @@ def time_options(what: str) -> Callable[[Command], Command]:
     def with_times(command: Command) -> Command:
         words = {"since": "from this time on", "until": "up to this time"}
         for name, bound in reversed(words.items()):
-            said = f"Only {what} {bound}. {TIME_FORMATS}"
-            command = click.option(f"--{name}", type=UtcTime(), metavar="TIME", help=said)(command)
+            sentence = f"Only {what} {bound}. {TIME_FORMATS}"
+            command = click.option(f"--{name}", type=UtcTime(), metavar="TIME", help=sentence)(command)
         return command
 
     return with_times
