@@ -7,7 +7,8 @@ nothing.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
@@ -30,6 +31,9 @@ from strandline.schemas.values.lanes import Lane
 
 T = TypeVar("T")
 P = ParamSpec("P")
+
+# Opened with the name of an operation, for as long as it runs.
+Measure = Callable[[str], AbstractContextManager[None]]
 
 
 class Resources(Protocol):
@@ -97,6 +101,11 @@ class Resources(Protocol):
         ...
 
     @property
+    def measure(self) -> Measure | None:
+        """Measures operations by name, if the settings ask for it; None measures nothing."""
+        ...
+
+    @property
     def broker_trouble(self) -> str | None:
         """Why the broker takes no hints; None if it took the last ones, or there is none."""
         ...
@@ -161,20 +170,37 @@ class OperationRunner:
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
+        self._measure = resources.measure
 
-    def run(self, operation: Operation[T], connection: object | None = None) -> T:
-        """Run an operation in this thread.
+    def run(self, operation: Operation[T], connection: object | None = None, name: str = "") -> T:
+        """Run an operation in this thread; one with a ``name`` is measured.
 
         Raises:
             ConfigurationError: ``connection`` holds no synchronous psycopg connection.
         """
+        if self._measure is None or not name:
+            return self._run(operation, connection)
+        with self._measure(name):
+            return self._run(operation, connection)
+
+    async def arun(self, operation: Operation[T], connection: object | None = None, name: str = "") -> T:
+        """Async twin of ``run``."""
+        return await self.ameasure(name, self._arun(operation, connection))
+
+    async def ameasure(self, name: str, running: Awaitable[T]) -> T:
+        """Await an operation that runs in another way, and measure it if it has a name."""
+        if self._measure is None or not name:
+            return await running
+        with self._measure(name):
+            return await running
+
+    def _run(self, operation: Operation[T], connection: object | None) -> T:
         if connection is not None:
             joined = driver_connection(connection, psycopg.Connection)
             return Transaction(joined, self._schema, self._resources.content).run(operation)
         return drive(operation, self._resources.database())
 
-    async def arun(self, operation: Operation[T], connection: object | None = None) -> T:
-        """Async twin of ``run``."""
+    async def _arun(self, operation: Operation[T], connection: object | None) -> T:
         if connection is not None:
             joined = driver_connection(connection, psycopg.AsyncConnection)
             transaction = AsyncTransaction(joined, self._schema, self._resources.content)
@@ -209,7 +235,8 @@ def sync_method(
 
     @wraps(operation)
     def method(face: Face[Subject], /, *arguments: P.args, **named: P.kwargs) -> T:
-        return face._runner.run(operation(face._subject, *arguments, **named), named.get("connection"))
+        running = operation(face._subject, *arguments, **named)
+        return face._runner.run(running, named.get("connection"), operation.__name__)
 
     return signed(method, operation)
 
@@ -221,7 +248,8 @@ def async_method(
 
     @wraps(operation)
     async def twin(face: Face[Subject], /, *arguments: P.args, **named: P.kwargs) -> T:
-        return await face._runner.arun(operation(face._subject, *arguments, **named), named.get("connection"))
+        running = operation(face._subject, *arguments, **named)
+        return await face._runner.arun(running, named.get("connection"), operation.__name__)
 
     twin.__name__ = f"a{operation.__name__}"
     twin.__qualname__ = f"{operation.__qualname__.removesuffix(operation.__name__)}{twin.__name__}"

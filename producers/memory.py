@@ -199,17 +199,17 @@ class SessionMemory(Closing):
     def _put(self, messages: Sequence[object], replace_prompt: bool, connection: object | None) -> list[int]:
         accept = put_quickly if connection is None else None
         put = writing.put(self._subject, messages, replace_prompt, accept)
-        return self._notify(self._runner.run(put, connection), connection)
+        return self._notify(self._runner.run(put, connection, "put"), connection)
 
     async def _aput(
         self, messages: Sequence[object], replace_prompt: bool, connection: object | None
     ) -> list[int]:
         if connection is not None:
             put = writing.put(self._subject, messages, replace_prompt, None)
-            return self._notify(await self._runner.arun(put, connection), connection)
+            return self._notify(await self._runner.arun(put, connection, "put"), connection)
         commit = await self._resources.group_commit()
         put = writing.put(self._subject, messages, replace_prompt, commit.accept)
-        return self._notify(await commit.run(put), connection)
+        return self._notify(await self._runner.ameasure("put", commit.run(put)), connection)
 
     def import_messages(self, messages: Sequence[object]) -> Imported:
         """Accept many messages at once, by COPY, and flush messages beyond the window, as ``import``.
@@ -281,7 +281,7 @@ class SessionMemory(Closing):
 
     @shown_as(reading.search)
     def search(self, query: str, **options: Any) -> Any:
-        return self._runner.run(reading.search(self._subject, query, **options))
+        return self._runner.run(reading.search(self._subject, query, **options), name="search")
 
     @overload
     async def asearch(
@@ -311,7 +311,7 @@ class SessionMemory(Closing):
     @shown_as(reading.search)
     async def asearch(self, query: str, **options: Any) -> Any:
         """Async twin of ``search``."""
-        return await self._runner.arun(reading.search(self._subject, query, **options))
+        return await self._runner.arun(reading.search(self._subject, query, **options), name="search")
 
     set = sync_method(writing.set)
     aset = async_method(writing.set)

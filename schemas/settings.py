@@ -201,7 +201,10 @@ class Settings(BaseSettings):
     )
 
     # The HTTP service.
-    metrics_host: str = Field("127.0.0.1", min_length=1, description="where a worker serves metrics")
+    operation_metrics: bool = Field(
+        False, description="whether puts, reads and other operations are measured for Prometheus"
+    )
+    metrics_host: str = Field("127.0.0.1", min_length=1, description="where metrics are served")
     metrics_port: int | None = Field(
         None, ge=0, le=65535, description="its port for Prometheus; 0: any that is free; unset: no metrics"
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING
 
 from strandline.pipelines.engine.watch import Watch
+from strandline.producers.execution import Measure
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings
 
@@ -30,6 +33,52 @@ def watch_worker(settings: Settings, tell: Callable[[str], None]) -> Iterator[Wa
     with serve_registry(metrics.registry, settings.metrics_host, settings.metrics_port) as url:
         tell(f"serves metrics at {url}")
         yield metrics
+
+
+@contextmanager
+def measure_service(settings: Settings, tell: Callable[[str], None]) -> Iterator[Settings]:
+    """The settings of a service that measures operations, and serves that, if they name a port.
+
+    Raises: as ``watch_worker``.
+    """
+    if settings.metrics_port is None:
+        yield settings
+        return
+    with needing_prometheus():
+        from prometheus_client import REGISTRY
+    with serve_registry(REGISTRY, settings.metrics_host, settings.metrics_port) as url:
+        tell(f"metrics: {url}")
+        yield settings.model_copy(update={"operation_metrics": True})
+
+
+@cache
+def operation_metrics() -> Measure:
+    """Measures operations in the default registry of prometheus-client, which its multiprocess mode sums up.
+
+    Raises:
+        ConfigurationError: the extra ``metrics`` is missing.
+    """
+    with needing_prometheus():
+        from prometheus_client import Histogram
+    seconds = Histogram(
+        "strandline_operation_seconds",
+        "Time of the operations of memories, facts and sessions; outcome: ok, or the error's class.",
+        ["operation", "outcome"],
+        buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10),
+    )
+
+    @contextmanager
+    def measure(operation: str) -> Iterator[None]:
+        began, outcome = time.perf_counter(), "ok"
+        try:
+            yield
+        except BaseException as error:
+            outcome = type(error).__name__
+            raise
+        finally:
+            seconds.labels(operation, outcome).observe(time.perf_counter() - began)
+
+    return measure
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from strandline.pipelines.models.contract import ModelAnswer, Task, TextModel
 from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.audit.compliance import Compliance
 from strandline.producers.audit.levels import KnownLevels
+from strandline.producers.execution import Measure
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.writing.group_commit import GroupCommit
@@ -30,6 +31,7 @@ from strandline.schemas.sealing.codec import ContentCodec
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane
 from strandline.wiring.given_pool import GivenPool
+from strandline.wiring.metrics import operation_metrics
 from strandline.wiring.process_resources import Consume, ProcessResources
 
 __all__ = ["Consume", "Pool", "Runtime", "runtime_for"]
@@ -165,6 +167,10 @@ class Runtime:
 
     def ring(self, lanes: Iterable[Lane]) -> None:
         self.own().ring(lanes)
+
+    @property
+    def measure(self) -> Measure | None:
+        return operation_metrics() if self.settings.operation_metrics else None
 
     @property
     def broker_trouble(self) -> str | None:

@@ -16,6 +16,7 @@ from strandline.cli.terminal.output import say
 from strandline.cli.terminal.streams import log_to_stderr
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings
+from strandline.wiring.metrics import measure_service
 
 NEEDED = "strandline serve needs Starlette and uvicorn: pip install 'strandline[service]'."
 _PACKAGES = ("httptools", "starlette", "uvicorn", "uvloop")
@@ -47,10 +48,13 @@ def command(settings: Settings, host: str | None, port: int | None) -> None:
             has_key = database.run(any_key())
         check_address(settings.service_host, has_key=has_key)
         serving = servers.named_in(settings)
-        app = build_service(serving)
-        with listen(
-            settings.service_host, settings.service_port, untaken_seconds=settings.service_body_seconds
-        ) as listening:
+        with (
+            measure_service(serving, say) as measured,
+            listen(
+                settings.service_host, settings.service_port, untaken_seconds=settings.service_body_seconds
+            ) as listening,
+        ):
+            app = build_service(measured)
             say(*_announcement(listening.getsockname(), has_key=has_key))
             make_server(app, serving).run(sockets=[listening])
 
