@@ -56,10 +56,8 @@ def are_alike(left: frozenset[str], right: frozenset[str], above: float = ALIKE_
 class Trace:
     """The marks by which a tombstone recognises one wording of a fact.
 
-    ``session_key`` is None, and ``seqs`` empty, if a person worded it, or if the session was made to forget;
-    then the rest is empty too.
-
-    Lexemes are digests, so that a tombstone holds no words.
+    ``session_key`` is None, and ``seqs`` empty, if a person worded it, or if the session was made to forget:
+    then only the fingerprint is left.  Lexemes are digests, so that a tombstone holds no words.
 
     Attributes:
         names, numbers: the lexemes that are those.

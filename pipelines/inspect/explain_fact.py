@@ -20,6 +20,7 @@ from strandline.schemas.queries.inspection.explain import (
     ExplainRevisions,
     ExplainRevisionsRow,
     ExplainSources,
+    ExplainSuccessors,
 )
 from strandline.schemas.queries.rows import SourceMessageRow
 from strandline.schemas.values.doubts import doubt_sentence
@@ -34,6 +35,7 @@ from strandline.schemas.wire.explanations import (
     RemovedSource,
     RevisionTrace,
     Source,
+    SuccessorTrace,
 )
 
 MAX_EXCERPT_CHARACTERS = 160
@@ -86,7 +88,9 @@ def explain_fact(
         return _explain_fact(fetcher, fact.shard_key, fact.generation_id, fact_id)
     for owner in fetcher.fetch(ExplainFindFactEvents(**where, fact_id=fact_id)):
         return RemovedFactExplanation(
-            fact_id=fact_id, events=_events(fetcher, owner.shard_key, None, fact_id)
+            fact_id=fact_id,
+            events=_events(fetcher, owner.shard_key, None, fact_id),
+            successors=_successors(fetcher, owner.shard_key, fact_id),
         )
     return None
 
@@ -102,6 +106,7 @@ def _explain_fact(fetcher: Fetcher, shard_key: UUID, generation_id: int, fact_id
         doubted_by=tuple(row.doubted_by),
         revisions=_revisions(fetcher, shard_key, generation_id, fact_id),
         events=_events(fetcher, shard_key, generation_id, fact_id),
+        successors=_successors(fetcher, shard_key, fact_id),
     )
 
 
@@ -148,6 +153,11 @@ def _by_revision(
 
 def _batches(row: ExplainRevisionsRow) -> tuple[UUID | None, ...]:
     return row.extract_batch_id, row.merge_batch_id, row.condense_batch_id
+
+
+def _successors(fetcher: Fetcher, shard_key: UUID, fact_id: UUID) -> tuple[SuccessorTrace, ...]:
+    rows = fetcher.fetch(ExplainSuccessors(shard_key=shard_key, fact_id=fact_id))
+    return tuple(map(SuccessorTrace.of, rows))
 
 
 def _events(

@@ -84,6 +84,11 @@ class FactIdRow(NamedTuple):
     fact_id: UUID
 
 
+class FactTextRow(NamedTuple):
+    fact_id: UUID
+    text: str
+
+
 class FindingRow(NamedTuple):
     kind: str
     place: str

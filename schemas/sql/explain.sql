@@ -42,7 +42,7 @@ JOIN strandline.fact f ON f.shard_key = o.shard_key AND f.generation_id = g.gene
 ORDER BY g.state = 'serving' DESC, f.generation_id DESC
 
 -- name: explain_find_fact_events
--- The owners whose events name this fact, even if it is gone.
+-- The owners who had this fact, by people's events or by its messages, even if it is gone.
 -- params: owner_key uuid?
 -- row: shard_key uuid
 SELECT DISTINCT e.shard_key FROM (
@@ -51,7 +51,29 @@ SELECT DISTINCT e.shard_key FROM (
         AND (%(user_id)s::text IS NULL OR s.user_id = %(user_id)s)
         AND (s.user_id IS NULL OR NOT %(without_user)s)
     UNION SELECT %(owner_key)s::uuid) AS o
-JOIN strandline.fact_event e ON e.shard_key = o.shard_key AND e.fact_id = %(fact_id)s
+JOIN (
+    SELECT e.shard_key, e.fact_id FROM strandline.fact_event e
+    UNION ALL SELECT f.shard_key, f.fact_id FROM strandline.former_fact f) AS e
+    ON e.shard_key = o.shard_key AND e.fact_id = %(fact_id)s
+
+-- name: explain_successors
+-- The facts of the serving derivation that come from the messages of a fact which that does not have.
+-- row: fact_text
+-- opens: text
+SELECT DISTINCT f.fact_id, f.text FROM (
+    SELECT r.session_key, r.seqs FROM strandline.fact_revision r
+    WHERE r.shard_key = %(shard_key)s AND r.fact_id = %(fact_id)s AND r.session_key IS NOT NULL
+    UNION SELECT o.session_key, o.seqs FROM strandline.former_fact o
+    WHERE o.shard_key = %(shard_key)s AND o.fact_id = %(fact_id)s) AS told
+CROSS JOIN @serving(%(shard_key)s, '{facts}') AS g
+JOIN strandline.fact_revision r ON r.shard_key = %(shard_key)s AND r.generation_id = g.generation_id
+    AND r.session_key = told.session_key AND r.seqs && told.seqs
+JOIN strandline.fact f ON f.shard_key = %(shard_key)s AND f.generation_id = g.generation_id AND f.fact_id = r.fact_id
+    AND f.live
+WHERE NOT EXISTS (
+    SELECT FROM strandline.fact own WHERE own.shard_key = %(shard_key)s
+        AND own.generation_id = g.generation_id AND own.fact_id = %(fact_id)s)
+ORDER BY f.fact_id LIMIT 20
 
 -- name: explain_message
 -- A message, its session's marks, and the event that delivered it.

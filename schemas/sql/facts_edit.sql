@@ -433,7 +433,7 @@ ORDER BY f.place
 -- name: fact_texts
 -- A page of the texts of an owner's facts, for a search by substring.
 -- params: after uuid
--- row: fact_id uuid, text text
+-- row: fact_text
 -- opens: text
 SELECT f.fact_id, f.text FROM strandline.fact f
 JOIN @serving(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id

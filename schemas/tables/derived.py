@@ -179,6 +179,16 @@ fact_event = table(
     ),
 )
 
+former_fact = table(
+    "former_fact",
+    key("shard_key"),
+    key("fact_id"),
+    key("session_key"),
+    Column("seqs", ARRAY(BigInteger), nullable=False),
+    comment="The messages of facts that went with a correction, by which their successors are found",
+    erasure=Erasure("goes", "session_key"),
+)
+
 fact_owner = table(
     "fact_owner",
     key("shard_key"),

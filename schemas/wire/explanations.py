@@ -262,11 +262,19 @@ class DoubtTrace(Report):
     reason: str
 
 
+class SuccessorTrace(Report):
+    """A live fact from the messages of a fact that is gone."""
+
+    fact_id: UUID
+    text: str
+
+
 class FactExplanation(Report):
     """A fact and the way back from it.
 
     ``doubt`` is the decision refused when it was added; it is doubtful (``is_doubtful``) while both facts are
-    live.  ``doubted_by`` are doubtful facts that may contradict this one, at most 20.
+    live.  ``doubted_by`` are doubtful facts that may contradict this one, at most 20.  ``successors`` are
+    given for a fact of another derivation than the serving one.
     """
 
     fact_id: UUID
@@ -292,13 +300,15 @@ class FactExplanation(Report):
     updated_at: datetime
     revisions: tuple[RevisionTrace, ...]
     events: tuple[FactEventTrace, ...]
+    successors: tuple[SuccessorTrace, ...]
 
 
 class RemovedFactExplanation(Report):
-    """A fact that people took away: only their operations are left of it."""
+    """A fact that people took away, or that went with a correction, with the facts of its messages now."""
 
     fact_id: UUID
     events: tuple[FactEventTrace, ...]
+    successors: tuple[SuccessorTrace, ...]
 
 
 class AnyFactExplanation(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
+from uuid import UUID
 
 import click
 
@@ -25,6 +26,7 @@ from strandline.schemas.wire.explanations import (
     RemovedSource,
     Source,
     StageTrace,
+    SuccessorTrace,
 )
 
 _PLACES = {
@@ -69,8 +71,19 @@ def _lines(explanation: MessageExplanation | FactExplanation | RemovedFactExplan
     elif isinstance(explanation, FactExplanation):
         yield from _fact(explanation)
     else:
-        yield f"fact {explanation.fact_id} is gone: a person removed it"
+        yield gone_line(explanation.fact_id, explanation.events)
         yield from _events(explanation.events)
+        yield from successor_lines(explanation.successors)
+
+
+def gone_line(fact_id: UUID, events: Sequence[FactEventTrace]) -> str:
+    by_people = any(event.kind in ("delete", "clear") for event in events)
+    return f"fact {fact_id} is gone: {'a person removed it' if by_people else 'its messages were corrected'}"
+
+
+def successor_lines(successors: Sequence[SuccessorTrace]) -> Iterator[str]:
+    for fact in successors:
+        yield f"its messages give now {fact.fact_id}: {fact.text}"
 
 
 def _message(explanation: MessageExplanation) -> Iterator[str]:
@@ -169,6 +182,7 @@ def _fact(explanation: FactExplanation) -> Iterator[str]:
         yield f"   model {revision.model}, prompt {revision.prompt_hash}"
         for call in revision.calls:
             yield f"   {_call(call)}"
+    yield from successor_lines(explanation.successors)
     yield from _steps_after_fact(explanation)
 
 

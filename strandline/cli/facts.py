@@ -13,6 +13,7 @@ from uuid import UUID
 import click
 
 from strandline.cli.command import Output, cli_command
+from strandline.cli.explain import gone_line, successor_lines
 from strandline.cli.servers.memories import opened_facts, opened_namespace, opened_new_facts
 from strandline.cli.servers.options import (
     Command,
@@ -44,6 +45,7 @@ from strandline.schemas.wire.explanations import (
     FactExplanation,
     RemovedFactExplanation,
     RevisionTrace,
+    SuccessorTrace,
 )
 from strandline.schemas.wire.facts import CaptureOut, DoubtOut, FiguresOut, TopicOut, UserOut
 from strandline.schemas.wire.report import Report
@@ -105,7 +107,10 @@ class FactStep(Report):
 
 
 class FactHistoryReport(Report):
-    """``strandline facts history``: oldest first; of a removed fact only people's acts."""
+    """``strandline facts history``: oldest first; of a removed fact only people's acts.
+
+    ``successors`` are the live facts of its messages, if the serving derivation has not this one.
+    """
 
     fact_id: UUID
     gone: bool
@@ -113,6 +118,7 @@ class FactHistoryReport(Report):
     text: str | None
     steps: list[FactStep]
     deeds: list[FactEventTrace]
+    successors: list[SuccessorTrace]
 
 
 class CaptureActReport(CaptureOut):
@@ -408,9 +414,9 @@ def replace_command(
     "--with-messages", is_flag=True, help="Also put [deleted] in place of the messages it came from."
 )
 @actor_option
-def delete_command(facts: Facts, fact_id: str, **chosen: Any) -> Output:
+def delete_command(facts: Facts, fact_id: str, with_messages: bool, actor: str | None) -> Output:
     """Delete a fact and its history for good; it does not come back from earlier messages."""
-    if not facts.delete(fact_id, **chosen):
+    if not facts.delete(fact_id, actor=actor, with_messages=with_messages):
         raise _unknown(fact_id)
     return Output(DeletedFactReport(fact_id=UUID(fact_id)), [f"deleted {fact_id}"])
 
@@ -494,9 +500,7 @@ def _report(fact: Fact) -> FactReport:
 def _history(explanation: FactExplanation | RemovedFactExplanation) -> FactHistoryReport:
     deeds = list(explanation.events)
     if isinstance(explanation, RemovedFactExplanation):
-        return FactHistoryReport(
-            fact_id=explanation.fact_id, gone=True, live=False, text=None, steps=[], deeds=deeds
-        )
+        return FactHistoryReport.of(explanation, gone=True, live=False, text=None, steps=[], deeds=deeds)
     steps = [_step(revision) for revision in explanation.revisions]
     return FactHistoryReport.of(explanation, gone=False, steps=steps, deeds=deeds)
 
@@ -512,7 +516,7 @@ def _step(revision: RevisionTrace) -> FactStep:
 
 def _history_lines(report: FactHistoryReport) -> Iterator[str]:
     if report.gone:
-        yield f"fact {report.fact_id} is gone: a person removed it"
+        yield gone_line(report.fact_id, report.deeds)
     else:
         yield f"fact {report.fact_id} ({'live' if report.live else 'ended'}): {report.text}"
     for step in report.steps:
@@ -524,6 +528,7 @@ def _history_lines(report: FactHistoryReport) -> Iterator[str]:
             yield f"   from {messages} of session {step.session_id}, by {step.model}"
     for deed in report.deeds:
         yield f"event {deed.number}: {deed.kind} {time_text(deed.at)} by {deed.actor or 'a person'}"
+    yield from successor_lines(report.successors)
 
 
 @cli_command(

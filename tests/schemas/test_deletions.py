@@ -13,7 +13,7 @@ ACTS = {
     "backfill_owner", "begin_batch_v1", "close_batch", "correct_v1", "delete_chunks", "delete_items",
     "derive_again_v1", "erase_directory_v1", "erase_items_v1", "erase_kept_items_v1",
     "erase_names_v1", "erase_rows_v1", "erase_session_v1", "erase_shared_v1", "finish_batch",
-    "forget_owners_generations", "move_rows_v1", "pop_v1", "rederive_v1", "redo_batch",
+    "forget_owners_generations", "forget_traces_v1", "move_rows_v1", "pop_v1", "rederive_v1", "redo_batch",
     "remove_facts_v1", "reset_v1", "revive_event",
 }  # fmt: skip
 

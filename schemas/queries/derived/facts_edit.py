@@ -7,7 +7,13 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
-from strandline.schemas.queries.rows import FactIdRow, GenerationIdRow, RecordedRow, WasDeletedRow
+from strandline.schemas.queries.rows import (
+    FactIdRow,
+    FactTextRow,
+    GenerationIdRow,
+    RecordedRow,
+    WasDeletedRow,
+)
 from strandline.schemas.sealing.marks import Mark, Marks
 
 
@@ -516,12 +522,7 @@ class ListFacts(Query[ListFactsRow], name="list_facts", repeatable=True):
     page_bytes: int
 
 
-class FactTextsRow(NamedTuple):
-    fact_id: UUID
-    text: str
-
-
-class FactTexts(Query[FactTextsRow], name="fact_texts", repeatable=True):
+class FactTexts(Query[FactTextRow], name="fact_texts", repeatable=True):
     """A page of the texts of an owner's facts, for a search by substring."""
 
     marks = Marks(owner=0, opens=(Mark(1, "text", "fact"),))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
-from strandline.schemas.queries.rows import SeqRow, ShardKeyRow, SourceMessageRow
+from strandline.schemas.queries.rows import FactTextRow, SeqRow, ShardKeyRow, SourceMessageRow
 from strandline.schemas.sealing.marks import Mark, Marks
 
 
@@ -55,13 +55,21 @@ class ExplainFindFacts(Query[ExplainFindFactsRow], name="explain_find_facts", re
 
 
 class ExplainFindFactEvents(Query[ShardKeyRow], name="explain_find_fact_events", repeatable=True):
-    """The owners whose events name this fact, even if it is gone."""
+    """The owners who had this fact, by people's events or by its messages, even if it is gone."""
 
     namespace: str
     session_id: str | None
     user_id: str | None
     without_user: bool
     owner_key: UUID | None
+    fact_id: UUID
+
+
+class ExplainSuccessors(Query[FactTextRow], name="explain_successors", repeatable=True):
+    """The facts of the serving derivation that come from the messages of a fact which that does not have."""
+
+    marks = Marks(owner=0, opens=(Mark(1, "text", "fact"),))
+    shard_key: UUID
     fact_id: UUID
 
 

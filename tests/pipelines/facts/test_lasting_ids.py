@@ -11,6 +11,7 @@ import pytest
 
 from strandline import Facts, Memory
 from strandline.pipelines.generations.registry import kept_generations
+from strandline.pipelines.inspect.explain_message import explain_fact_alone
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.new_generation import Progress, begin_generation, derive_generation
@@ -18,6 +19,7 @@ from strandline.pipelines.replay.records import Selection, claim_replay
 from strandline.pipelines.replay.switching import serve_everybody
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE
+from strandline.schemas.wire.explanations import FactExplanation
 from tests.conftest import Rig, nothing_due
 from tests.support.servers.model_server import RecordedRequest, answer_to
 from tests.support.workers.draining import drain_everything
@@ -87,18 +89,25 @@ def replayed_in_place(told: Told) -> None:
     replay_in_place(told.rig.database, begin_in_place(told.rig.database, FACTS, Selection()), told.settings)
 
 
-DEEDS: list[tuple[Callable[[Told], None], list[str]]] = [
-    (replaced, [SAID[0], SAID[2]]),
-    (rewound, SAID[:2]),
-    (popped, SAID[:2]),
-    (replayed, [SAID[0], SAID[2]]),
-    (replayed_in_place, SAID),
+# What is done, the facts that stay, and the words that succeed those that go.
+DEEDS: list[tuple[Callable[[Told], None], list[str], list[str]]] = [
+    (replaced, [SAID[0], SAID[2]], ["my boat is green"]),
+    (rewound, SAID[:2], []),
+    (popped, SAID[:2], []),
+    (replayed, [SAID[0], SAID[2]], ["the boat: blue"]),
+    (replayed_in_place, SAID, []),
 ]
 
 
-@pytest.mark.parametrize(("deed", "stay"), DEEDS, ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize(
+    ("deed", "stay", "successors"), DEEDS, ids=lambda value: getattr(value, "__name__", "")
+)
 def test_facts_whose_words_stay_keep_their_ids(
-    rig: Rig, model_settings: Settings, deed: Callable[[Told], None], stay: list[str]
+    rig: Rig,
+    model_settings: Settings,
+    deed: Callable[[Told], None],
+    stay: list[str],
+    successors: list[str],
 ) -> None:
     told = Told(rig, model_settings)
     deed(told)
@@ -106,6 +115,11 @@ def test_facts_whose_words_stay_keep_their_ids(
     after = told.ids
     assert {text: after.get(text) for text in stay} == {text: told.before[text] for text in stay}
     assert not {told.before[text] for text in SAID if text not in stay} & set(after.values())
+    for text in SAID:
+        explained = explain_fact_alone(rig.database, str(told.before[text]), user_id="maren")
+        found = [fact.text for fact in explained.successors]
+        assert found == ([] if text in stay else successors)
+        assert isinstance(explained, FactExplanation) == (text in stay or deed is replayed)
     judged = {fact.text: fact.feedback for fact in told.facts.list()}
     assert judged[SAID[0]] == "good" and set(judged.values()) == {"good", None}
     assert verify(rig.database, deep=True).violations == ()
