@@ -844,8 +844,8 @@ export class Strandline {
   }
 
   /** Delete a fact and its history for good; it does not come back from earlier messages. */
-  deleteFact(user: string, factId: string, options: CallOptions & { version?: string } = {}): Promise<void> {
-    return this.#json({ method: "DELETE", path: `/v1/users/${encode(user)}/facts/${encode(factId)}`, headers: { "If-Match": options.version === undefined ? undefined : `"${options.version}"` }, isSafe: false, namesUser: false, options });
+  deleteFact(user: string, factId: string, query: { with_messages?: boolean } = {}, options: CallOptions & { version?: string } = {}): Promise<void> {
+    return this.#json({ method: "DELETE", path: `/v1/users/${encode(user)}/facts/${encode(factId)}`, query, headers: { "If-Match": options.version === undefined ? undefined : `"${options.version}"` }, isSafe: false, namesUser: false, options });
   }
 
   /** The live facts that match best, best first; they end with the fact that fills 4 MB. */

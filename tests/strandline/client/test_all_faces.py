@@ -204,8 +204,12 @@ def test_retention_is_set(face: Face) -> None:
 
 
 def test_a_read_and_a_search_show_messages_and_facts(face: Face, near: Near) -> None:
-    face.facts("add", "Keeps bees in Lisbon.", topics=["home"])
     face.memory("put_messages", user_says("The bees are well.", "They sleep."))
+    waiting = face.memory("get").waiting
+    assert waiting.messages == 2 and waiting == near(face).get().waiting
+    assert face.facts("list").waiting.messages == 2
+    face.facts("add", "Keeps bees in Lisbon.", topics=["home"])
+    assert face.facts("list").waiting is None
     context = face.memory("get", "Where are the bees?")
     assert [fact.text for fact in context.facts] == ["Keeps bees in Lisbon."]
     assert "Keeps bees in Lisbon." in str(context) and context.caught_up
