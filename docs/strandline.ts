@@ -137,6 +137,7 @@ export interface FactIn {
   input?: string | null;
   agent_id?: string | null;
   team_id?: string | null;
+  as_is?: boolean;
   actor?: string | null;
 }
 
@@ -833,7 +834,7 @@ export class Strandline {
     return this.#json({ method: "GET", path: `/v1/users/${encode(user)}/facts`, query, isSafe: true, namesUser: false, options });
   }
 
-  /** Add a fact by hand; a live fact in the same words is given instead. */
+  /** Add a fact by hand, or get the live one that says so; it is doubtful if it may contradict one. */
   addFact(user: string, body: FactIn, options: CallOptions = {}): Promise<FactOut> {
     return this.#json({ method: "POST", path: `/v1/users/${encode(user)}/facts`, body, isSafe: false, namesUser: false, options });
   }

@@ -30,6 +30,7 @@ from strandline.schemas.queries.derived.facts_edit import (
     FindFact,
     LiveFactLike,
     LockFactLanes,
+    MarkDoubt,
     OpenFactLanes,
     OwnFactTraces,
     RemoveFacts,
@@ -123,6 +124,12 @@ class FactEvent(Tombstone):
 
     payload: Mapping[str, Any] | None = None
     made_in: int | None = None
+
+    @property
+    def doubts(self) -> UUID | None:
+        """The fact that an added one may contradict, as it is known in ``made_in``."""
+        doubts = (self.payload or {}).get("doubts")
+        return None if doubts is None else UUID(doubts)
 
     @property
     def words(self) -> Words:
@@ -296,6 +303,25 @@ class _Application(_Removal[FactEvent]):
             yield from self._repeat(like)
         else:
             yield from self._write()
+        if self.event.doubts is not None:
+            yield from self._mark_doubt(like or self.event.fact_id, self.event.doubts)
+
+    def _mark_doubt(self, fact_id: UUID | None, doubted_id: UUID) -> Operation[None]:
+        """Mark an added fact as doubtful, if the fact it may contradict is in this derivation by now."""
+        rows = yield from fetch(FindFact(**self.keys, fact_id=doubted_id))
+        if not rows:
+            traced = yield from self.find_traced(since=self.event.number)
+            rows = (yield from fetch(FindFact(**self.keys, fact_id=traced[0]))) if traced else []
+        if rows and fact_id is not None and rows[0].fact_id != fact_id:
+            yield from fetch(
+                MarkDoubt(
+                    **self.keys,
+                    fact_id=fact_id,
+                    doubt_reason="contradicts",
+                    doubt_fact_id=rows[0].fact_id,
+                    number=self.event.number,
+                )
+            )
 
     def _replace(self) -> Operation[list[RemoveFactsRow]]:
         ids = yield from self._by_themselves(self._ids)

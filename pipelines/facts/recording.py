@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
+from strandline.pipelines.facts.contradictions import may_contradict, say_the_same
 from strandline.pipelines.facts.edits import (
     FactEvent,
     FactSet,
@@ -18,6 +19,7 @@ from strandline.pipelines.facts.edits import (
     traces_of,
 )
 from strandline.pipelines.facts.tombstones import Trace, read_traces, trace_of, write_traces
+from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.errors import ConflictError, UnknownPipelineError
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch
 from strandline.schemas.queries.derived.facts_edit import (
@@ -33,10 +35,16 @@ from strandline.schemas.queries.derived.facts_edit import (
     RemoveFactsRow,
     TwinSessions,
 )
+from strandline.schemas.queries.derived.facts_merge import RelatedFacts
 from strandline.schemas.values.acts.acting import actor_or_current
 from strandline.schemas.values.doubts import Settlement
+from strandline.schemas.values.fingerprints import fingerprint
 
 T = TypeVar("T")
+_Compared = tuple[Mapping[str, Any], tuple[Trace, ...]]
+
+# Known facts that an added one is compared with: the nearest.
+MAX_NEAR_FACTS = 60
 
 _NOT_DOUBTFUL = (
     "The fact is not doubtful, or was settled before; nothing was changed. A list of doubtful facts shows"
@@ -58,23 +66,51 @@ def add_fact(
     *,
     instruction: UUID | None = None,
     fact_id: UUID | None = None,
+    is_checked: bool = False,
 ) -> Operation[UUID]:
     """Add a fact; returns its id, or that of an existing fact that says the same.
 
-    ``payload`` is as events store it; ``instruction``: the event of the instruction that asks for it;
-    ``fact_id``: the caller's choice of an id, which counts unless a fact of this owner has or had it.
+    Args:
+        payload: as events store it.
+        instruction: the event of the instruction that asks for it.
+        fact_id: the caller's choice of an id, which counts unless a fact of this owner has or had it.
+        is_checked: the fact is doubtful if it may contradict a known one, and it is no second fact if it
+            says what a known one does but for how they call the user.
 
     Raises:
         UnknownPipelineError: no worker has registered facts in this database.
     """
     fact_sets, serving = yield from lock_registered(shard_key)
+    traces: tuple[Trace, ...] = ()
+    if is_checked:
+        payload, traces = yield from _compare(serving, payload)
     like = yield from fact_like(serving, payload["text"])
     id_ = (yield from _free_id(serving, fact_id)) if like is None else like
     event = yield from _record_event(
-        serving, "add", id_, payload=payload, actor=actor, instruction=instruction
+        serving, "add", id_, payload=payload, traces=traces, actor=actor, instruction=instruction
     )
     yield from _apply_event(fact_sets, event)
     return id_
+
+
+def _compare(fact_set: FactSet, payload: Mapping[str, Any]) -> Operation[_Compared]:
+    """The payload in a known fact's words if that says the same; and with the fact it may contradict.
+
+    A known fact that is not doubtful does not become it because it is added again.
+    """
+    text = payload["text"]
+    related = RelatedFacts(
+        **fact_set.keys, lexemes=query_lexemes(text), fingerprints=[fingerprint(text)], limit=MAX_NEAR_FACTS
+    )
+    near = yield from fetch(related)
+    text = next((fact.text for fact in near if say_the_same(fact.text, text)), text)
+    payload = {**payload, "text": text}
+    like = yield from fact_like(fact_set, text)
+    known = None if like is None else (yield from _find(fact_set, like))
+    others = [fact.fact_id for fact in near if may_contradict(fact.text, text)]
+    if not others or (known is not None and known.doubts is None):
+        return payload, ()
+    return {**payload, "doubts": str(others[0])}, (yield from _traces(fact_set, others[0]))
 
 
 def add_facts_once(

@@ -105,17 +105,20 @@ def redact_feedback(feedback: str | None, redaction: Redaction | None) -> Operat
 
 
 def add_fact(
-    owner: Owner, wording: Wording, actor: str | None, *, fact_id: UUID | None = None
+    owner: Owner, wording: Wording, actor: str | None, *, fact_id: UUID | None = None, as_is: bool = False
 ) -> Operation[UUID]:
     """Add a fact; returns its id, or that of an existing fact that says the same.
 
-    ``fact_id`` is the caller's choice of an id; it counts unless a fact of this owner has or had it.
+    ``fact_id`` is the caller's choice of an id; it counts unless a fact of this owner has or had it.  With
+    ``as_is`` it is not compared with others.
 
     Raises:
         UnknownPipelineError: no worker has registered facts in this database.
     """
     yield from claim_owner_keys(owner.namespace, owner.shard_key)
-    fact_id = yield from recording.add_fact(owner.shard_key, wording.payload, actor, fact_id=fact_id)
+    fact_id = yield from recording.add_fact(
+        owner.shard_key, wording.payload, actor, fact_id=fact_id, is_checked=not as_is
+    )
     yield from fetch(
         NameFactOwner(shard_key=owner.shard_key, namespace=owner.namespace, user_id=owner.user_id)
     )

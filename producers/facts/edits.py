@@ -44,8 +44,12 @@ class FactChanges:
 
     owner: Owner
 
-    def add(self, wording: Wording, actor: str | None, fact_id: UUID | None = None) -> Operation[Fact]:
+    def add(
+        self, wording: Wording, actor: str | None, fact_id: UUID | None = None, *, as_is: bool = False
+    ) -> Operation[Fact]:
         """Add a fact; ``fact_id`` is the caller's choice, and no live fact may have it.
+
+        It is doubtful if it may contradict a known one, unless it is added ``as_is``.
 
         Raises:
             ConflictError: a live fact has this id; nothing was added.
@@ -54,7 +58,7 @@ class FactChanges:
             yield from lock_facts(self.owner.shard_key)
             if (yield from self._live(fact_id)) is not None:
                 raise ConflictError("A fact with this id has been added since; nothing was changed.")
-        added_id = yield from add_fact(self.owner, wording, actor, fact_id=fact_id)
+        added_id = yield from add_fact(self.owner, wording, actor, fact_id=fact_id, as_is=as_is)
         fact = yield from get_fact(self.owner, added_id)
         assert fact is not None, "it was written in this transaction"  # noqa: S101
         return fact
@@ -143,9 +147,11 @@ class FactEdits(FactChanges):
         yield from open_fact_lanes(self.owner.shard_key)
         return (yield from self.recorder.change(act, change, describe, text=text))
 
-    def add(self, wording: Wording, actor: str | None, fact_id: UUID | None = None) -> Operation[Fact]:
+    def add(
+        self, wording: Wording, actor: str | None, fact_id: UUID | None = None, *, as_is: bool = False
+    ) -> Operation[Fact]:
         wording = yield from redact_wording(wording, self.redaction)
-        adding = partial(self._plain_changes.add, wording, actor, fact_id)
+        adding = partial(self._plain_changes.add, wording, actor, fact_id, as_is=as_is)
         return (yield from self.edit("facts.add", adding, actor, text=wording.text))
 
     def replace(

@@ -112,6 +112,11 @@ class Fact:
     doubt: FactDoubt | None = None
 
     @property
+    def id(self) -> UUID:
+        """Its ``fact_id``, by the name that messages and citations have."""
+        return self.fact_id
+
+    @property
     def is_live(self) -> bool:
         return self.invalidated_at is None and self.condensed_into is None
 

@@ -171,17 +171,24 @@ def add(
     input: str | None = None,
     agent_id: str | None = None,
     team_id: str | None = None,
+    as_is: bool = False,
     actor: str | None = None,
 ) -> Operation[Fact]:
-    """Add a fact by hand and return it; if a live fact has the same words, return that one.
+    """Add a fact by hand and return it; if a live fact says the same, return that one.
 
-    ``input`` is its source, up to 8,000 characters; ``text`` has at most 1,000.  If ``about_date`` is a
-    datetime, its day counts.  The fact is not derived from any session, and stays when one is reset.
+    If its words may contradict a live fact, it is doubtful, and its ``doubt`` names that fact: ``settle``
+    decides between them.  The fact is not derived from any session, and stays when one is reset.
+
+    Args:
+        text: at most 1,000 characters.
+        about_date: of a datetime its day counts.
+        input: its source, up to 8,000 characters.
+        as_is: do not compare it with other facts, but for their very words.
     """
     wording = Wording.check(
         text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id
     )
-    return facts.edits.add(wording, actor)
+    return facts.edits.add(wording, actor, as_is=check_flag("as_is", as_is))
 
 
 def replace(

@@ -18,7 +18,7 @@ from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.facts.edit_operations import Wording
 from strandline.producers.facts.edits import FactEdits
-from strandline.producers.facts.listing import Fact, as_fact_id
+from strandline.producers.facts.listing import Fact, as_fact_id, get_fact
 from strandline.producers.reading.context import Source, sources_of_places
 from strandline.producers.reading.read import read
 from strandline.producers.reading.request import ReadRequest
@@ -40,6 +40,7 @@ from strandline.producers.tools.definitions import (
 )
 from strandline.producers.tools.results import (
     DeletedMemory,
+    KnownMemory,
     MemoryResult,
     ScoredMemory,
     SearchedMemories,
@@ -241,7 +242,10 @@ def _context(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
 
 def _show_fact(scope: ToolScope, fact: Fact) -> Operation[ToolResult]:
     sources = yield from _sources(scope, [fact.fact_id])
-    return StoredMemory(memory=MemoryResult(**memory_fields(fact, sources.get(fact.fact_id, ()))))
+    memory = MemoryResult(**memory_fields(fact, sources.get(fact.fact_id, ())))
+    other = None if fact.doubt is None else (yield from get_fact(scope.identity.owner, fact.doubt.fact_id))
+    known = None if other is None else KnownMemory(id=str(other.fact_id), text=other.text)
+    return StoredMemory(memory=memory, may_contradict=known)
 
 
 def _sources(scope: ToolScope, fact_ids: Sequence[UUID]) -> Operation[dict[UUID, tuple[Source, ...]]]:

@@ -128,7 +128,8 @@ SEARCH = ToolDefinition(
 ADD = ToolDefinition(
     "add_memory",
     "Add a memory",
-    "Remember a fact for later conversations. If a similar one is known, use update_memory instead.",
+    "Remember a fact for later conversations. If a similar one is known, use update_memory instead. If the"
+    " result names one that it may contradict, delete the wrong one.",
     (
         TextArgument("text", MAX_FACT_CHARACTERS, "A sentence that can be understood alone."),
         TextsArgument("topics", MAX_TOPICS, MAX_TOPIC_CHARACTERS),

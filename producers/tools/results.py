@@ -82,10 +82,18 @@ class SearchedMemories(ToolResult):
     messages: list[ScoredMessage]
 
 
+class KnownMemory(ToolResult):
+    """A fact that was known before."""
+
+    id: str
+    text: str
+
+
 class StoredMemory(ToolResult):
-    """Of ``add_memory`` and ``update_memory``: the fact as it stands now."""
+    """Of ``add_memory`` and ``update_memory``: the fact as it stands now, and one that it may contradict."""
 
     memory: MemoryResult
+    may_contradict: KnownMemory | None = None
 
 
 class DeletedMemory(ToolResult):

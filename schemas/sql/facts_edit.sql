@@ -325,6 +325,17 @@ UPDATE strandline.fact f SET said_at = greatest(f.said_at, %(at)s), updated_at =
     doubt_operation = NULL, doubt_reason = NULL, doubt_fact_id = NULL
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
 
+-- name: mark_doubt
+-- A person's or agent's fact may contradict another one; not if an event since then has worded it.
+-- params: number bigint
+-- repeatable
+UPDATE strandline.fact f SET doubt_operation = 'invalidate', doubt_reason = %(doubt_reason)s,
+    doubt_fact_id = %(doubt_fact_id)s
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
+    AND NOT EXISTS (
+        SELECT FROM strandline.fact_revision r WHERE r.shard_key = %(shard_key)s
+            AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id AND r.fact_event > %(number)s)
+
 -- name: revise_by_person
 -- The person's event in the fact's history.
 -- params: number bigint

@@ -9,7 +9,9 @@ from typing import Literal
 
 DoubtedOperation = Literal["update", "invalidate", "duplicate"]
 Settlement = Literal["both", "new", "old"]
-DoubtReason = Literal["unrelated", "older", "assistant", "negation", "loses", "adds", "language"]
+DoubtReason = Literal[
+    "unrelated", "older", "assistant", "negation", "loses", "adds", "language", "contradicts"
+]
 
 DOUBT_SENTENCES: Mapping[DoubtReason, str] = MappingProxyType(
     {
@@ -20,6 +22,7 @@ DOUBT_SENTENCES: Mapping[DoubtReason, str] = MappingProxyType(
         "loses": "The words proposed for both, or those of the known fact, leave something out.",
         "adds": "The words proposed for both say more than the two.",
         "language": "The words proposed for both are in another language.",
+        "contradicts": "It was added by hand, and its words may contradict the known fact.",
     }
 )
 """A sentence for each reason; "it" is the new statement."""

@@ -27,6 +27,7 @@ class FactIn(Request, json_schema_extra=example(text="Lives in Lisbon.", topics=
     input: Annotated[str, Field(max_length=8_000)] | None = None
     agent_id: Name | None = None
     team_id: Name | None = None
+    as_is: bool = False
     actor: Actor | None = None
 
 

@@ -382,11 +382,18 @@ def _wording_options(command: Command) -> Command:
 @cli_command("add", opened_new_facts, FactReport, short_help="Add a fact by hand.")
 @click.argument("text")
 @_wording_options
+@click.option("--as-is", is_flag=True, help="Do not look for facts that it may contradict.")
 def add_command(
-    facts: Facts, text: str, topics: tuple[str, ...], about_date: datetime | None, actor: str | None
+    facts: Facts,
+    text: str,
+    topics: tuple[str, ...],
+    about_date: datetime | None,
+    actor: str | None,
+    as_is: bool,
 ) -> Output:
-    """Add the fact TEXT for a user, or for the owner of a session; the same words are one fact."""
-    fact = facts.add(text, topics=list(topics) or None, about_date=about_date, actor=actor)
+    """Add the fact TEXT for a user, or for the owner of a session; the same statement is one fact."""
+    named = list(topics) or None
+    fact = facts.add(text, topics=named, about_date=about_date, actor=actor, as_is=as_is)
     return _output("added", fact)
 
 

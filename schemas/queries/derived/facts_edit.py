@@ -399,6 +399,17 @@ class RepeatFact(Query[Never], name="repeat_fact", repeatable=True):
     fact_id: UUID
 
 
+class MarkDoubt(Query[Never], name="mark_doubt", repeatable=True):
+    """A person's or agent's fact may contradict another one; not if an event since then has worded it."""
+
+    doubt_reason: str | None
+    doubt_fact_id: UUID | None
+    shard_key: UUID
+    generation_id: int
+    fact_id: UUID
+    number: int
+
+
 class ReviseByPerson(Query[Never], name="revise_by_person", repeatable=True):
     """The person's event in the fact's history."""
 

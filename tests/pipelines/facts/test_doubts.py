@@ -152,7 +152,7 @@ def test_a_doubt_is_settled_in_every_derivation(
 def test_what_is_in_doubt_no_more_is_not_marked(rig: Rig, tell: Tell, doubtful: Doubtful) -> None:
     """A person's wording, the old fact's end or deletion: each ends the doubt."""
     facts, old, new = doubtful()
-    added = facts.add(NEW)
+    added = facts.add(NEW, as_is=True)
     assert (added.fact_id, added.is_doubtful) == (new.fact_id, False)
     mislead(rig.model)
     tell("I live in Rome")
@@ -168,7 +168,7 @@ def test_what_is_in_doubt_no_more_is_not_marked(rig: Rig, tell: Tell, doubtful: 
 
 def test_a_candidate_that_is_known_marks_nothing(rig: Rig, tell: Tell, doubtful: Doubtful) -> None:
     facts, _old, _new = doubtful()
-    facts.add(NEW)
+    facts.add(NEW, as_is=True)
     mislead(rig.model)
     tell(NEW)
     assert live(facts) == [NEW, OLD] and not facts.list(doubtful=True)

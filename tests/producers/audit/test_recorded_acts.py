@@ -108,6 +108,13 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
     "Facts.figures": (lambda f: f.facts.figures(), ["facts.read"]),
     "Facts.replace": (lambda f: f.facts.replace(f.fact_id, "Ann likes mate."), ["facts.replace"]),
     "Facts.feedback": (lambda f: f.facts.feedback(f.fact_id, "right"), ["facts.feedback"]),
+    "Facts.settle": (
+        lambda f: (
+            [f.facts.add(f"Lives in {city}.") for city in ("Rome", "Bern")]
+            and f.facts.settle(f.facts.list(doubtful=True)[0].fact_id, "new")
+        ),
+        ["facts.add", "facts.add", "facts.read", "facts.settle"],
+    ),
     "Facts.settle of nothing": (lambda f: f.facts.settle(uuid4(), "new"), []),
     "Facts.delete": (lambda f: f.facts.delete(f.fact_id), ["facts.delete"]),
     "Facts.delete again": (lambda f: f.facts.delete(f.fact_id), []),

@@ -15,7 +15,6 @@ import pytest
 from strandline import ConflictError, InvalidMessageError, Memory, Retention, VersionError
 from strandline.client import AsyncRemoteMemory, RemoteMemory, RemoteService
 from strandline.schemas.values.acts.capture import Capture
-from tests.conftest import rows_of
 from tests.support.servers.service_server import RunningService
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -250,13 +249,6 @@ def test_a_fact_is_added_corrected_and_deleted(face: Face, near: Near) -> None:
     assert [face.facts("delete", kept.fact_id, with_messages=True) for _ in "ab"] == [True, False]
 
 
-# As a merge leaves it; a service of tests has no model.
-DOUBT = """
-UPDATE strandline.fact SET doubt_operation = 'update', doubt_reason = 'loses', doubt_fact_id = %s
-WHERE fact_id = %s RETURNING 1
-"""
-
-
 @pytest.mark.parametrize(
     ("keep", "live"),
     [
@@ -265,15 +257,15 @@ WHERE fact_id = %s RETURNING 1
         ("old", ["Lives in Porto."]),
     ],
 )
-def test_a_doubtful_fact_is_listed_and_settled(
-    keep: str, live: list[str], face: Face, near: Near, running: RunningService
-) -> None:
+def test_a_doubtful_fact_is_listed_and_settled(keep: str, live: list[str], face: Face, near: Near) -> None:
     old, new = (face.facts("add", f"Lives in {city}.") for city in ("Porto", "Lisbon"))
-    rows_of(running.database_url, DOUBT, old.fact_id, new.fact_id)
+    assert not old.is_doubtful and new.is_doubtful and new.id == new.fact_id
+    assert not face.facts("add", "Lives in Bern.", as_is=True).is_doubtful
+    face.facts("delete", face.facts("search", "Bern")[0].fact.fact_id)
     (doubtful,) = face.facts("list", doubtful=True)
     assert doubtful.fact_id == new.fact_id and doubtful.is_doubtful
     assert doubtful.doubt == near(face).facts.list(doubtful=True)[0].doubt
-    assert doubtful.doubt.fact_id == old.fact_id and doubtful.doubt.operation == "update"
+    assert doubtful.doubt.fact_id == old.fact_id and doubtful.doubt.operation == "invalidate"
     for wrong, problem in ((keep + "s", InvalidMessageError), (keep, VersionError)):
         with pytest.raises(problem):
             face.facts("settle", new.fact_id, wrong, if_version="1-0")
