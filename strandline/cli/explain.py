@@ -248,19 +248,11 @@ def _ending_line(explanation: FactExplanation) -> str:
     )
 
 
-_REFUSALS = {
-    "update": "that it rewords",
-    "invalidate": "that it ends",
-    "duplicate": "that it only repeats",
-}
-
-
 def _doubt_lines(explanation: FactExplanation) -> Iterator[str]:
     if doubt := explanation.doubt:
-        refused = f"{_REFUSALS.get(doubt.operation, doubt.operation)} fact {doubt.fact_id}"
-        state = "doubtful" if explanation.is_doubtful else "added"
-        yield f"{state}: a model decided {refused}: {doubt.text or '(gone)'}"
-        yield f"  refused: {doubt.reason}"
+        state = "doubtful" if explanation.is_doubtful else "was doubtful"
+        yield f"{state}: it may contradict fact {doubt.fact_id}: {doubt.text or '(gone)'}"
+        yield f"  refused: {doubt.operation}. {doubt.reason}"
     for fact_id in explanation.doubted_by:
         yield f"doubtful fact {fact_id} may contradict it"
 

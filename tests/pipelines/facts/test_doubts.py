@@ -106,7 +106,7 @@ def test_a_refusal_is_explained_and_listed(rig: Rig, doubtful: Doubtful) -> None
     explained = explain(rig.database, str(old.fact_id))
     assert isinstance(explained, FactExplanation) and explained.doubted_by == (new.fact_id,)
     shown = run_here("explain", str(new.fact_id), "--user", "maren", on=rig.url)
-    assert f"a model decided that it rewords fact {old.fact_id}: {OLD}" in shown.out
+    assert f"doubtful: it may contradict fact {old.fact_id}: {OLD}\n  refused: update. " in shown.out
     assert f"facts settle {new.fact_id}" in shown.out
     listed = run_here("facts", "list", "--doubtful", "--user", "maren", "--json", on=rig.url)
     (fact,) = FactsReport.model_validate(listed.json).facts
