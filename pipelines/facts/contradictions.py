@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from strandline.pipelines.facts.kinds import USER, kinds_of, subject_of
-from strandline.pipelines.facts.statements import contradict, has_name, names_in, telling
+from strandline.pipelines.facts.statements import contradict, has_name, names_in, telling_words
 from strandline.pipelines.text.common_words import speakers
 from strandline.pipelines.text.lexemes import is_mostly_unspaced
 from strandline.pipelines.text.numbers import numbers_in
@@ -58,5 +58,5 @@ def _names_more(one: str, other: str) -> bool:
     """Whether a statement has a name, or without capitals a word, that another one has not."""
     names = {name for name in names_in(one) if not kinds_of(name)}
     if not names and is_mostly_unspaced(one):
-        return bool(telling(one) - telling(other))
+        return bool(telling_words(one) - telling_words(other))
     return any(not has_name(name, other) for name in names)
