@@ -126,7 +126,7 @@ def test_an_agent_is_told_what_it_may_contradict(words: str, memory: Memory, fac
 def test_the_doubt_of_an_added_fact_is_in_every_derivation(
     rig: Rig, memory: Memory, facts: Facts, derive: Callable[[], None]
 ) -> None:
-    """The known fact is derived there later, under another id."""
+    """The known fact is derived there later than the addition is applied."""
     say(memory, PORTO)
     derive()
     (porto,) = facts.list()
