@@ -1,4 +1,4 @@
-"""Contradictions that the words of two facts show: for facts by hand, about which no model is asked."""
+"""Contradictions that the words of two facts show, for facts that come from people and agents."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from strandline.schemas.values.normal_form import folded
 
 # A person has one of these at a time.
 _EXCLUSIVE = frozenset({"residence", "work", "age", "name", "partner"})
-_LONGEST_ARTICLE = 3
+MAX_ARTICLE_CHARACTERS = 3
 _WORD = re.compile(r"[^\W_]+")
 
 
 def may_contradict(one: str, other: str) -> bool:
     """Whether one statement denies the other, or both name another home, employer, age, name or partner.
 
-    Both are about the same person, as far as their first words tell.
+    Their first words tell whether they are about the same person.
     """
     if _subject(one) != _subject(other):
         return False
@@ -36,19 +36,19 @@ def may_contradict(one: str, other: str) -> bool:
 
 def say_the_same(one: str, other: str) -> bool:
     """Whether two statements have the same words, but for how they call the user."""
-    return _said(one) == _said(other) and _subject(one) == _subject(other)
+    return _words_about(one) == _words_about(other) and _subject(one) == _subject(other)
 
 
-def _said(text: str) -> list[str]:
+def _words_about(text: str) -> list[str]:
     words = _WORD.findall(folded(text))
     if words[:1] and words[0] in speakers():
         return words[1:]
-    has_article = len(words) > 1 and len(words[0]) <= _LONGEST_ARTICLE and words[1] in speakers()
+    has_article = len(words) > 1 and len(words[0]) <= MAX_ARTICLE_CHARACTERS and words[1] in speakers()
     return words[2:] if has_article else words
 
 
 def _subject(text: str) -> str:
-    """Whom a statement is about; a name as it stands, and the user if it begins with what they do."""
+    """Whom a statement is about: a name as it stands, or the user if it begins with a verb of a kind."""
     first = _WORD.search(text)
     word = "" if first is None else first.group()
     return subject_of(text) or (USER if kinds_of(word) else folded(word))

@@ -74,8 +74,8 @@ def add_fact(
         payload: as events store it.
         instruction: the event of the instruction that asks for it.
         fact_id: the caller's choice of an id, which counts unless a fact of this owner has or had it.
-        is_checked: the fact is doubtful if it may contradict a known one, and it is no second fact if it
-            says what a known one does but for how they call the user.
+        is_checked: the fact is doubtful if it may contradict a known one, and is that one if the two
+            differ in how they call the user alone.
 
     Raises:
         UnknownPipelineError: no worker has registered facts in this database.

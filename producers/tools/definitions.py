@@ -129,7 +129,7 @@ ADD = ToolDefinition(
     "add_memory",
     "Add a memory",
     "Remember a fact for later conversations. If a similar one is known, use update_memory instead. If the"
-    " result names one that it may contradict, delete the wrong one.",
+    " result has may_contradict, delete the wrong one of the two.",
     (
         TextArgument("text", MAX_FACT_CHARACTERS, "A sentence that can be understood alone."),
         TextsArgument("topics", MAX_TOPICS, MAX_TOPIC_CHARACTERS),
