@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import blake2b
-from itertools import chain
 from typing import Any
 from uuid import UUID
 
 from strandline.pipelines.facts.statements import is_negated, names_in
 from strandline.pipelines.text.lexemes import query_lexemes
+from strandline.pipelines.text.numbers import numbers_in
 from strandline.schemas.queries.derived.facts_edit import DecidingFactEventsRow
 from strandline.schemas.values.fingerprints import fingerprint
 
@@ -32,7 +32,6 @@ ALIKE_ABOVE = 0.5
 SAME_ABOVE = 0.75
 
 _SETS = ("lexemes", "names", "numbers", "denied")
-_FIGURE = re.compile(r"0*(\d+)")
 
 # Where a negation may begin or end.
 _CLAUSE_END = re.compile(
@@ -42,8 +41,7 @@ _CLAUSE_END = re.compile(
 
 def telling_lexemes(lexemes: Iterable[str], said_by: str | None) -> frozenset[str]:
     """The lexemes that tell facts of one speaker apart: the speaker's own name is in all of them."""
-    words = chain.from_iterable(_FIGURE.findall(one) if one[0].isdigit() else (one,) for one in lexemes)
-    return frozenset(words) - _NAMELESS - frozenset(query_lexemes(said_by or ""))
+    return frozenset(lexemes) - _NAMELESS - frozenset(query_lexemes(said_by or ""))
 
 
 def are_alike(left: frozenset[str], right: frozenset[str], above: float = ALIKE_ABOVE) -> bool:
@@ -91,11 +89,12 @@ class Trace:
         return self.fingerprint == other.fingerprint or (is_alike and not self.is_contrary_to(other))
 
     def is_echoed_by(self, other: Trace) -> bool:
-        """Whether ``other``, words of an assistant, says the same: a name and half of the words do."""
+        """Whether ``other``, of an assistant, says the same: most words do, or half with a name or number."""
         shared = self.lexemes & other.lexemes
-        shorter = min(len(self.lexemes), len(other.lexemes))
-        is_named = bool(shared & (self.names | self.numbers)) and len(shared) >= ALIKE_ABOVE * shorter
-        return self.is_said_by(other) or (is_named and not self.is_contrary_to(other))
+        half = ALIKE_ABOVE * min(len(self.lexemes), len(other.lexemes))
+        is_named = bool(shared & (self.names | self.numbers)) and len(shared) >= half
+        is_alike = is_named or are_alike(self.lexemes, other.lexemes)
+        return self.fingerprint == other.fingerprint or (is_alike and not self.is_contrary_to(other))
 
     def is_contrary_to(self, other: Trace) -> bool:
         """Whether two similar sentences are different statements: by a negation, numbers, or a name."""
@@ -221,9 +220,10 @@ def trace_of(
     text: str, said_by: str | None, session_key: UUID | None = None, seqs: Iterable[int] = ()
 ) -> Trace:
     """The trace of a candidate, or of other words."""
-    lexemes = telling_lexemes(query_lexemes(text), said_by)
-    named = set(query_lexemes(" ".join(names_in(text))))
-    kinds = named, {lexeme for lexeme in lexemes if lexeme[0].isdigit()}, _denied_lexemes(text)
+    numbers = set(map(str, numbers_in(text)))
+    words = telling_lexemes(query_lexemes(text), said_by)
+    lexemes = numbers.union(word for word in words if not word[0].isdigit())
+    kinds = set(query_lexemes(" ".join(names_in(text)))), numbers, _denied_lexemes(text)
     marks = {lexeme: blake2b(lexeme.encode(), digest_size=8).hexdigest() for lexeme in lexemes}
     sets = (frozenset(marks[lexeme] for lexeme in lexemes.intersection(kind)) for kind in (lexemes, *kinds))
     return Trace(fingerprint(text), session_key, frozenset(seqs), *sets)
