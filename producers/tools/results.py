@@ -90,7 +90,7 @@ class KnownMemory(ToolResult):
 
 
 class StoredMemory(ToolResult):
-    """Of ``add_memory`` and ``update_memory``: the fact as it stands now, and a known one it may contradict."""
+    """Of ``add_memory`` and ``update_memory``: the fact as it stands, and a known one it may contradict."""
 
     memory: MemoryResult
     may_contradict: KnownMemory | None = None

@@ -101,7 +101,7 @@ async def list_facts(
 
 routes.pass_on(
     acts.ADD_FACT, "facts", "writes", ("facts", "names"), FactOut, to=OwnerFacts.add, body=FactIn, status=201,
-    about="Add a fact by hand; the same statement is one fact, which is doubtful if it may contradict another.",
+    about="Add a fact by hand; the same statement is one fact, doubtful if it may contradict another.",
 )  # fmt: skip
 routes.pass_on(
     acts.CLEAR_FACTS, "facts", "writes", (), Cleared, to=OwnerFacts.clear,
