@@ -30,8 +30,8 @@ def test_the_frameworks_own(client: httpx2.Client) -> None:
     problem(client.get("/nothing"), 404, "not-found")
     wrong = client.put("/v1/whoami")
     problem(wrong, 405, "method-not-allowed")
-    assert wrong.headers["allow"] == "GET"
-    assert client.put("/v1/sessions/x/messages").headers["allow"] == "GET, POST"
+    assert wrong.headers["allow"] == "GET, HEAD"
+    assert client.put("/v1/sessions/x/messages").headers["allow"] == "GET, HEAD, POST"
     path, kind = "/v1/sessions/x/messages", {"Content-Type": "application/json"}
     problem(client.post(path, content=b"{", headers=kind), 400, "malformed")
     problem(client.post(path, content=b"\xff\xfe{}", headers=kind), 400, "malformed")
