@@ -23,6 +23,7 @@ from strandline.pipelines.facts.statements import (
     holds_all_of,
     is_denied_otherwise,
     is_negated,
+    leading_name,
     names_in,
     says_all_of,
     share_of,
@@ -30,7 +31,7 @@ from strandline.pipelines.facts.statements import (
 from strandline.pipelines.models.answers import MergeOperation
 from strandline.pipelines.text.languages import is_foreign, language_of
 from strandline.pipelines.text.lexemes import query_lexemes
-from strandline.pipelines.text.numbers import numbers_in
+from strandline.pipelines.text.numbers import is_miscounted, numbers_in
 from strandline.schemas.values.doubts import Doubt, DoubtReason
 
 # Below are names of different places, as Berlin and Madrid.
@@ -87,9 +88,7 @@ def _duplicate(op: MergeOperation, candidate: Statement, known: Statement, is_ol
     if reason != "loses":
         return beside(op, reason) if reason else op
     # It says the same and more, so that it repeats nothing, but completes it.
-    is_more = says_all_of(candidate.text, known.text) and is_made_of(
-        candidate.text, [known.text, candidate.text]
-    )
+    is_more = says_all_of(candidate.text, known.text) and _covers(candidate.text, known.text)
     return replace(op, op="update", text=None) if is_more else beside(op, "older" if is_older else reason)
 
 
@@ -99,9 +98,13 @@ def _update(op: MergeOperation, candidate: str, known: str, is_older: bool) -> M
         return beside(op, "negation")
     if op.text is not None and is_made_of(op.text, parts):
         return op
-    if is_made_of(candidate, parts):
+    if _covers(candidate, known):
         return replace(op, text=None)
     return beside(op, "older" if is_older else _fault(op.text or candidate, parts, parts) or "loses")
+
+
+def _covers(candidate: str, known: str) -> bool:
+    return is_made_of(candidate, [known, candidate]) and not is_miscounted(candidate, [known])
 
 
 def beside(op: MergeOperation, reason: DoubtReason) -> MergeOperation:
@@ -115,7 +118,10 @@ def are_related(one: str, other: str, common: Collection[str] = (), speaker: str
     """Whether two statements share a telling word or number, or a kind and perhaps the subject."""
     if have_in_common(one, other, common):
         return True
-    return bool(kinds_of(one) & kinds_of(other)) and may_share_subject(one, other, speaker)
+    if not kinds_of(one) & kinds_of(other) or not may_share_subject(one, other, speaker):
+        return False
+    left, right = leading_name(one), leading_name(other)
+    return left is None or right is None or _is_like(left, right)
 
 
 def repeats_badly(candidate: Statement, known: Statement) -> DoubtReason | None:
@@ -128,8 +134,10 @@ def repeats_badly(candidate: Statement, known: Statement) -> DoubtReason | None:
         return "assistant"
     if contradict(candidate.text, known.text):
         return "negation"
-    is_lost = not numbers_in(candidate.text) <= numbers_in(known.text) or _names_another(
-        candidate.text, known.text
+    is_lost = (
+        not numbers_in(candidate.text) <= numbers_in(known.text)
+        or is_miscounted(candidate.text, [known.text])
+        or _names_another(candidate.text, known.text)
     )
     if is_lost or differ_at_end(candidate.text, known.text) or _says_other(candidate.text, known.text):
         return "loses"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
@@ -10,9 +9,9 @@ from datetime import date, timedelta
 from strandline.pipelines.facts.statements import names_in, telling_words
 from strandline.pipelines.models.answers import ExtractedFact
 from strandline.pipelines.models.contract import TranscriptLine
-from strandline.pipelines.text.common_words import marks_of_languages
+from strandline.pipelines.text.common_words import marks_of_languages, pattern
 from strandline.pipelines.text.languages import is_foreign, language_of
-from strandline.pipelines.text.numbers import months_in, numbers_in
+from strandline.pipelines.text.numbers import is_miscounted, months_in, numbers_in
 from strandline.pipelines.text.spoken_dates import spoken_date
 from strandline.schemas.values.normal_form import folded
 
@@ -34,25 +33,12 @@ _DAYS_PER_UNIT = (7, 30.44, 365.25)
 # How exact a number of weeks, months or years is.
 _EXACTNESS = 0.25
 _BUDDHIST_YEARS = 543
-# Words for years, months, seasons and feasts.
-_TIMES = re.compile(
-    r"(?<!\w)(?:years?|months?|weeks?|summer|winter|spring|autumn|fall|christmas|easter|birthday|anniversary|decades?"
-    r"|jahr\w{0,3}|monat\w{0,2}|wochen?|sommer|frühling|frühjahr|herbst|weihnacht\w{0,3}|ostern|silvester|geburtstag"
-    r"|ans?|années?|mois|semaines?|été|hiver|printemps|automne|noël|pâques|anniversaire|años?|mes(?:es)?|semanas?|verano"
-    r"|invierno|primavera|otoño|navidad|cumpleaños|anos?|mês|verão|inverno|outono|natal|aniversário|ann[oi]|mes[ei]"
-    r"|settiman[ae]|estate|autunno|natale|pasqua|compleanno|jaar|jaren|maand\w{0,2}|zomer|herfst|lente|kerst\w{0,3}"
-    r"|rok\w{0,2}|lat|miesi\w{1,4}|tygod\w{1,3}|lat[oaem]{1,2}|zim[aąęy]|wiosn\w|jesie\w{1,3}|yıl\w{0,3}|ay|ay[ıl]\w{0,3}"
-    r"|hafta\w{0,2}|yaz|kış|år|månad\w{0,3}|vecka|sommar\w{0,2}|год\w{0,2}|лет\w{0,3}|месяц\w{0,2}|недел\w{1,2}|зим\w{1,2}"
-    r"|весн\w{1,2}|осен\w{1,3}|рождеств\w{1,2}|день рождения|χρόνο|χρόνια|μήνα|καλοκαίρι)(?!\w)"
-    r"|[年月周夏冬春秋]|星期|生日|圣诞|圣誕|誕生日|크리스마스|생일|[년월주]|여름|겨울|봄|가을|سنة|سنوات|عام|أعوام|شهر|أسبوع|صيف"
-    r"|שנה|שנים|חודש|שבוע|קיץ|साल|वर्ष|महीन|हफ्त|ปี|เดือน|สัปดาห์"
-)
 
 
 def ground_fact(
     fact: ExtractedFact, lines: Sequence[TranscriptLine], context: Sequence[TranscriptLine] = ()
 ) -> ExtractedFact | None:
-    """The fact as its messages support it; None if none of them has a speaker, or no line holds any of it.
+    """The fact as its messages support it; None if they have no speaker, hold nothing of it or count else.
 
     ``messages`` keeps the others; ``said_by`` is one of their speakers, or None if the model named
     another and they have several; ``about_date`` is a possible day that the lines can mean, or else the day
@@ -67,7 +53,7 @@ def ground_fact(
     first = cited[0].number - 1
     before = [*context, *lines[:first]] if first < LINES_BEFORE else lines[first - LINES_BEFORE : first]
     spoken = [line.text for line in (*cited, *before[-LINES_BEFORE:])]
-    if _is_made_up(fact.text, spoken):
+    if _is_made_up(fact.text, spoken) or is_miscounted(fact.text, spoken, has_dates=False):
         return None
     return replace(
         fact,
@@ -138,7 +124,7 @@ def may_mean(text: str, day: date, said_on: date) -> bool:
         day.day in spoken and not named and not is_known
     ):
         return True
-    speaks_of_times = _TIMES.search(text.casefold()) is not None
+    speaks_of_times = pattern("times").search(text.casefold()) is not None
     return (speaks_of_times and distance <= _WITHIN_TWO_YEARS) or (
         (speaks_of_times or not is_known) and any(_is_about(distance, count) for count in spoken)
     )

@@ -6,10 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from strandline.pipelines.text.common_words import joining_words, speakers, weak_words
+from strandline.pipelines.text.common_words import joining_words, pattern, speakers, weak_words
 from strandline.pipelines.text.languages import SCRIPTS_WITHOUT_CASE, language_of
 from strandline.pipelines.text.lexemes import lexemes, query_lexemes
-from strandline.pipelines.text.numbers import numbers_in
+from strandline.pipelines.text.numbers import is_miscounted, numbers_in
 from strandline.schemas.values.normal_form import folded, normal_form
 
 # How much of a part's telling words a sentence must hold: all of three, all but one of four.
@@ -20,26 +20,8 @@ _STEM, _ENDING = 4, 4
 # Smaller numbers alone tie nothing together: ages of children and days of months meet by chance.
 _TELLING_NUMBER = 32
 
-_NEGATION = re.compile(
-    r"(?<!\w)(?:not|no(?:ne|body|thing|r)?|never|neither|without|cannot|\w{1,20}n't|hates?|dislikes?|stop(?:s|ped)|quit"
-    r"|nicht|nichts|kein\w{0,3}|nie|niemals|ohne|hasst|ne|pas|jamais|sans|ni|déteste|nunca|jamás|sin|tampoco|odia"
-    r"|non|né|mai|senza|não|nao|nem|sem|niet|geen|nooit|zonder|inte|ingen|aldrig|utan|ikke|aldri|nigdy|ani|bez"
-    r"|değil|yok|asla|\w{1,20}m[iıuü]yor\w{0,4}|\w{1,20}m[ae]z|не|ни|нет|никогда|без|нельзя|перестал\w{0,2}|ненавидит"
-    r"|немає|δεν|μην|όχι|ποτέ|χωρίς|لا|لم|لن|ليس\w{0,3}|بدون|לא|אין|אינו|אינה|בלי|नहीं|मत|बिना|không|chưa|tidak|bukan"
-    r"|belum)(?!\w)|(?<!\w)n'(?=\w)"
-    r"|(?:aufgehört|arrêté|dejó|dejado|smesso|parou|gave up|given up)(?!\w)"
-    r"|[不没沒無无못戒]|讨厌|嫌い|ない|ません|なく|やめ|辞め|禁煙|(?<!\w)안 |않|없|끊|ไม่"
-)
 # Languages that deny at the end of a clause, so that the words before are denied.
 _DENYING_LAST = frozenset({"japanese", "korean", "turkish", "hindi", "german"})
-_CLAUSE = re.compile(
-    r"[;:!?。;!?]|\.(?!\d)|(?<!\w)(?:but|however|although|aber|sondern|jedoch|mais|pero|sino|mas|però|maar|ale|ama|но"
-    r"|зато|однако|لكن|אבל|लेकिन)(?!\w)|但|却|不过|けど|しかし|하지만|지만|แต่"
-)
-_LISTED = re.compile(
-    r"[,、,]|(?<!\w)(?:and|or|nor|und|oder|sowie|et|ou|ni|y|e|o|i|oraz|lub|ani|och|eller|ve|veya|и|или|ни)(?!\w)"
-    r"|[和与或及]"
-)
 
 _CASED_NAME = re.compile(r"(?:^|(?<=[\w,;:)'’] )|(?<=[\w]['’]))(?=[^\W\d_])\w+")
 _FOREIGN_NAME = re.compile(
@@ -61,14 +43,15 @@ _ELISION = re.compile(r"(?<!\w)(?:[cdjlmnst]|un|qu|dell?|all|nell|sull|dall)'(?=
 
 def holds_all_of(text: str, parts: Sequence[str]) -> bool:
     """Whether ``text`` says and denies all of the parts: words, some of each clause, numbers and names."""
-    return not is_denied_otherwise(text, parts) and all(_holds(text, part) for part in parts)
+    is_same = not is_denied_otherwise(text, parts) and not is_miscounted(text, parts)
+    return is_same and all(_holds(text, part) for part in parts)
 
 
 def _holds(text: str, part: str) -> bool:
     words = _words(text)
     if not numbers_in(part) <= numbers_in(text) or not all(has_name(name, text) for name in names_in(part)):
         return False
-    clauses = [telling_words(clause) for clause in _CLAUSE.split(part)]
+    clauses = [telling_words(clause) for clause in pattern("clause").split(part)]
     times, kept = (
         Counter(word for clause in clauses for word in clause),
         _words_kept(telling_words(part), words),
@@ -107,7 +90,7 @@ def _is_joint(word: str, characters: set[str]) -> bool:
 
 
 def is_negated(text: str) -> bool:
-    return _NEGATION.search(_plain(text)) is not None
+    return pattern("negation").search(_plain(text)) is not None
 
 
 def is_denied_otherwise(text: str, parts: Sequence[str]) -> bool:
@@ -135,7 +118,7 @@ def share_of(one: str, other: str) -> float:
 
 
 def _words_without_denial(text: str) -> frozenset[str]:
-    return telling_words(_NEGATION.sub(" ", _plain(text)))
+    return telling_words(pattern("negation").sub(" ", _plain(text)))
 
 
 def contradict(one: str, other: str) -> bool:
@@ -149,10 +132,10 @@ def _denials(text: str) -> dict[str, set[bool | None]]:
     """For each telling word whether it is denied; None where this cannot be told."""
     ways: dict[str, set[bool | None]] = {}
     denies_last = language_of(text) in _DENYING_LAST
-    for clause in _CLAUSE.split(_plain(text)):
+    for clause in pattern("clause").split(_plain(text)):
         denied: frozenset[str] = frozenset()
-        for listed in _LISTED.split(clause):
-            negation, words = _NEGATION.search(listed), telling_words(listed)
+        for listed in pattern("listed").split(clause):
+            negation, words = pattern("negation").search(listed), telling_words(listed)
             before = telling_words(listed[: negation.start()]) if negation else frozenset()
             for word in words:
                 is_unsure = (
@@ -178,6 +161,12 @@ def names_in(text: str) -> set[str]:
     if language_of(text) in SCRIPTS_WITHOUT_CASE:
         capitals |= set(_FOREIGN_NAME.findall(plain)) - speakers()
     return capitals
+
+
+def leading_name(text: str) -> str | None:
+    """The name that a statement begins with, as that of whom it is about."""
+    first = _CASED_NAME.match(normal_form(text))
+    return first.group() if first is not None and first.group() in names_in(text) else None
 
 
 def has_name(name: str, text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from functools import cache
 from importlib import resources
@@ -61,3 +62,9 @@ def number_words() -> dict[str, int]:
 def month_names() -> dict[str, int]:
     names = _table()["months"]["names"]
     return {name: number for row in names for number, name in enumerate(row.split(), 1)}
+
+
+@cache
+def pattern(name: str) -> re.Pattern[str]:
+    """``negation``, ``clause``, ``listed`` or ``times``, for text in small letters."""
+    return re.compile("".join(_table()["patterns"][name]))

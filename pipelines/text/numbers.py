@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
-from strandline.pipelines.text.common_words import month_names, number_words
+from strandline.pipelines.text.common_words import month_names, number_words, pattern
+from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.values.normal_form import folded, normal_form
 
 _NUMBER = re.compile(r"\d+")
 _THOUSANDS = re.compile(r"(?<=\d)[.,'\u00a0\u202f](?=\d{3}(?!\d))")
+_TOKEN = re.compile(r"[^\W\d_]+|\d+")
+_DATE = re.compile(r"\d{1,4}(?:[-/.]\d{1,2}){2}")
+_MAX_DIGITS = 1_000
 _WORD = re.compile(r"[^\W\d_]+")
 # Vowel signs are no letters to ``re``.
 _NAME = re.compile(r"[^\s\d.,;:!?()]+")
@@ -19,11 +24,40 @@ _COUNTS = dict(zip("两兩二三四五六七八九十", (2, 2, *range(2, 11)), s
 def numbers_in(text: str) -> set[int]:
     """The numbers of a text; a month that is named next to a number counts as its number."""
     plain = folded(text)
-    values = {int(digits) for digits in _NUMBER.findall(_THOUSANDS.sub("", plain)) if len(digits) < 1_000}
+    values = {
+        int(digits) for digits in _NUMBER.findall(_THOUSANDS.sub("", plain)) if len(digits) < _MAX_DIGITS
+    }
     words, spoken = _WORD.findall(plain), number_words()
     values.update(spoken[word] for word in words if word in spoken)
     values.update(_COUNTS[character] for character in _COUNTED.findall(plain))
     return values | months_in(text) if values else values
+
+
+def is_miscounted(text: str, parts: Iterable[str], *, has_dates: bool = True) -> bool:
+    """Whether a word has a number in ``text``, or a date an order, and only others in the parts.
+
+    ``has_dates``: days and lengths of time count too; they may have been computed.
+    """
+    told: dict[str, set[int]] = {}
+    for part in parts:
+        for word, number in _counts(part, has_dates):
+            told.setdefault(word, set()).add(number)
+    return any(number not in told.get(word, {number}) for word, number in _counts(text, has_dates))
+
+
+def _counts(text: str, has_dates: bool) -> Iterator[tuple[str, int]]:
+    """The words after a number, and months before one, each with it; dates in digits with their order."""
+    plain, spoken, named = _THOUSANDS.sub("", folded(text)), number_words(), month_names()
+    tokens = _TOKEN.findall(plain)
+    for before, token, after in zip(["", *tokens], tokens, [*tokens[1:], ""], strict=False):
+        number = int(token) if token.isdigit() and len(token) < _MAX_DIGITS else spoken.get(token)
+        if number is not None:
+            counted = after if before not in named else before
+            if has_dates or not (counted in named or pattern("times").fullmatch(counted)):
+                yield from ((word, number) for word in query_lexemes(counted) if word.isalpha())
+    for date in _DATE.findall(plain) if has_dates else ():
+        pieces = re.findall(r"\d+", date)
+        yield " ".join(sorted(pieces)), int("".join(pieces))
 
 
 def months_in(text: str) -> set[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import partial
 from unicodedata import combining, normalize  # noqa: TID251 - to compare with
 
@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.pipelines.facts.statements import holds_all_of
+from strandline.pipelines.facts.grounding import may_mean
+from strandline.pipelines.facts.statements import have_in_common, holds_all_of
 from strandline.pipelines.models.contract import ExtractTask, SummaryTask, TranscriptLine
 from strandline.pipelines.models.local.extractive import sentences, words
 from strandline.pipelines.models.local.text_model import LocalTextModel
@@ -86,6 +87,8 @@ def _steps_over_texts() -> Iterator[tuple[str, Callable[[], object]]]:
         "query_lexemes": query_lexemes,
         "fingerprint": fingerprint,
         "holds_all_of": lambda text: holds_all_of(text, [text]),
+        "have_in_common": lambda text: have_in_common(text, text),
+        "may_mean": lambda text: may_mean(text, date(2000, 1, 1), NOW.date()),
         "sentences": sentences,
         "words": words,
         "spoken_date": lambda text: spoken_date(text, NOW.date()),
