@@ -38,11 +38,11 @@ def is_miscounted(text: str, parts: Iterable[str], *, has_dates: bool = True) ->
 
     ``has_dates``: days and lengths of time count too; they may have been computed.
     """
-    told: dict[str, set[int]] = {}
+    numbers_of: dict[str, set[int]] = {}
     for part in parts:
         for word, number in _counts(part, has_dates):
-            told.setdefault(word, set()).add(number)
-    return any(number not in told.get(word, {number}) for word, number in _counts(text, has_dates))
+            numbers_of.setdefault(word, set()).add(number)
+    return any(number not in numbers_of.get(word, {number}) for word, number in _counts(text, has_dates))
 
 
 def _counts(text: str, has_dates: bool) -> Iterator[tuple[str, int]]:
