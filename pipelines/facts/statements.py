@@ -51,14 +51,12 @@ def _holds(text: str, part: str) -> bool:
     words = _words(text)
     if not numbers_in(part) <= numbers_in(text) or not all(has_name(name, text) for name in names_in(part)):
         return False
+    own_words = telling_words(part) or _words(part)
+    kept = _words_kept(own_words, words)
     clauses = [telling_words(clause) for clause in pattern("clause").split(part)]
-    times, kept = (
-        Counter(word for clause in clauses for word in clause),
-        _words_kept(telling_words(part), words),
-    )
+    times = Counter(word for clause in clauses for word in clause)
     own = ({word for word in clause if times[word] == 1} for clause in clauses)
-    has_clauses = all(not clause or clause & kept for clause in own)
-    return has_clauses and _share(telling_words(part) or _words(part), words) >= KEPT_SHARE
+    return len(kept) >= KEPT_SHARE * len(own_words) > 0 and all(not clause or clause & kept for clause in own)
 
 
 def says_all_of(text: str, other: str) -> bool:
@@ -164,9 +162,11 @@ def names_in(text: str) -> set[str]:
 
 
 def leading_name(text: str) -> str | None:
-    """The name that a statement begins with, as that of whom it is about."""
+    """The name that a statement begins with, if it speaks of no speaker: as a rule whom it is about."""
     first = _CASED_NAME.match(normal_form(text))
-    return first.group() if first is not None and first.group() in names_in(text) else None
+    if first is None or not speakers().isdisjoint(_TOKEN.findall(_plain(text))):
+        return None
+    return first.group() if first.group() in names_in(text) else None
 
 
 def has_name(name: str, text: str) -> bool:
