@@ -18,6 +18,7 @@ from strandline.pipelines.facts.edits import (
     open_fact_lanes,
     traces_of,
 )
+from strandline.pipelines.facts.kinds import kinds_of
 from strandline.pipelines.facts.tombstones import Trace, read_traces, trace_of, write_traces
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.errors import ConflictError, UnknownPipelineError
@@ -30,15 +31,14 @@ from strandline.schemas.queries.derived.facts_edit import (
     FindFact,
     FindFactRow,
     LiveFacts,
+    NearFacts,
     LockSessionLanes,
     RecordFactEvent,
     RemoveFactsRow,
     TwinSessions,
 )
-from strandline.schemas.queries.derived.facts_merge import RelatedFacts
 from strandline.schemas.values.acts.acting import actor_or_current
 from strandline.schemas.values.doubts import Settlement
-from strandline.schemas.values.fingerprints import fingerprint
 
 T = TypeVar("T")
 _Compared = tuple[Mapping[str, Any], tuple[Trace, ...]]
@@ -99,10 +99,8 @@ def _compare(fact_set: FactSet, payload: Mapping[str, Any]) -> Operation[_Compar
     A known fact that is not doubtful does not become it because it is added again.
     """
     text = payload["text"]
-    related = RelatedFacts(
-        **fact_set.keys, lexemes=query_lexemes(text), fingerprints=[fingerprint(text)], limit=MAX_NEAR_FACTS
-    )
-    near = yield from fetch(related)
+    words = [*query_lexemes(text), *(f"kind:{kind}" for kind in sorted(kinds_of(text)))]
+    near = yield from fetch(NearFacts(**fact_set.keys, lexemes=words, limit=MAX_NEAR_FACTS))
     text = next((fact.text for fact in near if say_the_same(fact.text, text)), text)
     payload = {**payload, "text": text}
     like = yield from fact_like(fact_set, text)

@@ -258,6 +258,18 @@ SELECT f.fact_id FROM strandline.fact f
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live
     AND f.fingerprint = %(fingerprint)s
 
+-- name: near_facts
+-- The live facts that share most words or kinds with a text, closest first.
+-- row: fact_id uuid, text text
+-- seals: lexemes query
+-- opens: text
+SELECT f.fact_id, f.text FROM strandline.fact f
+CROSS JOIN LATERAL (
+    SELECT count(*) AS shared FROM unnest(f.lexemes) AS l (lexeme) WHERE l.lexeme = ANY (%(lexemes)s::text[])) AS o
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live
+    AND f.lexemes && %(lexemes)s::text[]
+ORDER BY o.shared DESC, f.said_at DESC, f.fact_id LIMIT %(limit)s
+
 -- name: find_fact
 -- One fact of one derivation, the fact that its doubt concerns, and by which event people last worded it.
 -- row: fact_id uuid, text text, live boolean, created_at timestamptz, valid_from timestamptz, said_at timestamptz,

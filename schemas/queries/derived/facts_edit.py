@@ -282,6 +282,21 @@ class LiveFactLike(Query[FactIdRow], name="live_fact_like", repeatable=True):
     fingerprint: bytes
 
 
+class NearFactsRow(NamedTuple):
+    fact_id: UUID
+    text: str
+
+
+class NearFacts(Query[NearFactsRow], name="near_facts", repeatable=True):
+    """The live facts that share most words or kinds with a text, closest first."""
+
+    marks = Marks(owner=1, seals=(Mark(0, "query"),), opens=(Mark(1, "text", "fact"),))
+    lexemes: list[str]
+    shard_key: UUID
+    generation_id: int
+    limit: int
+
+
 class FindFactRow(NamedTuple):
     fact_id: UUID
     text: str
