@@ -834,7 +834,7 @@ export class Strandline {
     return this.#json({ method: "GET", path: `/v1/users/${encode(user)}/facts`, query, isSafe: true, namesUser: false, options });
   }
 
-  /** Add a fact by hand; the same statement is one fact, which is doubtful if it may contradict another. */
+  /** Add a fact by hand; the same statement is one fact, doubtful if it may contradict another. */
   addFact(user: string, body: FactIn, options: CallOptions = {}): Promise<FactOut> {
     return this.#json({ method: "POST", path: `/v1/users/${encode(user)}/facts`, body, isSafe: false, namesUser: false, options });
   }
