@@ -18,10 +18,10 @@ from uuid import UUID, uuid5
 
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.facts.decisions import is_made_of
+from strandline.pipelines.facts.kinds import fact_lexemes
 from strandline.pipelines.models.answers import CondensedFact, parse_condense
 from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import CondenseTask, NumberedFact, TextModel
-from strandline.pipelines.text.lexemes import indexed_lexemes
 from strandline.schemas.errors import PermanentModelError
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.derived import facts_merge as queries
@@ -173,7 +173,7 @@ def _merge_parts(
             parts=part_ids,
             text=merged.text,
             fingerprint=words,
-            lexemes=indexed_lexemes(merged.text),
+            lexemes=fact_lexemes(merged.text),
             topics=list(merged.topics),
             batch_id=batch_id,
             model=answer.model,

@@ -15,8 +15,8 @@ from typing import Any, Generic, TypedDict, TypeVar
 from uuid import UUID
 
 from strandline.pipelines.admission import admit, refuse_if_erased
+from strandline.pipelines.facts.kinds import fact_lexemes
 from strandline.pipelines.facts.tombstones import Tombstone, Trace, read_traces
-from strandline.pipelines.text.lexemes import indexed_lexemes
 from strandline.schemas.postgres.operations import Operation, content_codec, fetch
 from strandline.schemas.queries.derived.facts_edit import (
     DecidingFactEvents,
@@ -134,7 +134,7 @@ class FactEvent(Tombstone):
     @property
     def words(self) -> Words:
         text: str = (self.payload or {})["text"]
-        return {"text": text, "fingerprint": fingerprint(text), "lexemes": indexed_lexemes(text)}
+        return {"text": text, "fingerprint": fingerprint(text), "lexemes": fact_lexemes(text)}
 
     @property
     def details(self) -> Details:

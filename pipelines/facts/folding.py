@@ -12,10 +12,11 @@ from strandline.pipelines.capture import AppliedCapture
 from strandline.pipelines.facts.condense import Condensing
 from strandline.pipelines.facts.decisions import are_related, check_decision, repeats_badly
 from strandline.pipelines.facts.instructions import Instruction
+from strandline.pipelines.facts.kinds import MARK, asked_lexemes, fact_lexemes
 from strandline.pipelines.facts.statements import telling_words
 from strandline.pipelines.facts.tombstones import Tombstone, Utterance, trace_of
 from strandline.pipelines.models.answers import MergeOperation
-from strandline.pipelines.text.lexemes import indexed_lexemes, query_lexemes
+from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.derived.facts_edit import DecidingFactEvents, LiveFactLike
 from strandline.schemas.queries.derived.facts_merge import (
@@ -33,10 +34,13 @@ from strandline.schemas.values.doubts import Doubt
 from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import DerivationKeys
 
-# Known facts shown to one merge call: those with most words of the candidates.
+# Known facts shown to one merge call.
 MAX_KNOWN_FACTS = 60
 # A word is common if so much of at least so many facts has it.
 COMMON_SHARE, FEWEST_FACTS_WITH_COMMON_WORDS = 0.75, 8
+# Of a common kind and of a cosine of 1 without what all facts have in common; a word that is held by one fact
+# of 500 weighs 5.8.  Measured in tests/pipelines/facts/test_what_merge_sees.py.
+KIND_WEIGHT, MEANING_WEIGHT = 1.5, 7.0
 
 
 class _Place(TypedDict):
@@ -95,10 +99,25 @@ def is_older(candidate: Candidate, known: RelatedFactsRow) -> bool:
 def related_facts(
     fetcher: Fetcher, keys: DerivationKeys, candidates: Sequence[Candidate]
 ) -> tuple[RelatedFactsRow, ...]:
-    """The known facts that share words with the candidates, closest first."""
-    words = {lexeme for candidate in candidates for lexeme in query_lexemes(candidate.text)}
-    prints = [fingerprint(candidate.text) for candidate in candidates]
-    related = RelatedFacts(**keys, lexemes=sorted(words), fingerprints=prints, limit=MAX_KNOWN_FACTS)
+    """The known facts that have most to do with the candidates, closest first; all while they are few.
+
+    Vectors may come later, and another attempt then shows other facts: its answer is asked for by another
+    step, so no answer is ever applied to facts that it was not shown.
+    """
+    words = [(n, lexeme) for n, one in enumerate(candidates, 1) for lexeme in asked_lexemes(one.text)]
+    cited = [(n, one.session_key, seq) for n, one in enumerate(candidates, 1) for seq in one.seqs]
+    related = RelatedFacts(
+        **keys,
+        lexemes=[lexeme for _, lexeme in words],
+        numbers=[number for number, _ in words],
+        weights=[KIND_WEIGHT if lexeme.startswith(MARK) else 1.0 for _, lexeme in words],
+        fingerprints=[fingerprint(candidate.text) for candidate in candidates],
+        sessions=[session_key for _, session_key, _ in cited],
+        seqs=[seq for *_, seq in cited],
+        cited=[number for number, *_ in cited],
+        meaning=MEANING_WEIGHT,
+        limit=MAX_KNOWN_FACTS,
+    )
     return tuple(fetcher.fetch(related))
 
 
@@ -368,7 +387,7 @@ class Fold:
             fact_id=known.fact_id,
             text=text,
             fingerprint=words,
-            lexemes=indexed_lexemes(text),
+            lexemes=fact_lexemes(text),
             topics=candidate.topics,
             about_date=candidate.about_date,
             said_at=candidate.said_at,
@@ -443,10 +462,10 @@ class Fold:
             "fact_id": fact_id,
             "text": text,
             "fingerprint": fingerprint(text),
-            "lexemes": indexed_lexemes(text),
+            "lexemes": fact_lexemes(text),
             "own_text": own,
             "own_fingerprint": None if own is None else fingerprint(own),
-            "own_lexemes": None if own is None else indexed_lexemes(own),
+            "own_lexemes": None if own is None else fact_lexemes(own),
             "event_id": candidate.event_id,
             "session_key": candidate.session_key,
             "seqs": candidate.seqs,

@@ -15,9 +15,12 @@ from importlib import resources
 from typing import NamedTuple
 from unicodedata import normalize  # noqa: TID251 - of the table's words
 
+from strandline.pipelines.text.lexemes import indexed_lexemes, query_lexemes
 from strandline.schemas.values.normal_form import folded
 
 USER = "user"
+# Before a kind among the lexemes of a fact.
+MARK = "kind:"
 _OTHER = "other"
 # A fact is short; a longer text is read no further.
 MAX_CHARACTERS = 1_000
@@ -46,6 +49,20 @@ def kinds_of(text: str) -> frozenset[str]:
     """The kinds of statement that ``text`` makes, such as ``residence``; none if no word tells one."""
     plain = _plain(text)
     return frozenset(e.name for start in _START.finditer(plain) for e in _at(plain, start.start(), _kinds()))
+
+
+def fact_lexemes(text: str) -> list[str]:
+    """The lexemes by which a fact is found, with marks of its kinds, which no text has as a word."""
+    return [*indexed_lexemes(text), *_marks(text)]
+
+
+def asked_lexemes(text: str) -> list[str]:
+    """The lexemes of a statement with which facts may have something in common, and marks of its kinds."""
+    return [*query_lexemes(text), *_marks(text)]
+
+
+def _marks(text: str) -> list[str]:
+    return [f"{MARK}{kind}" for kind in sorted(kinds_of(text))]
 
 
 def subject_of(text: str, speaker: str | None = None) -> str | None:

@@ -17,6 +17,7 @@ from hashlib import blake2b
 from typing import Any
 from uuid import UUID
 
+from strandline.pipelines.facts.kinds import MARK
 from strandline.pipelines.facts.statements import is_negated, names_in
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.pipelines.text.numbers import numbers_in
@@ -41,7 +42,8 @@ _CLAUSE_END = re.compile(
 
 def telling_lexemes(lexemes: Iterable[str], said_by: str | None) -> frozenset[str]:
     """The lexemes that tell facts of one speaker apart: the speaker's own name is in all of them."""
-    return frozenset(lexemes) - _NAMELESS - frozenset(query_lexemes(said_by or ""))
+    words = (lexeme for lexeme in lexemes if not lexeme.startswith(MARK))
+    return frozenset(words) - _NAMELESS - frozenset(query_lexemes(said_by or ""))
 
 
 def are_alike(left: frozenset[str], right: frozenset[str], above: float = ALIKE_ABOVE) -> bool:

@@ -14,10 +14,10 @@ from typing import Any
 from uuid import UUID, uuid4, uuid5
 
 from strandline.pipelines.facts.condense import MAX_LOADED_FACTS, may_condense, most_alike
+from strandline.pipelines.facts.kinds import fact_lexemes
 from strandline.pipelines.facts.recording import lock_registered
 from strandline.pipelines.models.answers import CondensedFact, parse_condense
 from strandline.pipelines.models.contract import CondenseTask, ModelAnswer, NumberedFact, TextModel
-from strandline.pipelines.text.lexemes import indexed_lexemes
 from strandline.producers.model_calls import PaidCall, Payer, ask_model
 from strandline.schemas.errors import ConflictError, UnknownPipelineError
 from strandline.schemas.postgres.operations import Operation, Run, fetch
@@ -159,7 +159,7 @@ def _put_in_place(optimization: Optimization, fact_id: UUID, one: MergedFacts) -
             parts=part_ids,
             text=one.text,
             fingerprint=words,
-            lexemes=indexed_lexemes(one.text),
+            lexemes=fact_lexemes(one.text),
             topics=list(one.topics),
             batch_id=optimization.id,
             model=optimization.model,

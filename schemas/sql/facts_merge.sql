@@ -47,29 +47,85 @@ WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND event_
     AND ordinal = %(ordinal)s
 
 -- name: related_facts
--- The owner's live facts that share words with the candidates, closest first; with the person's event that
--- worded a fact last, if one did, and the last message of each session that it comes from.
--- params: fingerprints bytea[]
+-- The owner's live facts that have most to do with one of the candidates, closest first: all while they are few; with
+-- the person's event that worded a fact last, if one did.  Near are facts by words and kinds of statement, each by how
+-- few hold it, none that half of them hold; and by the vectors of the messages, as far as there are any.  With the last
+-- message of each session that a fact comes from.
+-- params: fingerprints bytea[], numbers integer[], weights float8[], sessions uuid[], cited integer[], meaning float8
 -- row: fact_id uuid, text text, said_at timestamptz, fingerprint bytea, is_by_assistants boolean, number bigint?,
 --     created_at timestamptz!, session_keys uuid[], last_seqs bigint[]
 -- seals: fingerprints query, lexemes query
 -- opens: text, fingerprint fingerprint - text
-WITH nearest AS (
-    SELECT f.fact_id, f.generation_id, f.text, f.said_at, f.fingerprint, row_number() OVER (
-        ORDER BY f.fingerprint = ANY (%(fingerprints)s::bytea[]) DESC, overlap.shared DESC, f.said_at DESC,
-            f.fact_id) AS place
+WITH known AS MATERIALIZED (
+    SELECT f.fact_id, f.lexemes, f.said_at, f.fingerprint = ANY (%(fingerprints)s::bytea[]) AS is_same
     FROM strandline.fact f
-    CROSS JOIN LATERAL (
-        SELECT count(*) AS shared FROM unnest(f.lexemes) AS l (lexeme)
-        WHERE l.lexeme = ANY (%(lexemes)s::text[])) AS overlap
     WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live
-        AND (f.lexemes && %(lexemes)s::text[] OR f.fingerprint = ANY (%(fingerprints)s::bytea[]))
+), amount AS MATERIALIZED (
+    SELECT count(*)::float8 AS facts FROM known
+), asked AS (
+    -- Sealed, the words are there twice, one list after the other.
+    SELECT w.lexeme, (%(numbers)s::integer[])[n.place] AS candidate, (%(weights)s::float8[])[n.place] AS weight
+    FROM unnest(%(lexemes)s::text[]) WITH ORDINALITY AS w (lexeme, place)
+    CROSS JOIN LATERAL (SELECT mod(w.place - 1, cardinality(%(numbers)s::integer[])) + 1 AS place) AS n
+), held AS (
+    SELECT h.fact_id, h.lexeme,
+        greatest(0, ln((a.facts - h.times + 0.5::float8) / (h.times + 0.5::float8))) AS weight
+    FROM (
+        SELECT k.fact_id, l.lexeme, count(*) OVER (PARTITION BY l.lexeme) AS times
+        FROM known k CROSS JOIN LATERAL unnest(k.lexemes) AS l (lexeme)
+        WHERE l.lexeme = ANY (%(lexemes)s::text[])) AS h
+    CROSS JOIN amount a
+), served AS MATERIALIZED (
+    SELECT v.generation_id FROM @serving(%(shard_key)s, ARRAY['vectors']) AS v
+    WHERE (SELECT a.facts FROM amount a) > %(limit)s
+), said AS MATERIALIZED (
+    -- Here and below the limits keep this a look-up per row.
+    SELECT m.candidate, c.embedding
+    FROM unnest(%(sessions)s::uuid[], %(seqs)s::bigint[], %(cited)s::integer[]) AS m (session_key, seq, candidate)
+    CROSS JOIN LATERAL (@embedded(%(shard_key)s, (SELECT v.generation_id FROM served v), m)) AS c
+), pieces AS MATERIALIZED (
+    SELECT k.fact_id, c.embedding
+    FROM known k CROSS JOIN LATERAL (
+        SELECT r.session_key, s.seq FROM strandline.fact_revision r CROSS JOIN LATERAL unnest(r.seqs) AS s (seq)
+        WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = k.fact_id
+            AND r.operation <> 'invalidate'
+        ORDER BY r.revision DESC LIMIT 4) AS m
+    CROSS JOIN LATERAL (@embedded(%(shard_key)s, (SELECT v.generation_id FROM served v), m)) AS c
+    WHERE EXISTS (SELECT FROM said)
+), centre AS MATERIALIZED (
+    -- What all have in common says nothing; of a few it cannot be told.
+    SELECT CASE WHEN count(*) >= 20 THEN avg(p.embedding) END AS embedding FROM pieces p
+), directions AS MATERIALIZED (
+    SELECT p.fact_id, coalesce(p.embedding - c.embedding, p.embedding) AS direction
+    FROM pieces p CROSS JOIN centre c
+), said_directions AS MATERIALIZED (
+    SELECT s.candidate, coalesce(s.embedding - c.embedding, s.embedding) AS direction
+    FROM said s CROSS JOIN centre c
+), scores AS (
+    SELECT n.fact_id, n.candidate, sum(n.score) AS score FROM (
+        SELECT h.fact_id, q.candidate, h.weight * q.weight AS score FROM held h JOIN asked q ON q.lexeme = h.lexeme
+        UNION ALL
+        SELECT d.fact_id, s.candidate, %(meaning)s::float8 * greatest(0, max(1 - (d.direction <=> s.direction)))
+        FROM directions d CROSS JOIN said_directions s GROUP BY d.fact_id, s.candidate) AS n
+    GROUP BY n.fact_id, n.candidate
+), nearest AS (
+    SELECT n.fact_id, row_number() OVER (
+        ORDER BY bool_or(n.is_same) DESC, min(n.place), max(n.score) DESC, max(n.said_at) DESC, n.fact_id) AS place
+    FROM (
+        SELECT k.fact_id, k.is_same, k.said_at, NULL AS place, 0 AS score FROM known k
+        UNION ALL
+        SELECT s.fact_id, false, NULL, rank() OVER (PARTITION BY s.candidate ORDER BY s.score DESC), s.score
+        FROM scores s) AS n
+    GROUP BY n.fact_id
     ORDER BY place LIMIT %(limit)s
 )
-SELECT n.fact_id, n.text, n.said_at, n.fingerprint, @is_assistants_fact(n, %(shard_key)s) AS is_by_assistants,
+SELECT f.fact_id, f.text, f.said_at, f.fingerprint, @is_assistants_fact(f, %(shard_key)s) AS is_by_assistants,
     worded.number, worded.created_at, coalesce(said.session_keys, '{}') AS session_keys,
     coalesce(said.last_seqs, '{}') AS last_seqs
-FROM nearest n LEFT JOIN LATERAL (
+FROM nearest n CROSS JOIN LATERAL (
+    SELECT * FROM strandline.fact t
+    WHERE t.shard_key = %(shard_key)s AND t.generation_id = %(generation_id)s AND t.fact_id = n.fact_id LIMIT 1) AS f
+LEFT JOIN LATERAL (
     SELECT e.number, e.created_at FROM strandline.fact_revision r
     JOIN strandline.fact_event e ON e.shard_key = r.shard_key AND e.number = r.fact_event
     WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = n.fact_id

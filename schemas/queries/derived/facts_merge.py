@@ -95,15 +95,17 @@ class RelatedFactsRow(NamedTuple):
 
 
 class RelatedFacts(Query[RelatedFactsRow], name="related_facts", repeatable=True):
-    """The owner's live facts that share words with the candidates, closest first; with the person's event
-    that worded a fact last, if one did, and the last message of each session that it comes from.
+    """The owner's live facts that have most to do with one of the candidates, closest first: all while they
+    are few; with the person's event that worded a fact last, if one did.  Near are facts by words and
+    kinds of statement, each by how few hold it, none that half of them hold; and by the vectors of the
+    messages, as far as there are any.  With the last message of each session that a fact comes from.
     """
 
     marks = Marks(
-        owner=2,
+        owner=1,
         seals=(
             Mark(0, "query"),
-            Mark(1, "query"),
+            Mark(5, "query"),
         ),
         opens=(
             Mark(1, "text", "fact"),
@@ -111,10 +113,16 @@ class RelatedFacts(Query[RelatedFactsRow], name="related_facts", repeatable=True
         ),
     )
     fingerprints: list[bytes]
-    lexemes: list[str]
     shard_key: UUID
     generation_id: int
+    numbers: list[int]
+    weights: list[float]
+    lexemes: list[str]
     limit: int
+    sessions: list[UUID]
+    seqs: list[int]
+    cited: list[int]
+    meaning: float
 
 
 class AddFactRow(NamedTuple):

@@ -56,6 +56,13 @@ change AS (
     WHERE said.shard_key = {owner} AND said.generation_id = {generation_id} AND said.fact_id = {fact_id}
         AND said.operation <> 'invalidate' AND said.session_key IS NOT NULL)
 
+-- fragment: embedded(shard_key, generation_id, message)
+-- The vectors of a message's first pieces.
+SELECT piece.embedding FROM strandline.chunk piece
+    WHERE piece.shard_key = {shard_key} AND piece.generation_id = {generation_id}
+        AND piece.session_key = {message}.session_key AND piece.from_seq = {message}.seq AND piece.embedding IS NOT NULL
+    ORDER BY piece.piece LIMIT 4
+
 -- fragment: any_word()
 -- Most pieces hold no word of the query, which this says sooner than a look for each.
 (SELECT string_agg('''' || replace(replace(u.lexeme, '\', '\\'), '''', '''''') || '''', ' | ')

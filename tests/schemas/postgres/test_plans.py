@@ -185,7 +185,9 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
             return lease | arrays | {"older_than_seconds": 1.0}
         case "related_facts":
             facts = session_lane(connection, "facts")
-            return facts | {"lexemes": ["fact"], "fingerprints": [b"x"], "limit": 60}
+            words = {"lexemes": ["fact"], "numbers": [1], "weights": [1.0], "meaning": 10.0}
+            words |= {"fingerprints": [b"x"], "limit": 60}
+            return facts | words | {"sessions": [UUID(int=0)], "seqs": [1], "cited": [1]}
         case "read":
             known = {"known_from": 1, "known_through": 41, "known_seal": "x", "known_facts": None}
             blocks = {"pipelines": ["facts", "summary", "vectors"], "tail_rows": 100, "tail_bytes": 10**6}
