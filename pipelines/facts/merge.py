@@ -1,7 +1,7 @@
 """Merge: the second stage of facts.  Folds candidates into the known facts, on the owner's lane.
 
 The lane is serial, so two sessions of one user never race; a model sees the candidates with the known facts
-that share words with them, and sorts them into new, changing, ending and known ones.  Facts are never
+that they may concern, and sorts them into new, changing, ending and known ones.  Facts are never
 replaced wholesale: each change is one revision with its provenance.  People's edits come first: candidates
 that a tombstone holds back are dropped, before the model sees them or, if the person was quicker than the
 model, when its answer is applied.
