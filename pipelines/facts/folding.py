@@ -12,7 +12,8 @@ from strandline.pipelines.capture import AppliedCapture
 from strandline.pipelines.facts.condense import Condensing
 from strandline.pipelines.facts.decisions import are_related, check_decision, repeats_badly
 from strandline.pipelines.facts.instructions import Instruction
-from strandline.pipelines.facts.kinds import MARK, asked_lexemes, fact_lexemes
+from strandline.pipelines.facts.kinds import fact_lexemes
+from strandline.pipelines.facts.nearest import nearest_facts
 from strandline.pipelines.facts.statements import telling_words
 from strandline.pipelines.facts.tombstones import Tombstone, Utterance, trace_of
 from strandline.pipelines.models.answers import MergeOperation
@@ -26,7 +27,6 @@ from strandline.schemas.queries.derived.facts_merge import (
     InsertRevision,
     InvalidateFact,
     PendingCandidatesRow,
-    RelatedFacts,
     RelatedFactsRow,
     UpdateFact,
 )
@@ -38,9 +38,6 @@ from strandline.schemas.values.lanes import DerivationKeys
 MAX_KNOWN_FACTS = 60
 # A word is common if so much of at least so many facts has it.
 COMMON_SHARE, FEWEST_FACTS_WITH_COMMON_WORDS = 0.75, 8
-# Of a common kind and of a cosine of 1 without what all facts have in common; a word that is held by one fact
-# of 500 weighs 5.8.  Measured in tests/pipelines/facts/test_what_merge_sees.py.
-KIND_WEIGHT, MEANING_WEIGHT = 1.5, 7.0
 
 
 class _Place(TypedDict):
@@ -104,21 +101,9 @@ def related_facts(
     Vectors may come later, and another attempt then shows other facts: its answer is asked for by another
     step, so no answer is ever applied to facts that it was not shown.
     """
-    words = [(n, lexeme) for n, one in enumerate(candidates, 1) for lexeme in asked_lexemes(one.text)]
-    cited = [(n, one.session_key, seq) for n, one in enumerate(candidates, 1) for seq in one.seqs]
-    related = RelatedFacts(
-        **keys,
-        lexemes=[lexeme for _, lexeme in words],
-        numbers=[number for number, _ in words],
-        weights=[KIND_WEIGHT if lexeme.startswith(MARK) else 1.0 for _, lexeme in words],
-        fingerprints=[fingerprint(candidate.text) for candidate in candidates],
-        sessions=[session_key for _, session_key, _ in cited],
-        seqs=[seq for *_, seq in cited],
-        cited=[number for number, *_ in cited],
-        meaning=MEANING_WEIGHT,
-        limit=MAX_KNOWN_FACTS,
-    )
-    return tuple(fetcher.fetch(related))
+    sources = [(n, one.session_key, seq) for n, one in enumerate(candidates, 1) for seq in one.seqs]
+    texts = [candidate.text for candidate in candidates]
+    return tuple(fetcher.fetch(nearest_facts(keys, texts, MAX_KNOWN_FACTS, sources)))
 
 
 def tombstones_about(

@@ -18,9 +18,8 @@ from strandline.pipelines.facts.edits import (
     open_fact_lanes,
     traces_of,
 )
-from strandline.pipelines.facts.kinds import kinds_of
+from strandline.pipelines.facts.kinds import asked_lexemes
 from strandline.pipelines.facts.tombstones import Trace, read_traces, trace_of, write_traces
-from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.errors import ConflictError, UnknownPipelineError
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch
 from strandline.schemas.queries.derived.facts_edit import (
@@ -99,8 +98,7 @@ def _compare(fact_set: FactSet, payload: Mapping[str, Any]) -> Operation[_Compar
     A known fact that is not doubtful does not become it because it is added again.
     """
     text = payload["text"]
-    words = [*query_lexemes(text), *(f"kind:{kind}" for kind in sorted(kinds_of(text)))]
-    near = yield from fetch(NearFacts(**fact_set.keys, lexemes=words, limit=MAX_NEAR_FACTS))
+    near = yield from fetch(NearFacts(**fact_set.keys, lexemes=asked_lexemes(text), limit=MAX_NEAR_FACTS))
     text = next((fact.text for fact in near if say_the_same(fact.text, text)), text)
     payload = {**payload, "text": text}
     like = yield from fact_like(fact_set, text)

@@ -192,9 +192,9 @@ def test_a_contradiction_in_english_is_shown_with_the_small_embedder(
 def test_each_of_many_candidates_is_shown_what_it_contradicts(database: Database, database_url: str) -> None:
     """A candidate with many words in common with many facts leaves room for the others."""
     owner = Owner(database, database_url, None)
-    known = ["User is a vegetarian.", "Ana lives in Porto.", "用户不会开车。"]
+    known = ["Ana lives in Porto.", "用户不会开车。"]
     owner.learn(known)
-    statements = ["She grills steaks every Sunday.", "用户搬到了里斯本。", "Elle conduit une Peugeot."]
+    statements = ["用户搬到了里斯本。", "Elle conduit une Peugeot."]
     shown = owner.shown(database, *statements, "User and Tom went to the pub with Sam.")
     assert set(known) <= set(shown)
     assert len(shown) == MAX_KNOWN_FACTS
