@@ -215,6 +215,7 @@ COMMAND_ACTS = {
     "demo": "by Memory",
     "worker": "derives; by an instruction it does facts.obey, and its doubts are facts.doubt",
     "status": "counts",
+    "exporter": "counts",
     "sessions": "by Memory, and directory.read",
     "get": "by Memory",
     "ask": "by Memory",
