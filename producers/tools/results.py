@@ -126,8 +126,14 @@ def short_schema(result: type[ToolResult]) -> dict[str, Any]:
     definitions of all tools.
     """
     schema = result.model_json_schema(mode="serialization")
-    kinds = {name: field.get("type", "object") for name, field in schema["properties"].items()}
-    return {"type": "object", "properties": {name: {"type": kind} for name, kind in kinds.items()}}
+    fields = schema["properties"].items()
+    return {"type": "object", "properties": {name: {"type": _kind(field)} for name, field in fields}}
+
+
+def _kind(field: Mapping[str, Any]) -> str | list[str]:
+    """The type of a field; both types, if it may be null."""
+    kinds = [one.get("type", "object") for one in field.get("anyOf", [field])]
+    return kinds if len(kinds) > 1 else kinds[0]
 
 
 RESULTS: Mapping[str, type[ToolResult]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 
 import click
@@ -17,6 +17,7 @@ from strandline.pipelines.inspect.sessions import each_session
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ConfigurationError, ConflictError
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.wire.report import Report
 from strandline.schemas.wire.work import FlushReport
@@ -32,7 +33,18 @@ class SessionsFlushed(Report):
     refused: dict[str, str]
 
 
-@cli_command("flush", opened_servers, FlushReport, SessionsFlushed)
+@contextmanager
+def _opened_servers(
+    settings: Settings, session: str | None, namespace: str | None, user: str | None
+) -> Iterator[Running]:
+    """The servers of a flush; UsageError if nothing is named, whether servers run or not."""
+    if session is None and namespace is None and user is None:
+        raise click.UsageError("Name a SESSION, or give --user or --namespace for all of their sessions.")
+    with opened_servers(settings) as running:
+        yield running
+
+
+@cli_command("flush", _opened_servers, FlushReport, SessionsFlushed)
 @click.argument("session", required=False)
 @click.option("--namespace", metavar="NAME", help="Its namespace; without SESSION, all sessions in it.")
 @click.option("--user", metavar="ID", help="The user that must own it; without SESSION, all their sessions.")
@@ -46,8 +58,6 @@ def command(
     sessions of a user, and --namespace of all in a namespace; run again, it resumes with the rest. The last
     turn stays in the window, since it may not be complete; --all delivers it as well.
     """
-    if session is None and namespace is None and user is None:
-        raise click.UsageError("Name a SESSION, or give --user or --namespace for all of their sessions.")
     within = DEFAULT_NAMESPACE if namespace is None else namespace
     rest = "" if everything else " yet; --all also delivers the last turn"
     broker_url = running.servers.broker_url

@@ -67,6 +67,9 @@ def test_arguments_and_results_have_valid_and_bounded_schemas(name: str) -> None
     for schema in (whole, short):
         Draft202012Validator.check_schema(schema)
     assert short["properties"].keys() == whole["properties"].keys()
+    for field, schema in whole["properties"].items():
+        may_be_null = {"type": "null"} in schema.get("anyOf", [])
+        assert Draft202012Validator(short["properties"][field]).is_valid(None) is may_be_null
     for schema in parameters["properties"].values():
         bound = {"string": "maxLength", "integer": "maximum", "array": "maxItems"}[schema["type"]]
         assert bound in schema

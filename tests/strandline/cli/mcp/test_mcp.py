@@ -126,7 +126,9 @@ def test_a_client_lists_the_tools_with_their_annotations(connect: Connect) -> No
 
 def test_a_client_calls_all_five_tools(connect: Connect, database_url: str) -> None:
     async def use(client: Client) -> None:
-        added = (await call(client, "add_memory", text="Maren lives in Bergn.", topics=["home"]))["memory"]
+        stored = await call(client, "add_memory", text="Maren lives in Bergn.", topics=["home"])
+        added = stored["memory"]
+        assert stored["may_contradict"] is None
         found = await call(client, "search_memories", query="Where does Maren live?")
         assert [one["id"] for one in found["memories"]] == [added["id"]]
         await call(client, "update_memory", id=added["id"], text="Maren lives in Bergen.")
@@ -140,6 +142,15 @@ def test_a_client_calls_all_five_tools(connect: Connect, database_url: str) -> N
     connect(use, "--user", "maren")
     kinds = rows_of(database_url, "SELECT kind, actor FROM strandline.fact_event ORDER BY number")
     assert kinds == [("add", "agent"), ("replace", "agent"), ("delete", "agent")]
+
+
+def test_a_client_is_told_what_an_added_fact_may_contradict(connect: Connect) -> None:
+    async def use(client: Client) -> None:
+        known = (await call(client, "add_memory", text="User lives in Porto."))["memory"]
+        stored = await call(client, "add_memory", text="User lives in Lisbon.")
+        assert stored["may_contradict"] == {"id": known["id"], "text": "User lives in Porto."}
+
+    connect(use, "--user", "maren")
 
 
 def test_what_a_model_gets_wrong_is_an_error_of_the_tool(connect: Connect) -> None:
