@@ -281,6 +281,7 @@ class Fold:
         self._batch_id = batch_id
         self._work = work
         self._became: dict[int, UUID] = {}
+        self._added: dict[tuple[int, str], UUID] = {}
         self._reworded: set[UUID] = set()
         self._words = {fact.fact_id: fact.fingerprint for fact in work.known}
         self._withheld: set[int] = set()
@@ -337,11 +338,14 @@ class Fold:
         return None if nearest is None else self._became[nearest]
 
     def _add(self, text: str, doubt: Doubt | None = None) -> AddFactRow:
+        """Add the candidate in these words; once, however many decisions ask for it."""
         candidate = self._candidate
+        if (fact_id := self._added.get((self._number, text))) is not None:
+            return AddFactRow(fact_id, is_new=False)
         # Words that are known already make no second fact: the one there gets another source.
         (kept,) = self._fetcher.fetch(
             AddFact(
-                **self._source(uuid5(self._batch_id, str(self._number)), text),
+                **self._source(uuid5(self._batch_id, f"{self._number} {text}"), text),
                 topics=candidate.topics,
                 about_date=candidate.about_date,
                 said_at=candidate.said_at,
@@ -352,7 +356,7 @@ class Fold:
             )
         )
         self.doubts += doubt is not None and kept.is_new
-        self._became[self._number] = kept.fact_id
+        self._became[self._number] = self._added[self._number, text] = kept.fact_id
         return kept
 
     def _add_or_confirm(self, text: str, doubt: Doubt | None = None) -> UUID | None:

@@ -31,9 +31,9 @@ FACTS_STAGES = (EXTRACT_STAGE, MERGE_STAGE)
 def tell(make_memory: MakeMemory, database: Database, database_url: str, model_settings: Settings) -> Tell:
     """Say things in one event of a session of the user ``maren``, and have them extracted and merged."""
 
-    def told(*texts: str, session: str = "s") -> None:
+    def told(*texts: str, session: str = "s", **fields: str) -> None:
         memory = make_memory(session, user_id="maren", memory_blocks=["facts"])
-        memory.put_messages([{"role": "user", "content": text} for text in texts])
+        memory.put_messages([{"role": "user", "content": text, **fields} for text in texts])
         memory.flush(all=True)
         drain_everything(database, database_url, model_settings, FACTS_STAGES)
         assert nothing_due(database_url)
@@ -122,6 +122,15 @@ def test_an_invalidated_fact_ends_and_stays_on_record(rig: Rig, tell: Tell) -> N
     true_while = "SELECT valid_from, valid_until, said_at FROM strandline.fact ORDER BY created_at"
     (since, until, said), (then, still, _said_then) = rows_of(rig.url, true_while)
     assert (since, until, still) == (said, then, None), "it was true until the other was said"
+
+
+def test_an_older_statement_that_would_end_several_facts_is_added_once_as_past(rig: Rig, tell: Tell) -> None:
+    newer = ["I live in Bergen", "I moved to Bergen for work", "my flat is in Bergen"]
+    for text in newer:
+        tell(text, created_at="2026-03-01T10:00:00Z")
+    decide(rig.model, *(("invalidate", "I live in Oslo", text, None) for text in newer))
+    tell("I live in Oslo", created_at="2019-03-01T10:00:00Z")
+    assert facts(rig.url) == [*((text, True, None) for text in newer), ("I live in Oslo", False, newer[0])]
 
 
 def test_two_candidates_for_one_fact_lose_neither(rig: Rig, tell: Tell) -> None:
