@@ -65,19 +65,21 @@ class SummaryStage:
             return Call(
                 step,
                 partial(fold, lines),
-                lambda answer: texts.append(self._read(answer).summary),
+                lambda answer: texts.append(self._read(answer).summary or texts[-1]),
                 parts if len(batch.events) == 1 else None,
             )
 
         return [call(step, lines) for step, lines in work.transcript.lines_by_step(_STEP).items()]
 
     def effect(self, batch: Batch, work: SummaryWork, answers: Mapping[str, RawAnswer]) -> str | None:
-        """The state after the batch, as JSON; None if nothing was said."""
-        steps = work.transcript.steps_in_order(answers)
-        if not steps:
+        """The state after the batch, as JSON; None if the one before it stays: no answer says anything."""
+        for step in reversed(work.transcript.steps_in_order(answers)):
+            answer = answers[step]
+            rolled = self._read(answer)
+            if rolled.summary:
+                break
+        else:
             return None
-        answer = answers[steps[-1]]
-        rolled = self._read(answer)
         state = {
             "text": rolled.summary,
             "topics": list(rolled.topics),

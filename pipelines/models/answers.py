@@ -99,7 +99,7 @@ class InstructedChange:
 
 @dataclass(frozen=True, slots=True)
 class RolledSummary:
-    """A summary that covers everything up to the last line of its task; never empty."""
+    """A summary that covers everything up to the last line of its task; empty if the model says nothing."""
 
     summary: str
     topics: tuple[str, ...]
@@ -126,9 +126,9 @@ def check_answer(task: Task, text: str) -> CheckedAnswer:
     answer = reading.answer
     if isinstance(task, CondenseTask):
         _read_condensed(answer, len(task.facts))
-    if isinstance(answer, SummaryAnswer) and is_placeholder(answer.summary):
-        raise UnusableAnswerError("The summary says nothing.")
     shortcoming = "The answer stops in the middle; answer again, and more briefly." if reading.is_cut else ""
+    if isinstance(answer, SummaryAnswer) and is_placeholder(answer.summary):
+        shortcoming = "The summary says nothing."
     if isinstance(task, ExtractTask) and task.lines:
         if not task.context and _counts_from_zero(answer, len(task.lines)):
             answer = _counted_from_one(answer)
@@ -253,12 +253,14 @@ def parse_instruct(text: str, fact_count: int) -> tuple[InstructedChange, ...]:
 
 
 def parse_summary(text: str, *, max_characters: int = MAX_SUMMARY_CHARACTERS) -> RolledSummary:
-    """Read a stored summary answer, cut at ``max_characters``.
+    """Read a stored summary answer, cut at ``max_characters``; empty if it says nothing.
 
     Raises:
-        UnusableAnswerError: the text is not a summary answer, or the summary is empty.
+        UnusableAnswerError: the text is not a summary answer.
     """
     answer = read_answer(SummaryAnswer, text).answer
+    if is_placeholder(answer.summary):
+        return RolledSummary("", ())
     return RolledSummary(_cut(answer.summary, max_characters), _topics(answer.topics))
 
 

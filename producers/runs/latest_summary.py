@@ -18,6 +18,7 @@ from strandline.producers.model_calls import PaidCall, Payer, ask_model
 from strandline.producers.reading.history import HistoryRequest, newest_seqs
 from strandline.producers.runs.run import UNFINISHED, RunHistoryRequest, run_seqs
 from strandline.producers.search.message_filter import MessageFilter
+from strandline.schemas.errors import UnusableAnswerError
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.messages import MessagesInOrder
 from strandline.schemas.queries.conversation.sessions import SessionPolicy
@@ -97,6 +98,8 @@ def summarize_last(request: LatestSummaryRequest) -> Operation[LatestSummary | N
     make, characters = partial(request.ask_model, task), sum(len(line.text) for line in task.lines)
     answer = yield from ask_model(request.payer, PaidCall("summarize_last", "summary", make, characters))
     summary = parse_summary(answer.text, max_characters=request.max_tokens * _CHARACTERS_PER_TOKEN)
+    if not summary.summary:
+        raise UnusableAnswerError("The summary says nothing.")
     seqs = [seq for seq, _line in spoken]
     return LatestSummary(
         text=summary.summary,

@@ -24,7 +24,7 @@ ORDER BY current DESC, m.seq DESC LIMIT 20
 -- row: seq bigint
 SELECT m.seq FROM strandline.message m
 WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = %(seq)s
-    AND @is_visible(m, m.shard_key)
+    AND @is_visible(m, %(shard_key)s)
 
 -- name: explain_find_facts
 -- Facts with this id.
@@ -215,10 +215,10 @@ ORDER BY b.generation_id, b.ordinal
 -- opens: text, topics, said_by, replacement text fact, feedback, doubted text fact
 SELECT f.fact_id, f.generation_id, g.state, f.text, f.topics, f.said_by, f.about_date, f.said_at,
     f.valid_from, f.valid_until, f.live, f.invalidated_at, f.invalidated_by, f.condensed_into,
-    o.text AS replacement, f.feedback, @is_doubtful(f) AS is_doubtful, f.doubt_operation, f.doubt_reason,
+    o.text AS replacement, f.feedback, @is_doubtful(f, %(shard_key)s) AS is_doubtful, f.doubt_operation, f.doubt_reason,
     f.doubt_fact_id, d.text AS doubted, ARRAY(
         SELECT b.fact_id FROM strandline.fact b WHERE b.shard_key = %(shard_key)s
-            AND b.generation_id = f.generation_id AND b.doubt_fact_id = f.fact_id AND @is_doubtful(b)
+            AND b.generation_id = f.generation_id AND b.doubt_fact_id = f.fact_id AND @is_doubtful(b, %(shard_key)s)
         ORDER BY b.created_at, b.fact_id LIMIT 20) AS doubted_by, f.created_at, f.updated_at
 FROM strandline.fact f
 JOIN strandline.generation g ON g.generation_id = f.generation_id

@@ -260,7 +260,7 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.
 
 -- name: near_facts
 -- The live facts that share most words or kinds with a text, closest first.
--- row: fact_id uuid, text text
+-- row: fact_text
 -- seals: lexemes query
 -- opens: text
 SELECT f.fact_id, f.text FROM strandline.fact f
@@ -276,7 +276,7 @@ ORDER BY o.shared DESC, f.said_at DESC, f.fact_id LIMIT %(limit)s
 --     topics text[], about_date date?, doubts uuid?, worded_by bigint?
 -- opens: text, topics
 SELECT f.fact_id, f.text, f.live, f.created_at, f.valid_from, f.said_at, f.topics, f.about_date,
-    CASE WHEN @is_doubtful(f) THEN f.doubt_fact_id END AS doubts,
+    CASE WHEN @is_doubtful(f, %(shard_key)s) THEN f.doubt_fact_id END AS doubts,
     (SELECT max(r.fact_event) FROM strandline.fact_revision r WHERE r.shard_key = %(shard_key)s
         AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id) AS worded_by
 FROM strandline.fact f
@@ -408,7 +408,7 @@ WITH found AS MATERIALIZED (
         AND (%(topics)s::text[] IS NULL OR f.topics && %(topics)s::text[])
         AND (%(agent_id)s::text IS NULL OR f.agent_id = %(agent_id)s::text)
         AND (%(team_id)s::text IS NULL OR f.team_id = %(team_id)s::text)
-        AND (NOT %(doubtful)s OR @is_doubtful(f))
+        AND (NOT %(doubtful)s OR @is_doubtful(f, %(shard_key)s))
         AND f.said_at BETWEEN coalesce(%(since)s::timestamptz, '-infinity')
             AND coalesce(%(until)s::timestamptz, 'infinity')
 ), page AS (
@@ -436,7 +436,7 @@ SELECT t.total, t.asked > count(f.place) OVER () AS is_cut, f.fact_id, f.text, f
     f.feedback, f.is_doubtful, f.doubt_operation, f.doubt_reason, f.doubt_fact_id, f.created_at, f.updated_at, f.revisions
 FROM (SELECT (SELECT count(*) FROM found) AS total, (SELECT count(*) FROM page) AS asked) AS t
 LEFT JOIN @filled((
-    SELECT f.*, p.place, @is_doubtful(f) AS is_doubtful, h.revisions,
+    SELECT f.*, p.place, @is_doubtful(f, %(shard_key)s) AS is_doubtful, h.revisions,
         octet_length(concat(f.text, f.topics, f.input, f.feedback, h.revisions)) AS bytes
     FROM page p
     JOIN strandline.fact f ON f.shard_key = %(shard_key)s AND f.generation_id = p.generation_id

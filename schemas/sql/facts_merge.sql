@@ -77,7 +77,7 @@ WITH known AS MATERIALIZED (
     CROSS JOIN amount a
 ), served AS MATERIALIZED (
     SELECT v.generation_id FROM @serving(%(shard_key)s, ARRAY['vectors']) AS v
-    WHERE (SELECT a.facts FROM amount a) > %(limit)s
+    WHERE (SELECT a.facts FROM amount a) > %(limit)s::bigint
 ), said AS MATERIALIZED (
     -- Here and below the limits keep this a look-up per row.
     SELECT m.candidate, c.embedding
@@ -252,8 +252,8 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.
     AND NOT EXISTS (
         SELECT FROM strandline.fact_revision r WHERE r.shard_key = %(shard_key)s
             AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id AND r.fact_event IS NOT NULL)
-    AND NOT @is_doubtful(f) AND NOT EXISTS (
-        SELECT FROM strandline.fact beside WHERE beside.shard_key = f.shard_key
+    AND NOT @is_doubtful(f, %(shard_key)s) AND NOT EXISTS (
+        SELECT FROM strandline.fact beside WHERE beside.shard_key = %(shard_key)s
             AND beside.generation_id = f.generation_id AND beside.live AND beside.doubt_fact_id = f.fact_id)
 ORDER BY f.said_at, f.fact_id LIMIT %(limit)s
 

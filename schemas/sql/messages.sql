@@ -309,7 +309,7 @@ CROSS JOIN unnest(%(ids)s::text[], %(digests)s::bytea[], %(keyed_digests)s::byte
 CROSS JOIN LATERAL (
     -- The limit keeps this a look-up per id.
     SELECT k.id, k.digest FROM strandline.message k
-    WHERE k.shard_key = s.shard_key AND k.incarnation = s.incarnation AND k.id = given.id LIMIT 1) AS m
+    WHERE k.shard_key = %(shard_key)s AND k.incarnation = s.incarnation AND k.id = given.id LIMIT 1) AS m
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
     AND NOT @is_expired(s, %(shard_key)s, %(session_key)s)
 

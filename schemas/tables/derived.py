@@ -161,7 +161,7 @@ fact_event = table(
     ),
     personal("traces", JSONB, sealed="traces", nullable=False, server_default=text("'[]'::jsonb")),
     # Sessions with the first and last of their messages that no worker had read.
-    Column("waiting", JSONB, nullable=False, server_default=text("'[]'::jsonb")),
+    impersonal("waiting", JSONB, nullable=False, server_default=text("'[]'::jsonb")),
     personal("actor", Text),
     # The event of the instruction that asked for this change, if one did.
     Column("instruction", Uuid),

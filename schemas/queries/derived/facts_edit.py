@@ -282,12 +282,7 @@ class LiveFactLike(Query[FactIdRow], name="live_fact_like", repeatable=True):
     fingerprint: bytes
 
 
-class NearFactsRow(NamedTuple):
-    fact_id: UUID
-    text: str
-
-
-class NearFacts(Query[NearFactsRow], name="near_facts", repeatable=True):
+class NearFacts(Query[FactTextRow], name="near_facts", repeatable=True):
     """The live facts that share most words or kinds with a text, closest first."""
 
     marks = Marks(owner=1, seals=(Mark(0, "query"),), opens=(Mark(1, "text", "fact"),))

@@ -54,10 +54,10 @@ EXISTS (
         AND said.fact_id = {fact}.fact_id AND (said.fact_event IS NOT NULL OR said.operation <> 'invalidate'
             AND NOT @is_by_assistants({shard_key}, said.session_key, said.seqs))))
 
--- fragment: is_doubtful(fact)
+-- fragment: is_doubtful(fact, shard_key)
 -- Whether a fact may contradict another one, while both are live.
 ({fact}.live AND {fact}.doubt_fact_id IS NOT NULL AND EXISTS (
-    SELECT FROM strandline.fact doubted WHERE doubted.shard_key = {fact}.shard_key
+    SELECT FROM strandline.fact doubted WHERE doubted.shard_key = {shard_key}
         AND doubted.generation_id = {fact}.generation_id AND doubted.fact_id = {fact}.doubt_fact_id AND doubted.live))
 
 -- fragment: newest_revisions(shard_key, generation_id, fact_id)

@@ -116,6 +116,17 @@ def test_the_summary_is_folded_in_order_and_each_state_kept(rig: Rig, drain: Dra
     assert len(rig.model.requests) == 4
 
 
+def test_a_summary_that_says_nothing_keeps_the_one_before(rig: Rig, drain: Drain) -> None:
+    memory = rig.memory("s", memory_blocks=["summary"])
+    say(memory, "one")
+    drain(SUMMARY_STAGE)
+    rig.model.behave(responder=lambda _: json.dumps({"summary": "No summary available."}))
+    say(memory, "two")
+    drain(SUMMARY_STAGE)
+    assert nothing_due(rig.url) and rows_of(rig.url, "SELECT count(*) FROM strandline.dead_letter") == [(0,)]
+    assert memory.get()[0].text == "<memory>\n<summary>\none\n</summary>\n</memory>"
+
+
 def test_a_long_backlog_costs_few_calls(rig: Rig, drain: Drain) -> None:
     memory = rig.memory("s", memory_blocks=["summary"], tokenizer_fn=lambda _text: 100)
     say(memory, *(f"no. {number}" for number in range(30)))

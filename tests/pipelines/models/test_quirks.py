@@ -196,13 +196,13 @@ def test_a_summary_may_be_a_list_of_sentences(
     assert (read.summary, read.topics) == ("They talked. Much.", ("talk",))
 
 
-@pytest.mark.parametrize("summary", ["…", "string", ""])
-def test_a_summary_that_says_nothing_is_not_used(
+@pytest.mark.parametrize("summary", ["…", "string"])
+def test_a_summary_that_says_nothing_is_asked_for_again_and_read_as_empty(
     server: ModelServer, model: OpenAITextModel, summary: str
 ) -> None:
     server.behave(responder=saying(json.dumps({"summary": summary})))
-    with pytest.raises(PermanentModelError):
-        model.answer(SUMMARY)
+    assert parse_summary(model.answer(SUMMARY).text).summary == ""
+    assert "says nothing" in server.requests[-1].body["messages"][-1]["content"]
 
 
 def test_lines_counted_from_zero_are_asked_for_again_and_then_moved(

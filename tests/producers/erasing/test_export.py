@@ -45,7 +45,8 @@ NOT_EXPORTED = {"audit_entry", "lane", "replay", "shared_message", "shared_sessi
 # They hold no more than numbers, keys and digests.
 WITHOUT_LINES = {
     "archived_input", "data_key", "expired_life", "given_up_step", "kept_response",
-    "batch", "chunk", "derived_change", "condensation", "due", "fact_owner", "popped", "receipt",
+    "batch", "chunk", "derived_change", "condensation", "due", "fact_owner", "former_fact", "popped",
+    "receipt",
     "scope_generation", "superseded", "watch",
 }  # fmt: skip
 

@@ -242,6 +242,7 @@ def test_every_statement_that_changes_facts_is_under_a_note() -> None:
         "write_fact",
         "reword_fact",
         "repeat_fact",
+        "mark_doubt",
         "revise_by_person",
         "set_feedback",
         "remove_facts_v1",

@@ -133,7 +133,13 @@ ACROSS_SHARDS = {
         "unsealed_namespaces",
         "unsealed_of",
     },
-    "status counts everything": {"status_keys", "status_pipelines", "status_totals", "used_pipelines"},
+    "status counts everything": {
+        "status_keys",
+        "status_pipelines",
+        "status_totals",
+        "used_pipelines",
+        "waiting_messages",
+    },
     "verify looks at everything, or at the owners of a namespace": {
         name for name in statements("strandline") if name.startswith("verify_")
     },
