@@ -96,7 +96,8 @@ class Liar:
         self.right: Counter[str] = Counter()
 
     def __call__(self, request: RecordedRequest) -> str | None:
-        prompt = request.body["messages"][-1]["content"]
+        # A repair repeats the conversation behind it.
+        prompt = request.body["messages"][1]["content"]
         self._has_failed = not self._has_failed and self._chance.random() < self._failing
         if self._has_failed:
             return "This is no answer: {"
