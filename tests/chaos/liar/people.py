@@ -69,7 +69,8 @@ class Person:
             return self.chance.choice(fresh)
         aspect = self.chance.choice(sorted(ASPECTS))
         left = [text for text in ASPECTS[aspect] if text not in self.said]
-        return left[0] if left else self.now.get(aspect, LASTING[0])
+        # Nothing that was deleted: by its time it is said before the deletion, and stays away.
+        return left[0] if left else self.chance.choice(sorted(self.now.values()) or ["Good morning."])
 
     def hear(self, text: str) -> None:
         """It is said now: it ends what was said of the same before, and is no longer deleted."""
