@@ -26,6 +26,7 @@ from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import FACTS
 from strandline.schemas.wire.explanations import FactExplanation, RemovedFactExplanation
 from tests.conftest import MakeMemory, Rig, nothing_due, rows_of
+from tests.pipelines.facts.test_facts_merge import rows_in
 from tests.pipelines.replay.test_replay import replay_new
 from tests.producers.facts.conftest import Derive
 from tests.support.servers.model_server import ModelServer, RecordedRequest
@@ -44,10 +45,15 @@ def texts(facts: Any) -> set[str]:
 
 
 def answer_with(*operations: dict[str, Any]) -> Callable[[RecordedRequest], str | None]:
+    """Answer instructions; a fact is named by its text or its number."""
+
     def respond(request: RecordedRequest) -> str | None:
-        if "<instruction>\n" not in str(request.body["messages"][-1]["content"]):
+        prompt = str(request.body["messages"][-1]["content"])
+        if "<instruction>\n" not in prompt:
             return None
-        return json.dumps({"operations": list(operations)})
+        numbers = {row["text"]: row["n"] for row in rows_in(prompt, "facts")}
+        named = [one | {"fact": numbers.get(one["fact"], one["fact"])} for one in operations]
+        return json.dumps({"operations": named})
 
     return respond
 
@@ -138,7 +144,7 @@ def test_changes_are_updates_and_additions_too_and_bogus_numbers_are_ignored(
     derive()
     rig.model.behave(
         responder=answer_with(
-            {"op": "update", "fact": 1, "text": "My address is secret."},
+            {"op": "update", "fact": HOME, "text": "My address is secret."},
             {"op": "delete", "fact": 99, "text": None},
             {"op": "add", "fact": None, "text": "I like tea."},
         )
