@@ -185,7 +185,8 @@ class OperationRunner:
 
     async def arun(self, operation: Operation[T], connection: object | None = None, name: str = "") -> T:
         """Async twin of ``run``."""
-        return await self.ameasure(name, self._arun(operation, connection))
+        running = self._arun(operation, connection)
+        return await (running if self._measure is None else self.ameasure(name, running))
 
     async def ameasure(self, name: str, running: Awaitable[T]) -> T:
         """Await an operation that runs in another way, and measure it if it has a name."""

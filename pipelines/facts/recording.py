@@ -101,12 +101,14 @@ def _compare(fact_set: FactSet, payload: Mapping[str, Any]) -> Operation[_Compar
     near = yield from fetch(NearFacts(**fact_set.keys, lexemes=asked_lexemes(text), limit=MAX_NEAR_FACTS))
     text = next((fact.text for fact in near if say_the_same(fact.text, text)), text)
     payload = {**payload, "text": text}
+    other = next((fact.fact_id for fact in near if may_contradict(fact.text, text)), None)
+    if other is None:
+        return payload, ()
     like = yield from fact_like(fact_set, text)
     known = None if like is None else (yield from _find(fact_set, like))
-    others = [fact.fact_id for fact in near if may_contradict(fact.text, text)]
-    if not others or (known is not None and known.doubts is None):
+    if known is not None and known.doubts is None:
         return payload, ()
-    return {**payload, "doubts": str(others[0])}, (yield from _traces(fact_set, others[0]))
+    return {**payload, "doubts": str(other)}, (yield from _traces(fact_set, other))
 
 
 def add_facts_once(

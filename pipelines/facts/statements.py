@@ -121,9 +121,10 @@ def _words_without_denial(text: str) -> frozenset[str]:
 
 def contradict(one: str, other: str) -> bool:
     """Whether the same is affirmed by one of two statements, and denied by the other."""
-    left, right = _words_without_denial(one), _words_without_denial(other)
-    fewer, more = sorted((left, right), key=len)
-    return is_negated(one) != is_negated(other) and bool(fewer) and _share(fewer, more) == 1
+    if is_negated(one) == is_negated(other):
+        return False
+    fewer, more = sorted((_words_without_denial(one), _words_without_denial(other)), key=len)
+    return bool(fewer) and _share(fewer, more) == 1
 
 
 def _denials(text: str) -> dict[str, set[bool | None]]:
