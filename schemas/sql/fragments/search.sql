@@ -114,6 +114,36 @@ coalesce((a.share * (c.embedding <#> a.centre) - (c.embedding <#> p_embedding) +
     -- Of a few words a vector says little.
     * CASE WHEN c.tone = 1 THEN 1 ELSE least(1, c.length / 18.0::float8) END
 
+-- fragment: exact_bounds()
+-- Which pieces an exact comparison reads, and the words that it looks for.
+bounds AS MATERIALIZED (
+    -- As a range of sessions, which one plan can look up.
+    SELECT coalesce(p_scope_key, '00000000-0000-0000-0000-000000000000') AS first,
+        coalesce(p_scope_key, 'ffffffff-ffff-ffff-ffff-ffffffffffff') AS last,
+        @any_word() AS words
+), first_pieces AS (
+    SELECT c.embedding FROM strandline.chunk c
+    WHERE c.shard_key = p_shard_key AND c.generation_id = p_generation_id
+        AND c.session_key BETWEEN (SELECT first FROM bounds) AND (SELECT last FROM bounds)
+        AND p_embedding IS NOT NULL
+    ORDER BY c.session_key, c.from_seq, c.piece LIMIT 300
+)
+
+-- fragment: exactly_compared_piece()
+-- A piece (c) as an exact comparison needs it, next to the query (a).
+c.session_key, c.from_seq, c.piece, c.through_seq, c.length, c.role, c.tone, c.said_on,
+    c.speaker && p_names AS is_named,
+    CASE WHEN c.lexemes @@ (SELECT words FROM bounds)
+        THEN ts_filter(setweight(c.lexemes, 'A', p_lexemes), '{a}') END AS found,
+    @similarity() AS similarity,
+    @contrast() AS contrast
+
+-- fragment: is_in_exact_bounds()
+-- Whether a piece (c) is of the scope, and is not shown anyway.
+c.shard_key = p_shard_key AND c.generation_id = p_generation_id
+    AND c.session_key BETWEEN (SELECT first FROM bounds) AND (SELECT last FROM bounds)
+    AND NOT (c.session_key = p_visible_in AND c.through_seq >= p_visible_from)
+
 -- fragment: facts_to_search()
 searched_facts AS MATERIALIZED (
     SELECT f.fact_id, f.said_at, f.lexemes, @by_length(cardinality(f.lexemes)) AS length
