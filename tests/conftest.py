@@ -8,6 +8,7 @@ import inspect
 import logging
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
@@ -336,37 +337,43 @@ class Rig:
 
     def __init__(self, request: pytest.FixtureRequest, url: str, settings: Settings) -> None:
         self._request = request
+        # pytest makes fixtures in one thread at a time; tests ask from several.
+        self._making = threading.Lock()
         self.url = url
         self.settings = settings
+
+    def _fixture(self, name: str) -> Any:
+        with self._making:
+            return self._request.getfixturevalue(name)
 
     @property
     def database(self) -> Database:
         """The test's database, opened."""
-        database: Database = self._request.getfixturevalue("database")
+        database: Database = self._fixture("database")
         return database
 
     @property
     def memory(self) -> MakeMemory:
         """Makes memories on the test's database."""
-        make_memory: MakeMemory = self._request.getfixturevalue("make_memory")
+        make_memory: MakeMemory = self._fixture("make_memory")
         return make_memory
 
     @property
     def model(self) -> ModelServer:
         """The stand-in for a model."""
-        server: ModelServer = self._request.getfixturevalue("model_server")
+        server: ModelServer = self._fixture("model_server")
         return server
 
     @property
     def broker_url(self) -> str:
         """The broker, which holds nothing."""
-        url: str = self._request.getfixturevalue("broker_url")
+        url: str = self._fixture("broker_url")
         return url
 
     @property
     def start_worker(self) -> StartWorker:
         """Starts worker processes on the database and the broker."""
-        start_worker: StartWorker = self._request.getfixturevalue("start_worker")
+        start_worker: StartWorker = self._fixture("start_worker")
         return start_worker
 
 
