@@ -7,7 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -96,11 +96,16 @@ class Campaign:
             time.sleep(0.1)
 
     def _disturb(self, stack: Stack, observer: Observer) -> float:
-        """Carry the plan out; returns when it began, in monotonic seconds."""
+        """Carry the plan out, and end the load after it; returns when it began, in monotonic seconds.
+
+        Replays still running then end without load: beside it, live work comes first, so that a replay ends
+        when the machine has time for it.
+        """
         began = time.monotonic()
         turns = {(fault.target, fault.slot): threading.Lock() for fault in self.plan}
         with ThreadPoolExecutor(max_workers=32, thread_name_prefix="fault") as pool:
             running: list[Future[None]] = []
+            replays: list[Future[None]] = []
             next_line = began
             waiting = list(self.plan)
             try:
@@ -109,15 +114,25 @@ class Campaign:
                     while waiting and now - began >= waiting[0].at:
                         fault = waiting.pop(0)
                         harm = Harm(fault, stack, observer.expect, observer.last_ack)
-                        running.append(pool.submit(self._carry_out, harm, turns[fault.target, fault.slot]))
+                        carried = pool.submit(self._carry_out, harm, turns[fault.target, fault.slot])
+                        (replays if fault.target == "replay" else running).append(carried)
                     if now >= next_line:
                         next_line += self.say_every_seconds
-                        self._progress(observer, now - began, len(running))
+                        self._progress(observer, now - began, len(running) + len(replays))
                     time.sleep(0.05)
+                self.say("the plan is done; the producers stop")
+                self._await_producers(observer)
+                self._stop_producers(stack)
+                self._await_replays(observer, replays)
             except BaseException:
                 stack.ending.set()
                 raise
         return began
+
+    def _await_replays(self, observer: Observer, replays: Sequence[Future[None]]) -> None:
+        while left := sum(not one.done() for one in replays):
+            self.say(f"{left} replays run without load, {observer.seen.due} due")
+            wait(replays, self.say_every_seconds)
 
     def _carry_out(self, harm: Harm, turn: threading.Lock) -> None:
         fault = FAULTS[harm.planned.kind](harm)
@@ -138,9 +153,6 @@ class Campaign:
 
     def _judge(self, stack: Stack, observer: Observer, began: float) -> Report:
         report = Report(self.seed, self.broker, machine=machine(), at_once=most_at_once(self.plan))
-        self.say("the plan is done; the producers stop")
-        self._await_producers(observer)
-        self._stop_producers(stack)
         report.settled_seconds = self._settle(observer, stack, "after the load")
         self._dead_letters(stack, observer, report)
         observer.stop()
