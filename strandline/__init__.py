@@ -82,6 +82,7 @@ from strandline.schemas.values.content_parts import (
 )
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import overflow_window, sliding_window, summary_window
+from strandline.wiring.runtime import aclose, close
 
 __all__ = [
     "ActPage",
@@ -156,7 +157,9 @@ __all__ = [
     "VectorMemoryBlock",
     "VersionError",
     "VideoPart",
+    "aclose",
     "acting",
+    "close",
     "current_acting",
     "overflow_window",
     "sliding_window",

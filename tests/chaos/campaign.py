@@ -47,7 +47,7 @@ class Campaign:
 
     Attributes:
         plan: what happens when; default: what ``make_plan`` draws from the seed.
-        patience: times as long as otherwise may pass until nothing is due, and between what explains
+        patience: times as long as otherwise may pass until some due work ends, and between what explains
             something and what is explained; for runs in which nothing may depend on a clock.
     """
 
@@ -187,14 +187,17 @@ class Campaign:
                 self.violations.append(str(error))
 
     def _settle(self, observer: Observer, stack: Stack, when: str) -> float:
-        """Wait until nothing is due; how long it took."""
-        began = next_line = time.monotonic()
+        """Wait until nothing is due, as long as work goes on; how long it took."""
+        began = next_line = progressed = time.monotonic()
+        least = None
         with psycopg.connect(stack.postgres.url, autocommit=True) as connection:
             while unsettled := connection.execute(UNSETTLED).fetchall()[0][0]:
                 now = time.monotonic()
-                if now > began + self.patience * SETTLE_SECONDS:
+                if least is None or unsettled < least:
+                    least, progressed = unsettled, now
+                if now > progressed + self.patience * SETTLE_SECONDS:
                     self.violations.append(
-                        f"{unsettled} pieces of work are still due {now - began:.0f} s {when}."
+                        f"{unsettled} pieces of work stay due {when}: none ends for {now - progressed:.0f} s."
                     )
                     break
                 if now >= next_line:

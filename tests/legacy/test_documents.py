@@ -9,7 +9,7 @@ import pytest
 from tests.project import test_documentation as documentation
 
 PAGES = ("docs/adapters/agno-1.md", "docs/adapters/tframex.md")
-BLOCKS = [block for block in documentation.marked("runnable") if block.where.startswith(PAGES)]
+BLOCKS = [block for block in documentation.examples() if block.where.startswith(PAGES)]
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)

@@ -112,10 +112,10 @@ def test_the_recipe_works_as_printed_with_a_worker_beside_it(rig: Rig, tmp_path:
     printed = {
         found[1]: block.text
         for block in blocks_of("python")
-        if (found := re.match(r"# runnable with a worker: (\S+)\n", block.text))
+        if (found := re.match(r"with a worker: (\S+)", block.tried))
     }
     assert set(printed) == {"mention_counter.py", "chat.py"}
-    code = [line for line in printed["mention_counter.py"].splitlines()[1:] if line.strip()]
+    code = [line for line in printed["mention_counter.py"].splitlines() if line.strip()]
     assert len(code) < 15
     for name, text in printed.items():
         (tmp_path / name).write_text(text, encoding="utf-8")

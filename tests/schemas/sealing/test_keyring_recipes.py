@@ -91,7 +91,9 @@ def keyring(request: pytest.FixtureRequest, service: KeyService, monkeypatch: py
     }.items():
         monkeypatch.setenv(name, value)
     text = RECIPES.read_text(encoding="utf-8")
-    (code,) = re.findall(rf"```python\n(# runnable: keyring of {request.param}\n.*?)```", text, re.DOTALL)
+    (code,) = re.findall(
+        rf"<!-- example: keyring of {request.param} -->\n```python\n(.*?)```", text, re.DOTALL
+    )
     names: dict[str, Any] = {"__name__": "recipe"}
     exec(compile(code, "recipe", "exec"), names)  # noqa: S102  # the document's own code
     made: Keyring = names["VaultKeyring" if request.param == "vault" else "CloudKeyring"]()

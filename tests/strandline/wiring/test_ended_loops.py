@@ -12,6 +12,7 @@ import weakref
 
 import pytest
 
+import strandline
 from strandline import Memory
 from tests.conftest import PATIENCE, MakeMemory, rows_of, wait_until
 from tests.support.processes import forking
@@ -93,6 +94,23 @@ def test_ended_loops_leave_the_connections_of_the_last(memory: Memory, database_
     wait_for_connections(database_url, at_most=1)
     memory.close()
     wait_for_connections(database_url, at_most=0)
+
+
+def test_one_call_closes_what_all_memories_opened(make_memory: MakeMemory, database_url: str) -> None:
+    memories = [make_memory("a"), make_memory("b", database_url=f"{database_url}?application_name=other")]
+    for memory in memories:
+        memory.put({"role": "user", "content": "Hello"})
+    strandline.close()
+    wait_for_connections(database_url, at_most=0)
+
+    async def put_and_close() -> None:
+        for memory in memories:
+            await memory.aput({"role": "user", "content": "Hello"})
+        await strandline.aclose()
+
+    asyncio.run(put_and_close())
+    wait_for_connections(database_url, at_most=0)
+    assert [len(memory.get_all()) for memory in memories] == [2, 2], "a later call opens them again"
 
 
 def test_a_loop_ends_while_a_connection_is_being_made() -> None:
