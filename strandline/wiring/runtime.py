@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, get_args
+from weakref import WeakSet
 
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
@@ -63,10 +64,12 @@ class _Registry:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.runtimes: dict[tuple[object, ...], Runtime] = {}
+        # Also those that were closed: a memory that still has one opens it again.
+        self.made: WeakSet[Runtime] = WeakSet()
 
     def all(self) -> list[Runtime]:
         with self.lock:
-            return list(self.runtimes.values())
+            return list(self.made)
 
 
 _registry = _Registry()
@@ -85,6 +88,7 @@ def runtime_for(settings: Settings, *, pool: Pool | None = None, consume: Consum
             _registry.runtimes[key] = Runtime(
                 settings, pool=pool, consume=consume, forget=lambda: _forget(key)
             )
+            _registry.made.add(_registry.runtimes[key])
         return _registry.runtimes[key]
 
 

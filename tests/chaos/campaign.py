@@ -16,7 +16,7 @@ import psycopg
 
 from tests.chaos.children import Start, StoppedTooLateError, run_command
 from tests.chaos.faults.faults import FROZEN_WORKER, WELL, Harm
-from tests.chaos.faults.meanwhile import FAULTS
+from tests.chaos.faults.meanwhile import FAULTS, REPLAY_SECONDS
 from tests.chaos.judging import judge
 from tests.chaos.judging.findings import fill_away, fill_puts, fill_recoveries
 from tests.chaos.judging.observer import Observer
@@ -123,16 +123,22 @@ class Campaign:
                 self.say("the plan is done; the producers stop")
                 self._await_producers(observer)
                 self._stop_producers(stack)
-                self._await_replays(observer, replays)
+                self._await_replays(stack, observer, replays)
             except BaseException:
                 stack.ending.set()
                 raise
         return began
 
-    def _await_replays(self, observer: Observer, replays: Sequence[Future[None]]) -> None:
-        while left := sum(not one.done() for one in replays):
+    def _await_replays(self, stack: Stack, observer: Observer, replays: Sequence[Future[None]]) -> None:
+        """Without load, each has its time; the others are told to give up, and say so."""
+        left, since = 0, time.monotonic()
+        while running := [one for one in replays if not one.done()]:
+            if len(running) != left:
+                left, since = len(running), time.monotonic()
+            elif time.monotonic() > since + self.patience * REPLAY_SECONDS:
+                stack.ending.set()
             self.say(f"{left} replays run without load, {observer.seen.due} due")
-            wait(replays, self.say_every_seconds)
+            wait(running, self.say_every_seconds)
 
     def _carry_out(self, harm: Harm, turn: threading.Lock) -> None:
         fault = FAULTS[harm.planned.kind](harm)

@@ -97,7 +97,7 @@ def test_ended_loops_leave_the_connections_of_the_last(memory: Memory, database_
 
 
 def test_one_call_closes_what_all_memories_opened(make_memory: MakeMemory, database_url: str) -> None:
-    memories = [make_memory("a"), make_memory("b", database_url=f"{database_url}?application_name=other")]
+    memories = [make_memory("a"), make_memory("b", broker_url="memory://")]
     for memory in memories:
         memory.put({"role": "user", "content": "Hello"})
     strandline.close()
