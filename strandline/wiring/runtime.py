@@ -65,11 +65,11 @@ class _Registry:
         self.lock = threading.Lock()
         self.runtimes: dict[tuple[object, ...], Runtime] = {}
         # Also those that were closed: a memory that still has one opens it again.
-        self.made: WeakSet[Runtime] = WeakSet()
+        self.living: WeakSet[Runtime] = WeakSet()
 
     def all(self) -> list[Runtime]:
         with self.lock:
-            return list(self.made)
+            return list(self.living)
 
 
 _registry = _Registry()
@@ -88,7 +88,7 @@ def runtime_for(settings: Settings, *, pool: Pool | None = None, consume: Consum
             _registry.runtimes[key] = Runtime(
                 settings, pool=pool, consume=consume, forget=lambda: _forget(key)
             )
-            _registry.made.add(_registry.runtimes[key])
+            _registry.living.add(_registry.runtimes[key])
         return _registry.runtimes[key]
 
 
