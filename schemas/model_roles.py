@@ -23,6 +23,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import PydanticBaseSettingsSource
 
 from strandline.schemas.display.refused_values import describe_refusal
+from strandline.schemas.display.service_links import without_links
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.display.shown_url import shown_url
 from strandline.schemas.display.url_schemes import check_model_url
@@ -327,7 +328,7 @@ def read_roles(file: str | None, environ: Mapping[str, str]) -> dict[str, dict[s
         ValueError: the file cannot be used; the sentence says why.
     """
     roles = _read_file(Path(file).expanduser()) if file else {}
-    for name, value in environ.items():
+    for name, value in without_links(environ).items():
         if name.upper().startswith(PREFIX) and value:
             role, _, field = name.upper().removeprefix(PREFIX).lower().partition("__")
             roles.setdefault(role, {})[field] = value

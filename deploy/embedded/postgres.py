@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
-from strandline.deploy.embedded.own_connection import listening_pid, undisturbed_options
+from strandline.deploy.embedded.own_server import listening_pid, undisturbed_options
 from strandline.deploy.embedded.postgres_cluster import (
     PORT,
     SUPERUSER,
@@ -187,7 +187,7 @@ class EmbeddedPostgres:
             pid = listening_pid(path)
         except OSError:
             return  # it has just ended; who connects learns it
-        if pid is not None and not self._is_our_server(pid):
+        if pid is not None and str(pid) not in self._pid_file_lines()[:1] and not works_in(pid, self.data_dir):
             raise DatabaseUnavailableError(
                 f"Another server (process {pid}) listens on {path}, in place of the embedded Postgres of"
                 f" {self.data_dir}. End it and remove that file, or choose another STRANDLINE_HOME."
@@ -234,7 +234,9 @@ class EmbeddedPostgres:
         return _lock_lines(self.data_dir / "postmaster.pid")
 
     def _is_our_server(self, pid: int) -> bool:
-        return is_running(pid) and command_name(pid) == "postgres" and works_in(pid, self.data_dir)
+        if not is_running(pid) or command_name(pid) != "postgres":
+            return False
+        return works_in(pid, self.data_dir) is not False
 
     def _trim_log(self) -> None:
         if self.log_path.exists() and self.log_path.stat().st_size > _LOG_BYTES_KEPT:

@@ -33,12 +33,17 @@ def command_name(pid: int) -> str | None:
     return Path(listing.stdout.strip()).name or None
 
 
-def works_in(pid: int, directory: Path) -> bool:
-    """True if ``pid`` has ``directory`` as its working directory, or if that cannot be determined (macOS)."""
+def works_in(pid: int, directory: Path) -> bool | None:
+    """Whether ``pid`` has ``directory`` as its working directory; None if that cannot be determined.
+
+    macOS does not tell, and Linux not of another account's process, to root without CAP_SYS_PTRACE.
+    """
     if not _PROC.exists():
-        return True
+        return None
     try:
         return Path(f"/proc/{pid}/cwd").samefile(directory)
+    except PermissionError:
+        return None
     except OSError:
         return False
 

@@ -49,6 +49,8 @@ _CHANNELS: dict[type, type] = {redis.Transport: _RedisChannel, redis.SentinelTra
 class HintPublisher:
     """Publishes for one thread, on a connection that is opened with the first hint.
 
+    ``connection`` is None while none is open.
+
     ``public_apis_only``: have RabbitMQ confirm each hint by itself, and Kombu make a client for each command.
 
     On RabbitMQ, a hint for a queue that no worker has declared yet is lost; the sweep of the worker that
@@ -66,7 +68,7 @@ class HintPublisher:
         self._public_apis_only = public_apis_only
         self._confirmed = broker_kind(broker_url) == "rabbitmq" and not public_apis_only
         self._hosts = len(broker_url.split(";"))
-        self._connection: Connection | None = None
+        self.connection: Connection | None = None
         self._confirms: _Confirms | None = None
 
     def publish(self, lanes: Iterable[Lane]) -> None:
@@ -78,7 +80,7 @@ class HintPublisher:
             Exception: any error of the transport; some hints may have passed, and the connection is closed.
         """
         lanes = list(lanes)
-        was_connected = self._connection is not None
+        was_connected = self.connection is not None
         try:
             self._publish(lanes)
         except Exception:
@@ -88,7 +90,7 @@ class HintPublisher:
 
     def _publish(self, lanes: Iterable[Lane]) -> None:
         try:
-            connection = self._connection or self._connect()
+            connection = self.connection or self._connect()
             waiting = iter(lanes)
             while batch := list(islice(waiting, MAX_UNCONFIRMED_HINTS)):
                 self._send(connection, batch)
@@ -100,7 +102,7 @@ class HintPublisher:
 
     def close(self) -> None:
         """Close the connection in order, if the broker answers; the next hint opens another one."""
-        connection, self._connection = self._connection, None
+        connection, self.connection = self.connection, None
         if connection is not None:
             with suppress(Exception):
                 connection.release()
@@ -109,7 +111,7 @@ class HintPublisher:
         # A connection of the thread's own: Celery's pools are kept by URL, also across a fork.
         with undivided:
             connection: Connection = self._app.connection_for_write(heartbeat=HEARTBEAT_SECONDS)
-            self._connection = connection
+            self.connection = connection
             channel = _CHANNELS.get(type(connection.transport))
             if channel is not None and not self._public_apis_only:
                 connection.transport.Channel = channel
@@ -124,7 +126,7 @@ class HintPublisher:
 
     def _abandon(self) -> None:
         """Drop a connection that may be broken, without a closing handshake: a hung broker never answers."""
-        connection, self._connection = self._connection, None
+        connection, self.connection = self.connection, None
         self._confirms = None
         if connection is not None:
             with suppress(Exception):

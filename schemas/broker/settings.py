@@ -7,10 +7,12 @@ the URL's scheme: Redis, RabbitMQ, or another transport of Celery, for which onl
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 from strandline.schemas.broker.hints import EXPIRY_SECONDS
+from strandline.schemas.display.url_schemes import url_options
 from strandline.schemas.values.lanes import queue_name
 
 BrokerKind = Literal["redis", "rabbitmq", "other"]
@@ -76,10 +78,19 @@ def celery_settings(broker_url: str) -> dict[str, Any]:
 
 
 def client_url(broker_url: str) -> str:
-    """The broker's URL as Celery and Kombu take it: those of Sentinels without their query."""
+    """The broker's URL as Celery and Kombu take it.
+
+    Those of Sentinels lose their query, and all get the user, password and database of their one master.
+    """
     if not _is_sentinel(broker_url):
-        return broker_url
-    return ";".join(url.partition("?")[0] for url in broker_url.split(";"))
+        # Kombu reads a blank for a plus sign.
+        return re.sub(r"\?[^;]*", lambda query: query[0].replace("+", "%2B"), broker_url)
+    urls = [urlsplit(url) for url in broker_url.split(";")]
+    userinfos = (url.netloc.rpartition("@")[:2] for url in urls)
+    user, at = next(filter(all, userinfos), ("", ""))
+    path = next((url.path for url in urls if url.path.strip("/")), "")
+    hosts = (url.netloc.rpartition("@")[2] for url in urls)
+    return ";".join(f"sentinel://{user}{at}{host}{path}" for host in hosts)
 
 
 def sentinel_options(broker_url: str) -> dict[str, Any]:
@@ -89,7 +100,7 @@ def sentinel_options(broker_url: str) -> dict[str, Any]:
     """
     if not _is_sentinel(broker_url):
         return {}
-    named = {name: texts[-1] for url in broker_url.split(";") for name, texts in _query(url).items()}
+    named = {name: text for url in broker_url.split(";") for name, text in url_options(url).items()}
     own: dict[str, Any] = {"socket_timeout": ANSWER_SECONDS, "socket_connect_timeout": CONNECT_SECONDS}
     if password := named.get("sentinel_password"):
         own["password"] = password
@@ -98,10 +109,6 @@ def sentinel_options(broker_url: str) -> dict[str, Any]:
 
 def _is_sentinel(broker_url: str) -> bool:
     return broker_url.lower().startswith("sentinel://")
-
-
-def _query(url: str) -> dict[str, list[str]]:
-    return parse_qs(url.partition("?")[2])
 
 
 def confirming_settings(broker_url: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Variables that Kubernetes puts into every pod for each Service of its namespace.
 
-Some have the names of settings: a Service ``strandline-service`` brings ``STRANDLINE_SERVICE_PORT=tcp://…``,
+Some have the names of settings: a Service ``strandline-metrics`` brings ``STRANDLINE_METRICS_PORT=tcp://…``,
 and a Service called ``strandline`` brings ``STRANDLINE_SERVICE_HOST`` and ``STRANDLINE_SERVICE_PORT``.
 """
 
@@ -11,14 +11,10 @@ from collections.abc import Iterator, Mapping
 
 _LINK = re.compile(r"(?:tcp|udp|sctp)://(?P<host>[^/]+):(?P<port>[0-9]+)", re.ASCII | re.IGNORECASE)
 _PORT = "_PORT"
-# Settings that a Service may set, as pydantic-settings spells them.
-_LINKABLE = frozenset({"strandline_service_host", "strandline_service_port"})
 
 
 def without_links(variables: Mapping[str, str | None]) -> Mapping[str, str | None]:
-    """The environment, as pydantic-settings keeps it, without links that have the name of a setting."""
-    if _LINKABLE.isdisjoint(variables):
-        return variables
+    """The environment, as pydantic-settings keeps it too, without links."""
     links = service_links(variables)
     return {name: value for name, value in variables.items() if name not in links}
 

@@ -30,12 +30,12 @@ _SECRET_OF_LIBPQ = frozenset(
 )
 LIBPQ_OPTIONS = _HARMLESS_OF_LIBPQ | _SECRET_OF_LIBPQ
 _HARMLESS = _HARMLESS_OF_LIBPQ | {
-    "ssl_cert_reqs", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "virtual_host",
-    "visibility_timeout", "heartbeat", "login_method", "db", "api-version", "master_name",
+    "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile", "ssl_check_hostname",
+    "virtual_host", "visibility_timeout", "heartbeat", "login_method", "db", "api-version", "master_name",
 }  # fmt: skip
 _SECRET = _SECRET_OF_LIBPQ | {
     "api-key", "api_key", "apikey", "key", "token", "access_token", "code", "secret", "signature", "sig",
-    "subscription-key", "sentinel_password",
+    "subscription-key", "sentinel_password", "ssl_password",
 }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
 from strandline.schemas.display.shown_text import quote
@@ -19,6 +20,22 @@ BROKER_SCHEMES = frozenset(
         "qpid", "redis", "rediss", "sentinel", "slmq", "sqla", "sqlalchemy", "sqs", "zookeeper",
     }
 )  # fmt: skip
+
+_TLS = {
+    "ssl_cert_reqs": "required|optional|none|CERT_REQUIRED|CERT_OPTIONAL|CERT_NONE",
+    "ssl_check_hostname": "(?i:true|false)",
+    **dict.fromkeys(("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile", "ssl_password"), ".+"),
+}
+_OF_RABBITMQ = {"heartbeat": "[0-9]+", "login_method": "AMQPLAIN|EXTERNAL|GSSAPI|PLAIN"}
+# What has an effect, with its values, by the schemes of measured brokers.
+_BROKER_OPTIONS: Mapping[str, Mapping[str, str]] = {
+    "redis": {},
+    "rediss": _TLS,
+    "sentinel": {"master_name": ".+", "sentinel_password": ".+"},
+    "amqp": _OF_RABBITMQ,
+    "amqps": _OF_RABBITMQ,
+    "pyamqp": _OF_RABBITMQ,
+}
 
 
 def check_database_url(url: str) -> str:
@@ -45,21 +62,16 @@ def check_database_url(url: str) -> str:
             "the database URL cannot be read: in its user and password the characters / ? # @ : % [ ]"
             " have to be percent-encoded, as %2F for / and %40 for @"
         )
-    query = rest.partition("?")[2]
-    for item in filter(None, query.split("&")):
-        name = unquote(item.partition("=")[0])
-        if name not in LIBPQ_OPTIONS:
-            # It may be a piece of a password with an & in it.
-            shown = "an option" if re.search("[@?]|pass|secret", query) else f"the option {quote(name)}"
-            raise ValueError(
-                f"the database URL has {shown} that libpq does not know; leave it out, or percent-encode a &"
-                " of its password as %26"
-            )
+    for name in url_options(url).keys() - LIBPQ_OPTIONS:
+        raise ValueError(
+            f"the database URL has {_shown_option(name, url)} that libpq does not know; leave it out, or"
+            " percent-encode a & of its password as %26"
+        )
     return url
 
 
 def check_broker_url(url: str) -> str:
-    """Return ``url`` if Celery knows the kind of broker; several may be separated by ``;``.
+    """Return ``url`` if Celery knows the kind of broker and its options; several are separated by ``;``.
 
     Raises:
         ValueError: it does not; the sentence shows nothing of it but its scheme.
@@ -77,6 +89,7 @@ def check_broker_url(url: str) -> str:
                 "the broker URL cannot be read: in its user and password the characters / ? # : ; [ ] have to"
                 " be percent-encoded, as %2F for /"
             )
+        _check_broker_options(scheme.lower(), one)
     if url.lower().startswith("sentinel://") and not re.search(r"[?&]master_name=[^&;]", url):
         raise ValueError(
             "the broker URL names Sentinels, but not the master that they watch; end it with"
@@ -102,6 +115,31 @@ def _is_http(url: str) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
+
+
+def url_options(url: str) -> dict[str, str]:
+    """The options that end a URL, in which a plus sign is one."""
+    pairs = (item.partition("=") for item in url.partition("?")[2].split("&") if item)
+    return {unquote(name): unquote(value) for name, _equals, value in pairs}
+
+
+def _check_broker_options(scheme: str, url: str) -> None:
+    for name, value in url_options(url).items():
+        taken = _BROKER_OPTIONS.get(scheme, {name: ".*"})
+        if name not in taken:
+            takes = f"takes {', '.join(taken)}" if taken else "takes none"
+            raise ValueError(
+                f"the broker URL has {_shown_option(name, url)}, which would have no effect; {scheme}://"
+                f" {takes}"
+            )
+        if not re.fullmatch(taken[name], value):
+            raise ValueError(f"the broker URL has a value of {name} that it cannot have: {taken[name]}")
+
+
+def _shown_option(name: str, url: str) -> str:
+    """Unless it may be a piece of a password with an & in it."""
+    is_certain = name in _TLS or not re.search("[@?]|pass|secret", url.partition("?")[2])
+    return f"the option {quote(name)}" if is_certain else "an option"
 
 
 def _split_scheme(url: str) -> tuple[str, str]:

@@ -103,23 +103,24 @@ loglevel warning
 
 
 class RedisServer:
-    """Valkey (or Redis) on loopback; keeps nothing on the disk."""
+    """Valkey (or another ``program``) on loopback, with further ``settings``; keeps nothing on the disk."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: str = "", program: Path | None = None) -> None:
         self._directory = directory / "broker"
         self._directory.mkdir(mode=0o700)
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self._port = probe.getsockname()[1]
         password = secrets.token_urlsafe(24)
         self.url = f"redis://:{password}@127.0.0.1:{self._port}/0"
-        config = _REDIS_CONFIG.format(port=self._port, password=password)
+        self._program = program or broker_server()
+        config = _REDIS_CONFIG.format(port=self._port, password=password) + settings
         write_private(self._directory / "broker.conf", config)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         with (self._directory / "broker.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [str(broker_server()), str(self._directory / "broker.conf")],
+                [str(self._program), str(self._directory / "broker.conf")],
                 cwd=self._directory,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

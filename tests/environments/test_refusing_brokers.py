@@ -226,6 +226,23 @@ def test_a_redis_cluster_is_named(error: redis.RedisError) -> None:
     assert "belongs to a Redis Cluster" in (describe_trouble(error) or "")
 
 
+def test_doctor_finds_a_redis_cluster_of_one_node(tmp_path: Path) -> None:
+    """It takes each hint by itself, and refuses the command by which workers wait for all queues."""
+    cluster = RedisServer(tmp_path, "cluster-enabled yes\n")
+    cluster.start()
+    try:
+        client: Any = redis.Redis.from_url(cluster.url)
+        client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        wait_until(
+            lambda: client.execute_command("CLUSTER INFO")["cluster_state"] == "ok", timeout=20, what="it"
+        )
+        client.close()
+        report = check_broker(Servers("", cluster.url, "configured", "configured"))
+        assert (report.result, "belongs to a Redis Cluster" in report.found) == ("problem", True)
+    finally:
+        cluster.stop()
+
+
 def test_a_trouble_repeats_no_more_than_the_code_of_an_error() -> None:
     error = redis.ResponseError("MISCONF redis://u:secret@host cannot save")
     assert describe_trouble(error) == "refuses commands (MISCONF)"

@@ -50,16 +50,18 @@ sentinel failover-timeout strandline 2000
 
 @dataclass(frozen=True)
 class Watched:
-    """A master, its replica, and the Sentinel that watches them, by their ports."""
+    """A master, its replica, and the Sentinels that watch them, by their ports."""
 
     processes: tuple[subprocess.Popen[bytes], ...]
     sentinel: int
+    second: int
     replica: int
 
     @property
     def url(self) -> str:
         query = f"?master_name=strandline&sentinel_password={OWN_PASSWORD}"
-        return f"sentinel://:{PASSWORD}@127.0.0.1:{self.sentinel}/0{query}"
+        first = f"sentinel://:{PASSWORD}@127.0.0.1:{self.sentinel}/0"
+        return f"{first};sentinel://127.0.0.1:{self.second}{query}"
 
     def client(self, port: int, password: str = PASSWORD) -> Any:
         return redis.Redis(host="127.0.0.1", port=port, password=password, socket_timeout=5)
@@ -84,7 +86,7 @@ def is_answering(port: int, password: str) -> bool:
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[Watched]:
-    master, replica, sentinel = free_port(), free_port(), free_port()
+    master, replica, sentinel, second = free_port(), free_port(), free_port(), free_port()
     values = {"password": PASSWORD, "own_password": OWN_PASSWORD, "master": master}
     started = []
 
@@ -104,14 +106,18 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
     try:
         start(master, _REDIS, password=PASSWORD)
         start(replica, _REDIS + f"replicaof 127.0.0.1 {master}\n", password=PASSWORD)
-        start(sentinel, _SENTINEL, "--sentinel", password=OWN_PASSWORD)
-        watched = Watched(tuple(started), sentinel, replica)
-        with closing(watched.client(sentinel, OWN_PASSWORD)) as client:
-            wait_until(
-                lambda: watched.role_of_replica()[3] == b"connected" and client.sentinel_slaves("strandline"),
-                timeout=20,
-                what="the Sentinel to know the replica",
-            )
+        for port in (sentinel, second):
+            start(port, _SENTINEL, "--sentinel", password=OWN_PASSWORD)
+        watched = Watched(tuple(started), sentinel, second, replica)
+        for port in (sentinel, second):
+            with closing(watched.client(port, OWN_PASSWORD)) as client:
+                wait_until(
+                    lambda: watched.role_of_replica()[3] == b"connected"
+                    and client.sentinel_slaves("strandline")  # noqa: B023
+                    and client.sentinel_sentinels("strandline"),  # noqa: B023
+                    timeout=20,
+                    what="the Sentinels to know the replica and each other",
+                )
         yield watched
     finally:
         for process in started:
@@ -156,12 +162,13 @@ def test_a_master_that_sentinels_do_not_know_is_named(watched: Watched) -> None:
 
 
 def test_urls_of_sentinels() -> None:
-    url = "sentinel://:secret@one:26379/2;sentinel://two:26379?master_name=m&sentinel_password=own"
+    """The master's user, password and database stand in one of them, and a plus sign is one."""
+    url = "sentinel://one:26379;sentinel://:secret@two:26379/2?master_name=m&sentinel_password=own+1"
     settings = load_settings(broker_url=url)
     assert settings.broker_url is not None
-    assert client_url(url) == "sentinel://:secret@one:26379/2;sentinel://two:26379"
+    assert client_url(url) == "sentinel://:secret@one:26379/2;sentinel://:secret@two:26379/2"
     options = sentinel_options(url)
-    assert (options["master_name"], options["sentinel_kwargs"]["password"]) == ("m", "own")
+    assert (options["master_name"], options["sentinel_kwargs"]["password"]) == ("m", "own+1")
     assert "secret" not in shown_url(url)
     assert "own" not in shown_url(url)
     assert "master_name=m" in shown_url(url)

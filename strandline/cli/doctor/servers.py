@@ -8,11 +8,9 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from urllib.parse import parse_qs, unquote, urlsplit
+from typing import Any
+from urllib.parse import unquote, urlsplit
 from uuid import UUID
-
-from kombu import Connection
-from kombu.exceptions import KombuError
 
 from strandline.cli.doctor.checks import CheckReport, ok, problem, warn
 from strandline.cli.servers.targets import Servers, opened_pool
@@ -20,15 +18,10 @@ from strandline.cli.terminal.output import masked_url
 from strandline.pipelines.generations.registry import serving_generations, settings_differing
 from strandline.pipelines.sealing.checking import check_keks
 from strandline.producers.doorbell.publisher import HintPublisher
-from strandline.schemas.broker.settings import (
-    HEARTBEAT_SECONDS,
-    broker_kind,
-    client_url,
-    sentinel_options,
-    tls_options,
-)
+from strandline.schemas.broker.settings import broker_kind
 from strandline.schemas.broker.troubles import describe_trouble
 from strandline.schemas.display.shown_text import quantity, quote
+from strandline.schemas.display.url_schemes import url_options
 from strandline.schemas.errors import ConfigurationError, SchemaError, StrandlineError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.revision import (
@@ -51,14 +44,13 @@ from strandline.schemas.queries.inspection.status import (
 )
 from strandline.schemas.sealed.content import SealedContent
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.lanes import STAGES, Lane
+from strandline.schemas.values.lanes import STAGES, Lane, queue_name
 from strandline.schemas.values.partitions import describe_partitions
 
 OLDEST_RABBITMQ = (3, 10)
 CLOCK_SECONDS = 2.0
-BROKER_SECONDS = 3.0
-# A worker that takes its hint finds nothing to do.
-_NO_LANE = Lane(UUID(int=0), UUID(int=0), 1, STAGES[0])
+# A worker that takes their hints finds nothing to do.
+_NO_LANES = [Lane(UUID(int=0), UUID(int=0), 1, stage) for stage in STAGES]
 
 
 def check_database(servers: Servers, settings: Settings) -> Iterator[CheckReport]:
@@ -119,7 +111,7 @@ def check_broker(servers: Servers) -> CheckReport:
     started = time.perf_counter()
     try:
         version = _try_broker(url)
-    except (KombuError, OSError, ValueError, KeyError, ImportError, NameError) as error:
+    except Exception as error:  # noqa: BLE001  # transports raise what they like
         return problem(
             "broker",
             f"{where} {describe_trouble(error) or 'cannot be used as a broker'}",
@@ -136,7 +128,7 @@ def check_broker(servers: Servers) -> CheckReport:
 
 def judge_verification(broker_url: str, answered: str) -> CheckReport:
     """``rediss`` alone encrypts, without verifying the answering server."""
-    asked = parse_qs(urlsplit(broker_url).query).get("ssl_cert_reqs", ["none"])[-1].lower()
+    asked = url_options(broker_url).get("ssl_cert_reqs", "none").lower()
     if not broker_url.lower().startswith("rediss:") or asked.removeprefix("cert_") == "required":
         return ok("broker", answered)
     return warn(
@@ -147,42 +139,26 @@ def judge_verification(broker_url: str, answered: str) -> CheckReport:
 
 
 def _try_broker(broker_url: str) -> str | None:
-    """Connect, and leave a hint of no lane; return RabbitMQ's version, None for another broker.
+    """Leave a hint of no lane in each queue; return RabbitMQ's version, None for another broker.
 
     Raises:
-        KombuError, OSError: it cannot be reached, does not answer in time, or refuses.
-        ValueError, KeyError: the URL cannot be used.
-        ImportError, NameError: the client of that kind of broker is not installed.
+        Exception: any error of the transport.
     """
-    options = {"socket_timeout": BROKER_SECONDS, "socket_connect_timeout": BROKER_SECONDS}
-    options |= sentinel_options(broker_url)
-    others = broker_url.count(";")
-    with Connection(
-        client_url(broker_url),
-        ssl=tls_options(broker_url) or False,
-        connect_timeout=BROKER_SECONDS,
-        transport_options=options,
-        heartbeat=HEARTBEAT_SECONDS,
-    ) as connection:
-        try:
-            connection.ensure_connection(max_retries=others, timeout=BROKER_SECONDS * (others + 1))
-            if broker_kind(broker_url) != "rabbitmq":
-                connection.channel().close()
-                version = None
-            else:
-                connection.connection.sock.settimeout(BROKER_SECONDS)
-                connection.channel().close()
-                version = str(connection.connection.server_properties.get("version", "0"))
-            publisher = HintPublisher(broker_url)
-            publisher.publish([_NO_LANE])
-            publisher.close()
-            return version
-        except (*connection.connection_errors, *connection.channel_errors) as error:
-            raise _Refusal(type(error).__name__) from error
-
-
-class _Refusal(KombuError):
-    """An error that a transport raised."""
+    publisher = HintPublisher(broker_url)
+    try:
+        publisher.publish(_NO_LANES)
+        connection: Any = publisher.connection
+        if broker_kind(broker_url) == "rabbitmq":
+            return str(connection.connection.server_properties.get("version", "0"))
+        if broker_kind(broker_url) == "redis":
+            # Workers wait for all queues by one command, which a Cluster refuses.
+            with connection.default_channel.client.pipeline() as together:
+                for lane in _NO_LANES:
+                    together.llen(queue_name(lane.stage))
+                together.execute()
+        return None
+    finally:
+        publisher.close()
 
 
 def _pgvector(installed: str | None, available: str | None, *, may_extend: bool) -> CheckReport:

@@ -24,7 +24,7 @@ from strandline.schemas.errors import StrandlineError
 from strandline.schemas.misspelt_settings import unknown_settings
 from strandline.schemas.postgres.migrate import current_revision
 from strandline.schemas.postgres.options import psycopg_url
-from strandline.schemas.settings import load_settings
+from strandline.schemas.settings import Settings, load_settings
 from tests.support.servers.model_server import ModelServer
 
 # The mark of a secret, found however it was cut in pieces; nothing else of a URL has these letters.
@@ -171,16 +171,24 @@ def links_of(service: str, host: str, port: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("service", ["strandline", "strandline-service", "strandline-worker", "redis"])
+# Also a Service for each setting that a link of it would have the name of.
+OF_SETTINGS = [
+    f"strandline-{name.removesuffix('_port').replace('_', '-')}"
+    for name in Settings.model_fields
+    if name.endswith("_port")
+]
+
+
+@pytest.mark.parametrize("service", ["strandline", "strandline-models--facts", "redis", *OF_SETTINGS])
 @pytest.mark.parametrize("host", ["10.96.0.17", "fd07::11"])
 def test_a_service_sets_nothing_and_is_not_warned_of(
     service: str, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    before = load_settings()
     links = links_of(service, host, "9999")
     for name, value in links.items():
         monkeypatch.setenv(name, value)
-    settings = load_settings()
-    assert (settings.service_host, settings.service_port) == ("127.0.0.1", 8420)
+    assert load_settings() == before
     assert service_links(links) == links.keys()
     assert list(unknown_settings(links)) == []
 

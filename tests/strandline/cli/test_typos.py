@@ -12,6 +12,7 @@ from kombu.transport import TRANSPORT_ALIASES
 from psycopg_pool import ConnectionPool
 
 from strandline import ConfigurationError, Facts, Memory
+from strandline.schemas.broker.own_celery import OwnCelery
 from strandline.schemas.display.url_schemes import (
     BROKER_SCHEMES,
     DATABASE_DRIVERS,
@@ -87,6 +88,41 @@ def test_every_driver_that_is_accepted_runs_on_psycopg(driver: str, database_url
 
 def test_the_brokers_that_are_known_are_those_that_celery_knows() -> None:
     assert {scheme.lower() for scheme in TRANSPORT_ALIASES} == BROKER_SCHEMES
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://h/0?socket_timeout=5", "the option 'socket_timeout', .*redis:// takes none"),
+        ("redis://h/0?ssl_cert_reqs=required", "the option 'ssl_cert_reqs'"),
+        ("rediss://h/0?ssl_cert_reqs=requird", "a value of ssl_cert_reqs that it cannot have: required"),
+        ("rediss://h/0?ssl_check_hostname=no", "a value of ssl_check_hostname"),
+        ("amqp://h//?foo=1", "the option 'foo', .*takes heartbeat, login_method"),
+        ("amqp://h//?heartbeat=often", "a value of heartbeat"),
+        ("amqps://h//?ssl_ca_certs=ca.pem", "the option 'ssl_ca_certs'"),
+        ("amqp://a//;amqp://b//?foo=1", "the option 'foo'"),
+        ("sentinel://h?master_name=m&ssl_cert_reqs=required", "the option 'ssl_cert_reqs'"),
+        ("sentinel://h?master_name=m&sentinel_password=a&s3cr3t", "an option, .*takes master_name"),
+    ],
+)
+def test_an_option_of_a_broker_that_would_have_no_effect_is_refused(url: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        load_settings(broker_url=url)
+    assert "s3cr3t" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("rediss://h/0?ssl_ca_certs=a+b&ssl_check_hostname=FALSE",
+            {"ssl": {"ssl_ca_certs": "a+b", "ssl_check_hostname": False}}),
+        ("amqp://h/v?heartbeat=7&login_method=EXTERNAL",
+            {"virtual_host": "v", "heartbeat": 7.0, "login_method": "EXTERNAL"}),
+    ],
+)  # fmt: skip
+def test_an_option_of_a_broker_that_is_accepted_has_its_effect(url: str, found: dict[str, object]) -> None:
+    connection = OwnCelery("strandline", check_broker_url(url)).connection_for_write()
+    assert {name: getattr(connection, name) for name in found} == found
 
 
 @given(st.sampled_from(["postgresql+pg8000", "mysql", "foo"]), st.text("abcdefgh0123456789", min_size=8))

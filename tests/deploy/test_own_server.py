@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import psycopg
 import pytest
 from psycopg import pq
 
-from strandline.deploy.embedded.own_connection import undisturbed_options
+from strandline.deploy.embedded.own_server import undisturbed_options
 from strandline.deploy.embedded.postgres import EmbeddedPostgres
 from strandline.schemas.errors import DatabaseUnavailableError
 from tests.support.processes import forking
@@ -118,4 +119,39 @@ def test_another_server_in_its_place_is_refused(server: EmbeddedPostgres, tmp_pa
     for call in (own.start, own.attach):
         with pytest.raises(DatabaseUnavailableError, match=r"Another server \(process \d+\) listens on"):
             call()
+    assert server.is_alive()
+
+
+# As root in a container with Docker's capabilities: where another account's process works is unknown.
+WITHOUT_PTRACE = ("setpriv", "--bounding-set=-sys_ptrace")
+STARTED = """
+import sys
+from pathlib import Path
+from strandline.deploy.embedded.postgres import EmbeddedPostgres
+from strandline.schemas.errors import DatabaseUnavailableError
+server = EmbeddedPostgres(Path(sys.argv[1]))
+try:
+    server.start()
+    assert server.pid() is not None
+    again = EmbeddedPostgres(Path(sys.argv[1]))
+    assert again.attach() and again.start() and again.stop() is False
+except DatabaseUnavailableError as error:
+    print(error)
+print(server.stop())
+"""
+
+
+@pytest.mark.skipif(
+    os.getuid() != 0 or shutil.which("setpriv") is None, reason="only root has capabilities to drop"
+)
+def test_a_process_that_may_not_trace_others_knows_its_own_server(
+    server: EmbeddedPostgres, tmp_path: Path
+) -> None:
+    def run(data_dir: Path) -> str:
+        command = [*WITHOUT_PTRACE, sys.executable, "-c", STARTED, str(data_dir)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    assert run(tmp_path / "pg") == "True\n"
+    (tmp_path / "pg" / ".s.PGSQL.5432").symlink_to(server.data_dir / ".s.PGSQL.5432")
+    assert "Another server (process" in run(tmp_path / "pg")
     assert server.is_alive()
