@@ -187,7 +187,9 @@ class EmbeddedPostgres:
             pid = listening_pid(path)
         except OSError:
             return  # it has just ended; who connects learns it
-        if pid is not None and str(pid) not in self._pid_file_lines()[:1] and not works_in(pid, self.data_dir):
+        if pid is None or str(pid) in self._pid_file_lines()[:1]:
+            return
+        if not works_in(pid, self.data_dir):
             raise DatabaseUnavailableError(
                 f"Another server (process {pid}) listens on {path}, in place of the embedded Postgres of"
                 f" {self.data_dir}. End it and remove that file, or choose another STRANDLINE_HOME."

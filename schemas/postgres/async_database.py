@@ -34,7 +34,6 @@ from strandline.schemas.postgres.pools.loop_pool import LoopPool
 from strandline.schemas.postgres.pools.pool_log import PoolName
 from strandline.schemas.postgres.pools.reaching import Reach, async_connection_class
 from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS, reconnect_async
-from strandline.schemas.postgres.pools.session import Session
 from strandline.schemas.postgres.pools.thin_pool import AsyncThinPool
 from strandline.schemas.postgres.prepared import AsyncDirectConnection
 from strandline.schemas.postgres.query import Query
@@ -133,10 +132,10 @@ class AsyncDatabase:
         """A database with its own pool; see ``Database.connect``."""
         reach = Reach(options.url, options.pool_timeout)
         options = replace(options, find_url=reach.note_failures_of(options.find_url))
-        session = Session(pooled=options.pooled, durable=options.durable)
+        beginnings = options.beginnings()
         kind = AsyncOwnConnection if options.public_apis_only else AsyncDirectConnection
         connections: weakref.WeakSet[psycopg.AsyncConnection[Any]] = weakref.WeakSet()
-        noted = async_connection_class(kind, reach, connections, options.statement_seconds, session)
+        noted = async_connection_class(kind, reach, connections, options.statement_seconds, beginnings)
         pool = LoopPool(
             options.async_conninfo,
             connection_class=noted,

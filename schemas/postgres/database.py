@@ -29,12 +29,12 @@ from strandline.schemas.postgres.operations import (
 )
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.own_connection import MakeRow, OwnConnection, run_by_cursor
+from strandline.schemas.postgres.pools.beginnings import Beginnings
 from strandline.schemas.postgres.pools.ending_pool import EndingPool
 from strandline.schemas.postgres.pools.engine_pool import SyncPool
 from strandline.schemas.postgres.pools.pool_log import PoolName
 from strandline.schemas.postgres.pools.reaching import Reach, connection_class
 from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS, reconnect
-from strandline.schemas.postgres.pools.session import Session
 from strandline.schemas.postgres.pools.thin_pool import ProcessPool, ThinPool
 from strandline.schemas.postgres.prepared import DirectConnection
 from strandline.schemas.postgres.query import Query
@@ -122,14 +122,14 @@ class Database:
         owns_pool: bool = True,
         statement_seconds: float = math.inf,
         content: ContentCodec = WITHOUT_KEYS,
-        session: Session | None = None,
+        beginnings: Beginnings | None = None,
     ) -> None:
         self._pool = pool
         self._owns_pool = owns_pool
         self._statement_seconds = statement_seconds
         self._opened = not owns_pool
         self._statements = compile_statements(schema)
-        self._session = session
+        self.beginnings = beginnings
         self.schema = schema
         self.content = content
 
@@ -141,9 +141,9 @@ class Database:
         """
         reach = Reach(options.url, options.pool_timeout)
         options = replace(options, find_url=reach.note_failures_of(options.find_url))
-        session = Session(pooled=options.pooled, durable=options.durable)
+        beginnings = options.beginnings()
         kind = OwnConnection if options.public_apis_only else DirectConnection
-        noted = connection_class(kind, reach, options.statement_seconds, session)
+        noted = connection_class(kind, reach, options.statement_seconds, beginnings)
         pool: ConnectionPool[Any] = ProcessPool(
             options.conninfo,
             connection_class=noted,
@@ -163,13 +163,8 @@ class Database:
             options.schema,
             statement_seconds=seconds,
             content=content,
-            session=session,
+            beginnings=beginnings,
         )
-
-    @property
-    def has_noticed_pooler(self) -> bool:
-        """Whether a connection went through a pooler in transaction mode that was not declared."""
-        return self._session is not None and self._session.has_noticed_pooler
 
     def fetch(self, query: Query[R]) -> list[R]:
         """Run one statement in a separate transaction.

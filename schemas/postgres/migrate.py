@@ -15,7 +15,6 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from psycopg.conninfo import make_conninfo
 from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
@@ -24,21 +23,20 @@ from strandline.schemas.errors import DatabaseUnavailableError, SchemaError
 from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS, BoundedConnection
 from strandline.schemas.postgres.options import all_options, options_of, psycopg_url, with_defaults
 from strandline.schemas.postgres.own_connection import OwnConnection
-from strandline.schemas.postgres.pools.connect_problems import connect_problem
-from strandline.schemas.postgres.pools.session import (
-    LOOKED_AT,
+from strandline.schemas.postgres.pools.beginnings import (
+    NOT_ASKED_FOR,
     PINNED,
-    Session,
+    Beginnings,
     find_wrong,
     look_for,
     set_all,
 )
+from strandline.schemas.postgres.pools.connect_problems import connect_problem
 from strandline.schemas.postgres.revision import (
     NAME_ANOTHER_SCHEMA,
-    OLDEST_PGVECTOR,
-    OLDEST_SERVER,
-    major_version,
-    version_numbers,
+    Trouble,
+    pgvector_trouble,
+    server_trouble,
 )
 from strandline.schemas.postgres.statements import statements
 from strandline.schemas.values.partitions import check_partitions, require_partitions
@@ -52,7 +50,7 @@ CONNECT_SECONDS = 10
 _UNLIMITED = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
 _NEEDED = {
     **PINNED,
-    **LOOKED_AT,
+    **NOT_ASKED_FOR,
     **dict.fromkeys((*_UNLIMITED, "transaction_timeout"), ("0", "0")),
     "check_function_bodies": ("off", "off"),  # else a role's plpgsql.extra_errors would end it
 }
@@ -136,10 +134,10 @@ def _kind(public_apis_only: bool) -> type[OwnConnection]:
 @contextmanager
 def _connection(url: str, kind: type[OwnConnection]) -> Iterator[Connection]:
     # SQLAlchemy reads URLs in its own way; this one goes to libpq as it stands, as it does elsewhere.
-    session = Session()
+    beginnings = Beginnings(options_of(psycopg_url(url)).get("options", ""))
     engine = create_engine(
         "postgresql+psycopg://",
-        creator=lambda: _connect(psycopg_url(url), kind, session),
+        creator=lambda: _connect(psycopg_url(url), kind, beginnings),
         # A role behind a pooler may have another by default: its snapshot would be from before the lock.
         isolation_level="READ COMMITTED",
     )
@@ -157,17 +155,15 @@ def _connection(url: str, kind: type[OwnConnection]) -> Iterator[Connection]:
         engine.dispose()
 
 
-def _connect(url: str, kind: type[OwnConnection], session: Session) -> OwnConnection:
+def _connect(url: str, kind: type[OwnConnection], beginnings: Beginnings) -> OwnConnection:
     waiting = with_defaults(options_of(url), connect_timeout=CONNECT_SECONDS)
     limits = all_options(url, ((name, 0) for name in _UNLIMITED))
-    options = {"options": limits, "client_encoding": "utf8"} | waiting
+    options = {"options": limits, "client_encoding": "utf8", "prepare_threshold": None} | waiting
     try:
-        connection = session.connect(lambda taken: kind.connect(make_conninfo(url, **taken)), options)
+        connection = beginnings.connect(lambda taken: kind.connect(url, **taken), options)
     except psycopg.Error as error:
         raise DatabaseUnavailableError(connect_problem(error, url)) from None
     connection.statement_seconds = MAINTENANCE_SECONDS
-    if session.pooled:
-        connection.prepare_threshold = None
     return connection
 
 
@@ -192,43 +188,25 @@ def _check_writable(connection: Connection) -> None:
 
 
 def _check_server(connection: Connection) -> None:
-    version = str(connection.scalar(text("SELECT current_setting('server_version')")))
-    if major_version(version) < OLDEST_SERVER:
-        raise SchemaError(
-            f"The server is PostgreSQL {version}, and Strandline needs PostgreSQL {OLDEST_SERVER} or newer;"
-            " upgrade it, or name another in STRANDLINE_DATABASE_URL."
-        )
-    encoding = connection.scalar(text("SELECT current_setting('server_encoding')"))
-    if encoding != "UTF8":
-        raise SchemaError(
-            f"The database is in the encoding {encoding}, which does not hold every text; create one WITH"
-            " ENCODING 'UTF8' TEMPLATE template0."
-        )
+    settings = "SELECT current_setting('server_version'), current_setting('server_encoding')"
+    _refuse(server_trouble(*connection.exec_driver_sql(settings).one()))
 
 
 def _ensure_pgvector(connection: Connection) -> None:
-    oldest = ".".join(map(str, OLDEST_PGVECTOR))
-    if installed := connection.scalar(text("SELECT extversion FROM pg_extension WHERE extname = 'vector'")):
-        if version_numbers(installed) < OLDEST_PGVECTOR:
-            raise SchemaError(
-                f"pgvector {installed} is installed in this database, and Strandline needs {oldest} or newer;"
-                " upgrade it on the server, and run ALTER EXTENSION vector UPDATE."
-            )
-        return
+    installed = connection.scalar(text("SELECT extversion FROM pg_extension WHERE extname = 'vector'"))
     there = connection.scalar(
         text("SELECT default_version FROM pg_available_extensions WHERE name = 'vector'")
     )
-    if there is None or version_numbers(there) < OLDEST_PGVECTOR:
-        has = (
-            "does not have the pgvector extension" if there is None else f"has pgvector {there}, which is old"
-        )
-        raise SchemaError(
-            f"This Postgres {has}; install {oldest} or newer on the server"
-            " (package postgresql-NN-pgvector, or an image that brings it), then run `strandline migrate`"
-            " again."
-        )
-    where = connection.scalar(text("SELECT quote_ident(coalesce(current_schema(), 'public'))"))
-    connection.execute(text(f"CREATE EXTENSION IF NOT EXISTS vector SCHEMA {where}"))
+    _refuse(pgvector_trouble(installed, there))
+    if installed is None:
+        where = connection.scalar(text("SELECT quote_ident(coalesce(current_schema(), 'public'))"))
+        connection.execute(text(f"CREATE EXTENSION IF NOT EXISTS vector SCHEMA {where}"))
+
+
+def _refuse(trouble: Trouble | None) -> None:
+    if trouble is not None:
+        finding, advice = trouble
+        raise SchemaError(f"{finding[0].upper()}{finding[1:]}; {advice}.")
 
 
 def _current(connection: Connection, schema: str) -> str | None:

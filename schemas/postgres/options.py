@@ -19,7 +19,7 @@ from strandline.schemas.errors import (
     ConfigurationError,
 )
 from strandline.schemas.postgres.deadlines import GRACE_SECONDS
-from strandline.schemas.postgres.pools.session import MARK, PINNED
+from strandline.schemas.postgres.pools.beginnings import MARK, PINNED, Beginnings
 from strandline.schemas.settings import Settings
 
 # After these seconds of silence the kernel probes the peer, and gives up a connection that does not answer or
@@ -57,7 +57,7 @@ class ConnectionOptions:
 
     ``pooled=True`` is for a pooler such as PgBouncer that gives each transaction another connection: nothing
     is set at the start of a session, and no statement is prepared, because both would affect other clients.
-    An undeclared pooler is noticed at the first connection (``postgres.pools.session``).
+    An undeclared pooler is noticed at the first connection (``postgres.pools.beginnings``).
 
     ``public_apis_only=True`` runs statements by psycopg's cursors, and leaves it to TCP to find out that a
     server does not answer.
@@ -125,16 +125,19 @@ class ConnectionOptions:
         be used. Options of the URL stay: settings of a session are added to its ``options``, after those of
         ``PGOPTIONS`` where the URL has none.
         """
-        arguments: dict[str, Any] = {
+        return {
             "autocommit": True,
             "prepare_threshold": 2 if self.public_apis_only and not self.pooled else None,
             "fallback_application_name": "strandline",
             "client_encoding": "utf8",
+            "options": all_options(self.url, self._session()),
             **with_defaults(options_of(self.url), connect_timeout=max(2, int(self.connect_timeout))),
         }
-        if self.pooled:
-            return arguments
-        return arguments | {"options": all_options(self.url, self._session())}
+
+    def beginnings(self) -> Beginnings:
+        """How a pool's connections begin."""
+        own = options_of(self.url).get("options", "")
+        return Beginnings(own, is_declared=self.pooled, durable=self.durable)
 
     def _session(self) -> Iterator[tuple[str, int | str]]:
         yield "statement_timeout", int(self.statement_timeout * 1000)
@@ -173,8 +176,13 @@ def all_options(url: str, settings: Iterable[tuple[str, int | str]]) -> str:
 
 
 def with_defaults(arguments: Mapping[str, Any], *, connect_timeout: int) -> dict[str, Any]:
-    """How to wait for a server, without what its URL says of that."""
-    defaults = TCP | {"connect_timeout": connect_timeout}
+    """How to wait for a server, without what its URL says of that.
+
+    The host of a URL counts, whatever ``PGHOSTADDR`` says.
+    """
+    defaults: dict[str, Any] = TCP | {"connect_timeout": connect_timeout}
+    if "host" in arguments:
+        defaults["hostaddr"] = ""
     return {name: value for name, value in defaults.items() if name not in arguments}
 
 

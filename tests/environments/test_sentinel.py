@@ -112,9 +112,11 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
         for port in (sentinel, second):
             with closing(watched.client(port, OWN_PASSWORD)) as client:
                 wait_until(
-                    lambda: watched.role_of_replica()[3] == b"connected"
-                    and client.sentinel_slaves("strandline")  # noqa: B023
-                    and client.sentinel_sentinels("strandline"),  # noqa: B023
+                    lambda: (
+                        watched.role_of_replica()[3] == b"connected"
+                        and client.sentinel_slaves("strandline")
+                        and client.sentinel_sentinels("strandline")
+                    ),
                     timeout=20,
                     what="the Sentinels to know the replica and each other",
                 )

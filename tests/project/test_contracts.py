@@ -84,7 +84,7 @@ BESIDE = modules_of("tests", "bench", "tools")
 SQL_ELSEWHERE = (
     "schemas/migrations",
     "schemas/postgres/migrate.py",
-    "schemas/postgres/pools/session.py",
+    "schemas/postgres/pools/beginnings.py",
     "strandline/chat_import/tables",
 )
 WITHOUT_SQL = [path for path in ALL if not name_of(path).startswith(SQL_ELSEWHERE)]

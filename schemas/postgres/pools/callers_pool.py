@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from strandline.schemas.postgres.pools.session import LookedAt
+from strandline.schemas.postgres.pools.beginnings import SeenConnections
 
 
 class CallersPool:
@@ -17,7 +17,7 @@ class CallersPool:
 
     def __init__(self, pool: ConnectionPool[Any]) -> None:
         self._pool = pool
-        self._looked_at = LookedAt()
+        self._seen = SeenConnections()
 
     @property
     def closed(self) -> bool:
@@ -33,7 +33,7 @@ class CallersPool:
             ConfigurationError: its transactions begin otherwise than they have to.
         """
         with self._pool.connection(timeout) as connection:
-            self._looked_at.look(connection)
+            self._seen.look(connection)
             yield connection
 
     def renew(self, lost: psycopg.Connection[Any]) -> None:
@@ -52,7 +52,7 @@ class AsyncCallersPool:
 
     def __init__(self, pool: AsyncConnectionPool[Any]) -> None:
         self._pool = pool
-        self._looked_at = LookedAt()
+        self._seen = SeenConnections()
 
     @property
     def closed(self) -> bool:
@@ -62,7 +62,7 @@ class AsyncCallersPool:
     async def connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         """Async twin of ``CallersPool.connection``."""
         async with self._pool.connection() as connection:
-            await self._looked_at.alook(connection)
+            await self._seen.alook(connection)
             yield connection
 
     async def renew(self, lost: psycopg.AsyncConnection[Any]) -> None:

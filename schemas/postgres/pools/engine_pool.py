@@ -16,7 +16,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.caller_connection import driver_connection
-from strandline.schemas.postgres.pools.session import LookedAt
+from strandline.schemas.postgres.pools.beginnings import SeenConnections
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
@@ -71,7 +71,7 @@ class EnginePool:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._looked_at = LookedAt()
+        self._seen = SeenConnections()
 
     @contextmanager
     def connection(self, timeout: float | None = None) -> Iterator[psycopg.Connection[Any]]:
@@ -88,7 +88,7 @@ class EnginePool:
         with self._engine.connect() as lent:
             driver = driver_connection(lent.connection.driver_connection, psycopg.Connection)
             try:
-                self._looked_at.look(driver)
+                self._seen.look(driver)
                 yield driver
                 if not driver.closed:
                     driver.commit()
@@ -115,7 +115,7 @@ class AsyncEnginePool:
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
-        self._looked_at = LookedAt()
+        self._seen = SeenConnections()
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
@@ -125,7 +125,7 @@ class AsyncEnginePool:
             proxy = await lent.get_raw_connection()
             driver = driver_connection(proxy.driver_connection, psycopg.AsyncConnection)
             try:
-                await self._looked_at.alook(driver)
+                await self._seen.alook(driver)
                 yield driver
                 if not driver.closed:
                     await driver.commit()

@@ -20,10 +20,10 @@ import psycopg
 
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.own_connection import AsyncOwnConnection, OwnConnection
+from strandline.schemas.postgres.pools.beginnings import Beginnings, begin, begin_async
 from strandline.schemas.postgres.pools.connect_problems import connect_problem
 from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS
-from strandline.schemas.postgres.pools.refusals import WILL_TAKE_MORE, refusal_code
-from strandline.schemas.postgres.pools.session import Session, begin, begin_async
+from strandline.schemas.postgres.pools.refusals import WILL_TAKE_MORE, Refusals
 from strandline.schemas.postgres.translation import Unreachable
 
 logger = logging.getLogger("strandline.database")
@@ -67,6 +67,7 @@ class Reach:
         self.is_fine = False
         self.callers = 0
         self.refusal: ConfigurationError | None = None
+        self.refusals = Refusals()
 
     @property
     def problem(self) -> str | None:
@@ -162,10 +163,12 @@ class Reach:
         logger.warning("database away", extra={"action": "database_away", "reason": problem})
 
 
-def connection_class(kind: type[Any], reach: Reach, statement_seconds: float, session: Session) -> type[Any]:
+def connection_class(
+    kind: type[Any], reach: Reach, statement_seconds: float, beginnings: Beginnings
+) -> type[Any]:
     """A class like ``kind``: ``reach`` notes its connections, which wait for ``statement_seconds``.
 
-    They begin as ``session`` says.
+    They begin as ``beginnings`` says.
     """
 
     class Noted(kind):  # type: ignore[misc]
@@ -173,14 +176,16 @@ def connection_class(kind: type[Any], reach: Reach, statement_seconds: float, se
         def connect(cls, *arguments: Any, **options: Any) -> Any:
             connect, connection = super().connect, None
             try:
-                connection = session.connect(lambda taken: connect(*arguments, **taken), options)
+                connection = beginnings.connect(lambda taken: connect(*arguments, **taken), options)
                 connection.statement_seconds = statement_seconds
-                begin(connection, session)
+                begin(connection, beginnings)
             except BaseException as error:
                 if connection is not None:
                     connection.close()
                 if isinstance(error, _FAILURES):
-                    reach.note_failed(error, refusal_code(error, arguments[0], session.arguments(options)))
+                    reach.note_failed(
+                        error, reach.refusals.code(error, arguments[0], beginnings.arguments(options))
+                    )
                 raise
             reach.note_connected()
             return connection
@@ -193,7 +198,7 @@ def async_connection_class(
     reach: Reach,
     connections: weakref.WeakSet[Any],
     statement_seconds: float,
-    session: Session,
+    beginnings: Beginnings,
 ) -> type[Any]:
     """Twin of ``connection_class`` for the pool of an event loop; ``connections`` gets each."""
 
@@ -202,16 +207,18 @@ def async_connection_class(
         async def connect(cls, *arguments: Any, **options: Any) -> Any:
             connect, connection = super().connect, None
             try:
-                connection = await session.connect_async(lambda taken: connect(*arguments, **taken), options)
+                connection = await beginnings.connect_async(
+                    lambda taken: connect(*arguments, **taken), options
+                )
                 connections.add(connection)
                 connection.statement_seconds = statement_seconds
-                await begin_async(connection, session)
+                await begin_async(connection, beginnings)
             except BaseException as error:
                 if connection is not None:
                     await connection.close()
                 if isinstance(error, _FAILURES):
-                    taken = session.arguments(options)
-                    code = await asyncio.to_thread(refusal_code, error, arguments[0], taken)
+                    taken = beginnings.arguments(options)
+                    code = await asyncio.to_thread(reach.refusals.code, error, arguments[0], taken)
                     reach.note_failed(error, code)
                 raise
             reach.note_connected()

@@ -26,20 +26,37 @@ WILL_TAKE_MORE = frozenset({"57P03", TOO_MANY, _SUCCEEDED})
 
 _CODE = re.compile(rb'ErrorResponse\t.* C "(\w{5})"')
 _SECONDS = 5.0
+_MOST_SENTENCES = 100
 _OF_PSYCOPG = frozenset({"autocommit", "prepare_threshold", "context", "row_factory", "cursor_factory"})
 
 
-def refusal_code(error: Exception, url: str, options: Mapping[str, Any]) -> str | None:
-    """The SQLSTATE with which the server refuses connections; None if it did not answer, or for other errors.
+class Refusals:
+    """The SQLSTATEs with which one server refuses connections, looked up once for each of its sentences.
 
-    Args:
-        error: of the first attempt.
-        url: the target, with ``options`` of psycopg.
+    A second attempt is another line in the server's log, more load where it is full, and another wrong
+    password where an account is locked after some.
     """
-    if not isinstance(error, psycopg.OperationalError) or is_unanswered(error):
-        return None
-    if error.sqlstate is not None:
-        return error.sqlstate
+
+    def __init__(self) -> None:
+        self._codes: dict[str, str] = {}
+
+    def code(self, error: Exception, url: str, options: Mapping[str, Any]) -> str | None:
+        """The SQLSTATE; None if the server did not answer, or for other errors.
+
+        Args:
+            error: of the first attempt.
+            url: the target, with ``options`` of psycopg.
+        """
+        if not isinstance(error, psycopg.OperationalError) or is_unanswered(error):
+            return None
+        sentence = str(error)
+        code = error.sqlstate or self._codes.get(sentence) or _look_up(url, options)
+        if code is not None and code != _SUCCEEDED and len(self._codes) < _MOST_SENTENCES:
+            self._codes[sentence] = code
+        return code
+
+
+def _look_up(url: str, options: Mapping[str, Any]) -> str | None:
     arguments = {name: value for name, value in options.items() if name not in _OF_PSYCOPG}
     conninfo = make_conninfo(url, **arguments).encode()
     try:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 from uuid import UUID
+
+from psycopg.pq import Conninfo
 
 from strandline.cli.doctor.checks import CheckReport, ok, problem, warn
 from strandline.cli.servers.targets import Servers, opened_pool
@@ -24,18 +27,20 @@ from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.display.url_schemes import url_options
 from strandline.schemas.errors import ConfigurationError, SchemaError, StrandlineError
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.options import options_of, psycopg_url
+from strandline.schemas.postgres.pools.beginnings import Beginnings, set_all
 from strandline.schemas.postgres.revision import (
     HEAD_REVISION,
     NAME_ANOTHER_SCHEMA,
-    OLDEST_PGVECTOR,
-    OLDEST_SERVER,
-    major_version,
+    pgvector_trouble,
+    server_trouble,
     version_numbers,
 )
 from strandline.schemas.queries.application.sealing import KeksInUse
 from strandline.schemas.queries.conversation.retention import ArchiveFolders
 from strandline.schemas.queries.inspection.status import (
     DescribeServer,
+    DescribeServerRow,
     DividedTables,
     MissingRights,
     SchemaRevision,
@@ -49,6 +54,8 @@ from strandline.schemas.values.partitions import describe_partitions
 
 OLDEST_RABBITMQ = (3, 10)
 CLOCK_SECONDS = 2.0
+# Each connection names them.
+_OPTIONS_OF_OURS = frozenset({"hostaddr", "client_encoding", "connect_timeout"})
 # A worker that takes their hints finds nothing to do.
 _NO_LANES = [Lane(UUID(int=0), UUID(int=0), 1, stage) for stage in STAGES]
 
@@ -56,46 +63,69 @@ _NO_LANES = [Lane(UUID(int=0), UUID(int=0), 1, stage) for stage in STAGES]
 def check_database(servers: Servers, settings: Settings) -> Iterator[CheckReport]:
     """Reachable, recent enough, with the rights and tables it needs, and with workers."""
     where = f"{masked_url(servers.database_url)} ({servers.database})"
+    if servers.database == "configured":
+        yield from _variables(servers.database_url, os.environ)
     with opened_pool(servers.database_url, settings) as database:
         try:
-            asked_at = time.time()
-            row = database.fetch(DescribeServer(schema=settings.database_schema))[0]
+            yield from _database(database, settings, where)
         except StrandlineError as error:
-            # Most sentences say what to do.
-            advice = None if "check" in str(error) else "check that it runs and that the URL is right"
-            yield problem("database", f"{where}: {error}", advice)
-            return
-        finding = f"PostgreSQL {row.server} at {where}"
-        if major_version(row.server) < OLDEST_SERVER:
-            yield problem("database", finding, f"use PostgreSQL {OLDEST_SERVER} or newer")
-        elif row.encoding != "UTF8":
-            yield problem(
-                "database",
-                f"{finding}, in the encoding {row.encoding}, which does not hold every text",
-                "create a database WITH ENCODING 'UTF8' TEMPLATE template0",
-            )
-        elif row.is_standby:
-            yield warn(
-                "database",
-                f"{finding}, a standby, which only reads",
-                "name its primary, or end the URL with target_session_attrs=read-write",
-            )
-        else:
-            yield ok("database", finding)
-        if database.has_noticed_pooler:
-            yield warn(
-                "pooler",
-                "a pooler is before the server, and is used as in transaction mode",
-                "set STRANDLINE_DATABASE_POOLER=transaction, and give the role its settings",
-            )
-        yield _pgvector(row.vector_installed, row.vector_available, may_extend=row.may_create_vector)
-        yield _clock(abs(float(row.epoch_seconds) - (asked_at + time.time()) / 2))
-        rights = [*_rights(database, settings)]
-        yield from rights
-        if rights:
-            return  # the other checks read tables
-        yield _tables(database, settings, may_create=row.may_create_schema or row.schema_exists)
-        yield from _consumption(database, settings)
+            yield problem("database", f"{where}: {error}")
+
+
+def _database(database: Database, settings: Settings, where: str) -> Iterator[CheckReport]:
+    asked_at = time.time()
+    row = database.fetch(DescribeServer(schema=settings.database_schema))[0]
+    clock = _clock(abs(float(row.epoch_seconds) - (asked_at + time.time()) / 2))
+    finding = f"PostgreSQL {row.server} at {where}"
+    if trouble := server_trouble(row.server, row.encoding):
+        yield problem("database", f"{where}: {trouble[0]}", trouble[1])
+    elif row.is_standby:
+        yield warn(
+            "database",
+            f"{finding}, a standby, which only reads",
+            "name its primary, or add target_session_attrs=read-write to the URL's options",
+        )
+    else:
+        yield ok("database", finding)
+    yield from _pooler(database.beginnings)
+    yield _pgvector(row)
+    yield clock
+    rights = [*_rights(database, settings)]
+    yield from rights
+    if rights:
+        return  # the other checks read tables
+    yield _tables(database, settings, may_create=row.may_create_schema or row.schema_exists)
+    yield from _consumption(database, settings)
+
+
+def _variables(url: str, environ: Mapping[str, str]) -> Iterator[CheckReport]:
+    """libpq's variables that decide what the URL leaves open."""
+    named = {*options_of(psycopg_url(url)), *_OPTIONS_OF_OURS}
+    known = ((option.keyword.decode(), (option.envvar or b"").decode()) for option in Conninfo.get_defaults())
+    if deciding := sorted(variable for name, variable in known if variable in environ and name not in named):
+        yield warn(
+            "environment",
+            f"the URL of the database leaves open what {', '.join(deciding)} decides",
+            "say it in the URL, or unset it",
+        )
+
+
+def _pooler(beginnings: Beginnings | None) -> Iterator[CheckReport]:
+    if beginnings is None or not beginnings.pooled:
+        return
+    if not beginnings.is_declared:
+        yield warn(
+            "pooler",
+            "a pooler is before the server, and is used as in transaction mode",
+            "set STRANDLINE_DATABASE_POOLER=transaction, and give the role its settings",
+        )
+    if beginnings.corrected:
+        yield warn(
+            "pooler",
+            f"each statement takes three more round trips, which set {', '.join(beginnings.corrected)}",
+            set_all(beginnings.corrected, "SESSION").replace("SET SESSION", "ALTER ROLE … SET")
+            + "; then RECONNECT the pooler",
+        )
 
 
 def check_broker(servers: Servers) -> CheckReport:
@@ -161,29 +191,18 @@ def _try_broker(broker_url: str) -> str | None:
         publisher.close()
 
 
-def _pgvector(installed: str | None, available: str | None, *, may_extend: bool) -> CheckReport:
-    oldest = ".".join(map(str, OLDEST_PGVECTOR))
-    version = installed or available
-    if version is None:
-        return problem(
-            "pgvector",
-            "the server does not have the extension",
-            f"install pgvector {oldest} or newer on the server",
-        )
-    if version_numbers(version) < OLDEST_PGVECTOR:
-        return problem(
-            "pgvector",
-            f"{version}, and Strandline needs {oldest} or newer",
-            "upgrade it, then run ALTER EXTENSION vector UPDATE",
-        )
-    if installed is None and not may_extend:
-        return problem(
-            "pgvector",
-            f"{version} is there, but this user may not create it",
-            "let an administrator run CREATE EXTENSION vector in this database",
-        )
-    finding = version if installed else f"{version}, created by the first `strandline migrate`"
-    return ok("pgvector", finding)
+def _pgvector(row: DescribeServerRow) -> CheckReport:
+    if trouble := pgvector_trouble(row.vector_installed, row.vector_available):
+        return problem("pgvector", *trouble)
+    if row.vector_installed:
+        return ok("pgvector", row.vector_installed)
+    if row.may_create_vector:
+        return ok("pgvector", f"{row.vector_available}, created by the first `strandline migrate`")
+    return problem(
+        "pgvector",
+        f"{row.vector_available} is there, but this user may not create it",
+        "let an administrator run CREATE EXTENSION vector in this database",
+    )
 
 
 def _rights(database: Database, settings: Settings) -> Iterator[CheckReport]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool
 
 from strandline import ConfigurationError
@@ -22,6 +23,8 @@ from strandline.schemas.errors import SchemaError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import current_revision, migrate
 from strandline.schemas.postgres.options import ConnectionOptions
+from strandline.schemas.postgres.pools.callers_pool import CallersPool
+from strandline.schemas.queries.inspection.status import SchemaRevision
 from strandline.schemas.settings import load_settings
 from tests.chaos.servers import PostgresServer
 from tests.conftest import MakeMemory, Rig, nothing_due, rows_of, wait_until
@@ -83,6 +86,11 @@ DIRECT = [
 POOLED = [
     Environment("a pooler that nobody declared refuses options", pooler=""),
     Environment("a pooler that nobody declared drops options", pooler=pgbouncer.DROPS_OPTIONS),
+    Environment(
+        "behind a pooler that refuses options, PGOPTIONS asks for others",
+        pooler="",
+        variable=("PGOPTIONS", "-c work_mem=9MB"),
+    ),
     Environment("behind a pooler the database sets all of that", MEANINGS, pooler=""),
     Environment("behind a pooler that drops options it does", MEANINGS, ELSEWHERE, pgbouncer.DROPS_OPTIONS),
 ]
@@ -133,6 +141,59 @@ def test_what_is_put_is_derived_and_read_as_ever(
         assert verify(through).violations == ()
     finally:
         through.close()
+
+
+@needs_pgbouncer
+@pytest.mark.parametrize("declared", ["none", "transaction"])
+def test_a_pooler_gets_the_options_of_the_url_and_no_others(
+    database_url: str, declared: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look(url: str) -> None:
+        settings = load_settings(database_url=url, database_pooler=declared)
+        with closing(Database.connect(ConnectionOptions.from_settings(url, settings))) as database:
+            database.fetch(SchemaRevision())
+
+    with pgbouncer.pgbouncer_before(database_url) as url:
+        monkeypatch.setenv("PGOPTIONS", "-c work_mem=9MB")
+        look(url)
+        with pytest.raises(ConfigurationError, match="refuses the options= of the database URL"):
+            look(f"{url}?options=-cwork_mem%3D9MB")
+
+
+@needs_pgbouncer
+def test_doctor_says_what_each_statement_behind_a_pooler_sets(database_url: str) -> None:
+    prepare(Environment("", ("timezone = 'Asia/Kathmandu'",)), database_url)
+    with pgbouncer.pgbouncer_before(database_url) as url:
+        settings = load_settings(database_url=url, database_pooler="transaction")
+        reports = [*check_database(Servers(url, None, "configured", "configured"), settings)]
+    assert [report.advice for report in reports if report.name == "pooler"] == [
+        "ALTER ROLE … SET timezone = 'UTC'; then RECONNECT the pooler"
+    ]
+
+
+def test_a_setting_that_the_role_may_not_correct_is_named(database_url: str) -> None:
+    prepare(Environment("", ("session_replication_role = replica",)), database_url)
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        role = f"ordinary_{uuid4().hex}"
+        connection.execute(f"CREATE ROLE {role} LOGIN".encode())
+        url = urlunsplit(urlsplit(database_url)._replace(netloc=f"{role}@"))
+        options = ConnectionOptions.from_settings(url, load_settings(database_url=url))
+        said = "values of session_replication_role .* DATABASE … RESET"
+        try:
+            with (
+                closing(Database.connect(options)) as database,
+                pytest.raises(ConfigurationError, match=said),
+            ):
+                database.fetch(SchemaRevision())
+        finally:
+            connection.execute(f"DROP ROLE {role}".encode())
+
+
+def test_doctor_says_what_it_could_not_look_at(database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("ALTER TABLE strandline.retention_act RENAME TO gone")
+    reports = [*check_database(Servers(database_url, None, "configured", "configured"), load_settings())]
+    assert [report.result for report in reports if report.name == "database"] == ["ok", "problem"]
 
 
 def converse(url: str, make_memory: MakeMemory) -> None:
@@ -244,6 +305,14 @@ def test_a_pool_of_the_callers_with_another_meaning_is_refused(rig: Rig, setting
         pytest.raises(ConfigurationError, match=f"ALTER ROLE … SET {name} = "),
     ):
         rig.memory("s", pool=pool).put({"role": "user", "content": "hello"})
+
+
+def test_a_look_at_a_connection_of_the_callers_leaves_no_transaction(database_url: str) -> None:
+    with (
+        ConnectionPool(database_url, min_size=0, max_size=2, open=True) as pool,
+        CallersPool(pool).connection() as connection,
+    ):
+        assert connection.info.transaction_status == TransactionStatus.IDLE
 
 
 def test_a_pool_of_the_callers_has_its_own_time_zone(make_memory: MakeMemory, database_url: str) -> None:

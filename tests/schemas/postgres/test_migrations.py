@@ -179,7 +179,7 @@ def test_a_server_that_is_too_old_is_named_with_the_version_that_is_needed(
         migrate(empty_database_url, SCHEMA)
     assert rows_of(empty_database_url, "SELECT 1 FROM pg_namespace WHERE nspname = %s", SCHEMA) == []
     assert run(["doctor", "--database-url", empty_database_url]) == 1
-    assert "use PostgreSQL 14 or newer" in capfd.readouterr().out
+    assert "needs PostgreSQL 14 or newer; upgrade it" in capfd.readouterr().out
 
 
 OLD_SERVER = b"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,13 +12,17 @@ import pytest
 from psycopg.pq import Conninfo
 
 from strandline import ConfigurationError
+from strandline.cli.doctor.servers import check_database
+from strandline.cli.servers.targets import Servers
 from strandline.deploy.embedded.wheel_binaries import postgres_programs
 from strandline.schemas.display.shown_url import LIBPQ_OPTIONS
+from strandline.schemas.postgres.async_database import AsyncDatabase
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.migrate import _NEEDED
+from strandline.schemas.postgres.migrate import _NEEDED, migrate
 from strandline.schemas.postgres.options import ConnectionOptions
-from strandline.schemas.postgres.pools.session import LOOKED_AT, MARK
+from strandline.schemas.postgres.pools.beginnings import MARK, NOT_ASKED_FOR
 from strandline.schemas.postgres.revision import OLDEST_PGVECTOR, version_numbers
+from strandline.schemas.queries.inspection.status import SchemaRevision
 from strandline.schemas.settings import load_settings
 
 # Costs, memory, logs: a session does the same, sooner or later.
@@ -66,7 +71,7 @@ def verdicts(name: str, category: str, asked: set[str]) -> Iterator[str]:
     """What is to be said of a setting; one verdict each."""
     if name.lower() in asked | BY_LIBPQ:
         yield "set"
-    elif name in LOOKED_AT:
+    elif name in NOT_ASKED_FOR:
         yield "looked at"
     elif name in {*_NEEDED, "plpgsql.extra_errors", "plpgsql.extra_warnings"}:
         yield "set by a migration"
@@ -132,6 +137,26 @@ def test_pgoptions_stay_as_well(
 def test_an_operators_durability_stays(level: str, session: Callable[..., dict[str, str]]) -> None:
     set_to = f"options=-csynchronous_commit%3D{level}"
     assert session(set_to, "synchronous_commit") == {"synchronous_commit": level}
+
+
+def test_no_variable_moves_a_url_that_names_its_host(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGHOSTADDR", "192.0.2.1")
+    monkeypatch.setenv("PGTARGETSESSIONATTRS", "any")
+    assert migrate(database_url, "strandline")
+    reports = [*check_database(Servers(database_url, None, "configured", "configured"), load_settings())]
+    assert [report.found for report in reports if report.name == "environment"] == [
+        "the URL of the database leaves open what PGTARGETSESSIONATTRS decides"
+    ]
+
+    async def look() -> None:
+        options = ConnectionOptions.from_settings(database_url, load_settings())
+        database = AsyncDatabase.connect(options)
+        await database.fetch(SchemaRevision())
+        await database.close()
+
+    asyncio.run(look())
 
 
 def test_the_urls_time_to_connect_stays(database_url: str) -> None:

@@ -9,9 +9,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 
+import psycopg
 import pytest
 
 from strandline import DatabaseUnavailableError
+from strandline.schemas.postgres.pools.refusals import Refusals
 from tests.conftest import Rig
 from tests.support.servers.databases import connect_to, database_in
 
@@ -93,6 +95,17 @@ def test_a_put_waits_for_a_server_that_will_take_more(rig: Rig, refusal: tuple[s
     with refusing(rig.url, refusal, times=6) as (server, url):
         asyncio.run(main(url))
         assert server.refused > 6
+
+
+def test_a_refusal_is_looked_up_once() -> None:
+    refusals = Refusals()
+    with closing(RefusingServer("", *TOO_MANY, times=10_000)) as server:
+        url = f"postgresql://postgres@127.0.0.1:{server.port}/postgres"
+        for attempt in range(5):
+            with pytest.raises(psycopg.OperationalError) as refused:
+                psycopg.connect(url)
+            assert refusals.code(refused.value, url, {}) == "53300"
+            assert server.refused == attempt + 2
 
 
 def test_another_refusal_is_told_at_once_in_the_servers_words(

@@ -2,8 +2,9 @@
 
 A server, a database, a role, ``PGOPTIONS`` and other clients of a pooler can change them.  Most are asked for
 as the session starts; one statement then checks the result and the settings that only some roles may set.
-Behind a pooler in transaction mode no setting stays: each transaction corrects them.  An undeclared pooler is
-noticed here: it drops or refuses options, or answers from another backend.
+Behind a pooler in transaction mode no setting stays: each transaction corrects those that were wrong at the
+one backend that was examined.  An undeclared pooler is noticed here: it drops or refuses options, or answers
+from another backend.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -40,7 +42,7 @@ PINNED: Mapping[str, tuple[str, str]] = {
 }
 # Set where they are wrong, and not asked for: only some roles may, and an operator may want more durability.
 _TRIGGERS = {"session_replication_role": ("origin", "origin|local")}
-LOOKED_AT: Mapping[str, tuple[str, str]] = {
+NOT_ASKED_FOR: Mapping[str, tuple[str, str]] = {
     **_TRIGGERS,
     "synchronous_commit": ("local", "local|on|remote_write|remote_apply"),
 }
@@ -50,53 +52,70 @@ _CALLERS_OWN = frozenset({"bytea_output", "exit_on_error", "extra_float_digits",
 # Asked for as a session starts: without it, nothing that was asked for had any effect.
 MARK = "strandline.own"
 
+_SET = re.compile(r"SET \w+ (\w+)")
 _REFUSES_OPTIONS = re.compile("unsupported startup parameter|command-line options")
 
 
-class Session:
+class Beginnings:
     """How the connections of one pool begin, and whether a pooler in transaction mode is before the server.
 
     Args:
-        pooled: one was declared.
+        own_options: the ``options`` of the database's URL, which a pooler gets as well.
+        is_declared: a pooler was declared.
         durable: commits wait for the disk.
+
+    Attributes:
+        pooled: a pooler was declared, or noticed.
+        corrected: the settings that each transaction behind it has to correct.
     """
 
-    def __init__(self, *, pooled: bool = False, durable: bool = True) -> None:
-        self.pooled = pooled
-        self.has_noticed_pooler = False
-        self.question = look_for({**PINNED, **(LOOKED_AT if durable else _TRIGGERS)})
+    def __init__(self, own_options: str = "", *, is_declared: bool = False, durable: bool = True) -> None:
+        self._own_options = own_options
+        self.pooled = self.is_declared = is_declared
+        self.corrected: Mapping[str, str] = {}
+        self.question = look_for({**PINNED, **(NOT_ASKED_FOR if durable else _TRIGGERS)})
 
     def connect(self, connect: Callable[[dict[str, Any]], T], options: Mapping[str, Any]) -> T:
         """Connect with the options that the server, or a pooler before it, accepts."""
-        taken = self.arguments(options)
-        try:
-            return connect(taken)
-        except psycopg.OperationalError as error:
-            self._note_refusal(taken, error)
-        return connect(self.arguments(options))
+        while True:
+            taken = self.arguments(options)
+            try:
+                return connect(taken)
+            except psycopg.OperationalError as error:
+                self._note_refusal(taken, error)
 
     async def connect_async(
         self, connect: Callable[[dict[str, Any]], Awaitable[T]], options: Mapping[str, Any]
     ) -> T:
-        taken = self.arguments(options)
-        try:
-            return await connect(taken)
-        except psycopg.OperationalError as error:
-            self._note_refusal(taken, error)
-        return await connect(self.arguments(options))
+        while True:
+            taken = self.arguments(options)
+            try:
+                return await connect(taken)
+            except psycopg.OperationalError as error:
+                self._note_refusal(taken, error)
 
     def arguments(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The options to connect with: a pooler takes no settings of a session."""
-        return {name: value for name, value in options.items() if not (self.pooled and name == "options")}
+        """The options to connect with: a pooler takes no settings of a session, nor ``PGOPTIONS``."""
+        return {**options, "options": self._own_options} if self.pooled else dict(options)
 
     def _note_refusal(self, taken: Mapping[str, Any], error: psycopg.Error) -> None:
-        """Return if connecting without settings may succeed; else raise ``error``."""
-        if "options" not in taken or not _REFUSES_OPTIONS.search(str(error)):
+        """Return if connecting without our settings may succeed; else raise."""
+        if not _REFUSES_OPTIONS.search(str(error)):
             raise error
-        self._notice("it refuses the settings of a session")
+        if taken["options"] != self._own_options:
+            self._notice("it refuses the settings of a session")
+        elif self._own_options:
+            raise ConfigurationError(
+                "The pooler before Postgres refuses the options= of the database URL. Leave them out, and"
+                " give the role its settings by `ALTER ROLE … SET`."
+            )
+        else:
+            raise error
 
     def judge(self, connection: OwnConnection | AsyncOwnConnection, row: tuple[Any, ...]) -> str:
-        """The statements that correct a new connection's settings, by the answer to ``question``.
+        """The statements to run on a new connection, by the answer to ``question``.
+
+        They correct its settings; behind a pooler they only try to, since each transaction does.
 
         Raises:
             ConfigurationError: its transactions begin otherwise than they have to; the sentence names the
@@ -109,13 +128,15 @@ class Session:
         wrong = find_wrong(row)
         if not self.pooled:
             return set_all(wrong, "SESSION")
-        connection.stay_unprepared(set_all(wrong, "LOCAL").encode())
-        return ""
+        self.corrected = wrong
+        correcting = set_all(wrong, "LOCAL")
+        connection.stay_unprepared(correcting.encode())
+        return correcting and f"BEGIN; {correcting}; ROLLBACK"
 
     def _notice(self, sign: str) -> None:
-        if self.has_noticed_pooler:
+        if self.pooled:
             return
-        self.pooled = self.has_noticed_pooler = True
+        self.pooled = True
         logger.warning(
             "pooler noticed",
             extra={
@@ -126,37 +147,53 @@ class Session:
         )
 
 
-def begin(connection: OwnConnection, session: Session) -> None:
-    """Begin a new connection; raises as ``Session.judge``."""
-    if wrong := session.judge(connection, _ask(connection, session.question)):
-        connection.execute(wrong.encode())
+def begin(connection: OwnConnection, beginnings: Beginnings) -> None:
+    """Begin a new connection; raises as ``Beginnings.judge``, or where the role may not correct a setting."""
+    if correcting := beginnings.judge(connection, _ask(connection, beginnings.question)):
+        with _as_refusal(correcting):
+            connection.execute(correcting.encode())
 
 
-async def begin_async(connection: AsyncOwnConnection, session: Session) -> None:
-    if wrong := session.judge(connection, await _ask_async(connection, session.question)):
-        await connection.execute(wrong.encode())
+async def begin_async(connection: AsyncOwnConnection, beginnings: Beginnings) -> None:
+    if correcting := beginnings.judge(connection, await _ask_async(connection, beginnings.question)):
+        with _as_refusal(correcting):
+            await connection.execute(correcting.encode())
 
 
-class LookedAt:
+@contextmanager
+def _as_refusal(correcting: str) -> Iterator[None]:
+    try:
+        yield
+    except psycopg.errors.InsufficientPrivilege as error:
+        names = ", ".join(_SET.findall(correcting))
+        raise ConfigurationError(
+            f"Connections begin with values of {names} that Strandline cannot work with, and their role may"
+            " not set them. Run `ALTER DATABASE … RESET` for each, and `ALTER ROLE … RESET` for the role."
+        ) from error
+
+
+class SeenConnections:
     """The connections of a caller's pool whose sessions are as they have to be."""
 
     def __init__(self) -> None:
         self._known: WeakSet[psycopg.Connection[Any] | psycopg.AsyncConnection[Any]] = WeakSet()
 
     def look(self, connection: psycopg.Connection[Any]) -> None:
-        """Look at a connection that is new.
+        """Look at a connection that is new, and leave it without a transaction.
 
         Raises:
             ConfigurationError: a setting is another; the sentence says what to set.
         """
         if connection not in self._known:
             _judge_callers(_ask(connection, _CALLERS_QUESTION))
+            connection.rollback()
             self._known.add(connection)
 
     async def alook(self, connection: psycopg.AsyncConnection[Any]) -> None:
         """Async twin of ``look``."""
         if connection not in self._known:
             _judge_callers(await _ask_async(connection, _CALLERS_QUESTION))
+            await connection.rollback()
             self._known.add(connection)
 
 
