@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Literal
 
@@ -15,6 +16,10 @@ logger = logging.getLogger("strandline.workers")
 
 # Between two lines of the log about hints that were dropped: whoever sends them could send any number.
 LOG_SECONDS = 60.0
+
+# So many hints dropped within so many seconds come from elsewhere; a single one may name an erased lane.
+MANY_DROPPED = 3
+LATELY_SECONDS = 600.0
 
 # A worker's uses of its broker; each can be refused while the other works.
 BrokerUse = Literal["take", "ring"]
@@ -27,6 +32,8 @@ class Condition:
         self._lock = threading.Lock()
         self._clock = clock
         self._dropped_hints = 0
+        # When the last of them came, by the clock.
+        self._dropped_at: deque[float] = deque(maxlen=MANY_DROPPED)
         self._no_broker: dict[BrokerUse, str] = {}
         # Seconds of the clock; None while the broker is there, or its loss was not logged.
         self._away_since: float | None = None
@@ -37,6 +44,7 @@ class Condition:
         with self._lock:
             self._dropped_hints += 1
             count, now = self._dropped_hints, self._clock()
+            self._dropped_at.append(now)
             if now - self._logged_at < LOG_SECONDS:
                 return
             self._logged_at = now
@@ -85,6 +93,8 @@ class Condition:
         with self._lock:
             condition = {"dropped_hints": self._dropped_hints, "reasons": dict(reasons)}
             condition |= {"lost_threads": lost_threads}
+            if len(self._dropped_at) == MANY_DROPPED and self._clock() - self._dropped_at[0] < LATELY_SECONDS:
+                condition["drops_hints"] = True
             if self._no_broker:
                 condition["no_broker"] = "; ".join(dict.fromkeys(self._no_broker.values()))
             return json.dumps(condition, sort_keys=True)

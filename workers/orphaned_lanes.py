@@ -7,11 +7,15 @@ in the same way (``without_broker``).
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from strandline.pipelines.engine.failures import raised_at
 from strandline.schemas.values.lanes import Lane
+
+logger = logging.getLogger("strandline.workers")
 
 # In addition to the worker's own threads, and only during take-overs.
 MAX_THREADS = 32
@@ -43,8 +47,14 @@ class TakeOver:
             self._waiting.extend(new)
             more = min(len(self._waiting), self._most_threads - self._threads)
             self._threads += more
-        for _ in range(more):
-            threading.Thread(target=self._run, name="strandline-take-over", daemon=True).start()
+        for count in range(more, 0, -1):
+            try:
+                threading.Thread(target=self._run, name="strandline-take-over", daemon=True).start()
+            except RuntimeError as error:  # the system gives no more; the next call tries again
+                with self._lock:
+                    self._threads -= count
+                _log_broke(error)
+                return
 
     def stop(self) -> None:
         """Begin no more lanes; the engine ends those being drained."""
@@ -56,6 +66,8 @@ class TakeOver:
         while (lane := self._next()) is not None:
             try:
                 self._drain(lane)
+            except BaseException as error:  # noqa: BLE001  # the edge of this thread, which goes on
+                _log_broke(error)
             finally:
                 with self._lock:
                     self._known.discard(lane)
@@ -66,3 +78,10 @@ class TakeOver:
                 return self._waiting.popleft()
             self._threads -= 1
             return None
+
+
+def _log_broke(error: BaseException) -> None:
+    logger.error(
+        "take-over broke",
+        extra={"action": "take_over_broke", "error": type(error).__name__, "at": raised_at(error)},
+    )

@@ -16,6 +16,7 @@ from typing import TypeVar
 from celery import Celery
 from kombu.exceptions import OperationalError
 
+from strandline.schemas.broker.troubles import describe_trouble
 from strandline.schemas.errors import BrokerUnavailableError, DatabaseUnavailableError
 
 logger = logging.getLogger("strandline.workers")
@@ -68,7 +69,7 @@ class Patience:
                     connection.ensure_connection(max_retries=max(0, len(connection.alt or ()) - 1))
             except (OperationalError, OSError) as error:
                 # Its own sentence may quote the URL.
-                cause = type(error.__cause__ or error).__name__
+                cause = describe_trouble(error) or type(error.__cause__ or error).__name__
                 if self._seconds_left() <= 0:
                     raise BrokerUnavailableError(
                         f"{self._gave_up('The broker')} Check that it runs and that STRANDLINE_BROKER_URL is"

@@ -42,6 +42,28 @@ class _WatchKeys(SessionKeys):
     watch_id: UUID
 
 
+# Longer than any wait between two rings of a sweep for the same lane.
+IN_VAIN_SECONDS = 12.0
+
+
+class LostRings:
+    """The lanes that were rung for a moment ago."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._rung_at: dict[Lane, float] = {}
+
+    def split(self, lanes: Sequence[Lane]) -> tuple[list[Lane], list[Lane]]:
+        """The lanes to notify now, and the lanes notified in vain."""
+        now = self._clock()
+        while self._rung_at and now - next(iter(self._rung_at.values())) > IN_VAIN_SECONDS:
+            del self._rung_at[next(iter(self._rung_at))]
+        in_vain = [lane for lane in lanes if self._rung_at.pop(lane, None) is not None]
+        new = [lane for lane in lanes if lane not in in_vain]
+        self._rung_at |= dict.fromkeys(new, now)
+        return new, in_vain
+
+
 class Sweep:
     """One worker's sweep.
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from strandline.schemas.values.lanes import Lane, Ring
 from strandline.workers.orphaned_lanes import TakeOver
-from strandline.workers.shared_broker import LostRings
+from strandline.workers.sweep import LostRings
 from strandline.workers.worker import Worker
 
 
@@ -64,5 +64,6 @@ class WithoutBroker:
         self._take_over([lane for lane in lanes if lane.stage in self._served])
 
     def _drain(self, lane: Lane) -> None:
-        if self._worker is not None and not self._worker.is_stopping:
+        # The threads that took hints before may still be at work; the sweep finds the lane again.
+        if self._worker is not None and not self._worker.is_stopping and not self._worker.is_busy(1.0):
             self._worker.take_up(lane)

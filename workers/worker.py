@@ -33,10 +33,10 @@ from strandline.schemas.values.lanes import Lane, Ring
 from strandline.schemas.version import VERSION
 from strandline.workers.condition import Condition
 from strandline.workers.following import follow
+from strandline.workers.foreign_hints import ForeignHints
 from strandline.workers.orphaned_lanes import TakeOver
 from strandline.workers.periodic import Periodic
 from strandline.workers.replay_slots import ReplaySlots
-from strandline.workers.shared_broker import ForeignHints
 from strandline.workers.sweep import Sweep
 from strandline.workers.upkeep.resealing import INTERVAL_SECONDS as RESEAL_SECONDS
 from strandline.workers.upkeep.resealing import Resealing
@@ -166,14 +166,15 @@ class Worker:
         """
         with self._log_failures():
             turn = self._drain_next(hint)
-            if turn.outcome == "nothing_to_claim":
-                self._foreign_hints.look(hint)
-            elif turn.lane not in (None, hint) and not self.is_stopping and not self.is_busy():
+            if turn.lane == hint:
+                return
+            self._foreign_hints.look(hint)
+            if turn.lane is not None and not self.is_stopping and not self.is_busy():
                 self._drain_next(hint)
 
-    def is_busy(self) -> bool:
-        """Whether few threads are free."""
-        return len(self.engine.active) >= BUSY_SHARE * self._concurrency
+    def is_busy(self, share: float = BUSY_SHARE) -> bool:
+        """Whether this share of the threads is at work."""
+        return len(self.engine.active) >= share * self._concurrency
 
     def take_over(self, lane: Lane) -> None:
         """Drain a lane that its holder did not release."""

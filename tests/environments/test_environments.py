@@ -18,7 +18,7 @@ import pytest
 
 from strandline.cli import entry
 from strandline.schemas.values.lanes import Lane
-from strandline.workers.shared_broker import IN_VAIN_SECONDS, LostRings
+from strandline.workers.sweep import IN_VAIN_SECONDS, LostRings
 from tests.conftest import Rig, nothing_due, rows_of, wait_until
 from tests.support.processes import forking
 from tests.support.servers.databases import temporary_database
@@ -106,6 +106,7 @@ def test_the_table_in_the_docs_has_a_row_for_each_and_a_test_for_each_row() -> N
 
 
 # Two installations that share a broker by mistake: each does its work in time, and is told.
+DROPS = "SELECT (condition ->> 'drops_hints')::boolean FROM strandline.worker"
 DROPPED = "SELECT coalesce(sum((condition ->> 'dropped_hints')::int), 0) FROM strandline.worker"
 
 
@@ -120,9 +121,13 @@ def test_work_whose_hints_another_installation_takes_is_done_and_told(
             wait_until(lambda: "is ready" in "".join(thief.output), timeout=60, what="the other worker")
             own.process.send_signal(signal.SIGSTOP)  # the thief has all hints
             memory = rig.memory("s", broker_url=rig.broker_url)
-            memory.put({"role": "user", "content": "I live in Bern."})
-            memory.flush(all=True)
-            wait_until(lambda: rows_of(other_url, DROPPED)[0][0] > 0, timeout=20, what="the count")
+
+            def are_many_dropped() -> bool:
+                memory.put({"role": "user", "content": "I live in Bern."})
+                memory.flush(all=True)
+                return rows_of(other_url, DROPS) == [(True,)]
+
+            wait_until(are_many_dropped, timeout=30, what="the count")
             own.process.send_signal(signal.SIGCONT)
             wait_until(lambda: nothing_due(rig.url), timeout=12, what="the work")
             said = ("doctor", "--no-model-call", "--database-url", other_url, "--broker-url", rig.broker_url)

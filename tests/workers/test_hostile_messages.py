@@ -7,7 +7,7 @@ import json
 import pytest
 
 from strandline.schemas.values.lanes import STAGES, SUMMARY_STAGE, queue_name
-from strandline.workers.condition import LOG_SECONDS, Condition
+from strandline.workers.condition import LATELY_SECONDS, LOG_SECONDS, MANY_DROPPED, Condition
 from tests.conftest import Rig, needs_internals, rows_of, wait_until
 from tests.support.raw_messages import STOLEN, RedisSender, hostile_messages, raw_sender
 from tests.support.servers.broker_queues import BrokerQueues
@@ -59,6 +59,23 @@ def test_a_worker_drops_and_counts_what_is_no_hint_and_goes_on(rig: Rig) -> None
         assert worker.stop() == 0, "nothing that was dropped is waited for"
     said = [line for line in worker.output if "hint_dropped" in line or "is not a readable hint" in line]
     assert 1 <= len(said) < sent, "how often is tested below, by a clock of the test's own"
+
+
+def test_some_dropped_hints_within_minutes_are_many() -> None:
+    """A few in weeks are not: a hint may name a lane that has just been erased."""
+    now = [0.0]
+    condition = Condition(clock=lambda: now[0])
+
+    def are_many() -> bool:
+        return "drops_hints" in json.loads(condition.as_json({}, 0))
+
+    for _ in range(MANY_DROPPED):
+        assert not are_many()
+        condition.drop_hint("it names a lane that this database does not have")
+        now[0] += LATELY_SECONDS / MANY_DROPPED - 1
+    assert are_many()
+    now[0] += MANY_DROPPED + 1
+    assert not are_many()
 
 
 def test_dropped_hints_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:

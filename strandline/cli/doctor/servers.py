@@ -324,7 +324,8 @@ def _worker_checks(rows: Sequence[StatusWorkersRow]) -> Iterator[CheckReport]:
     conditions = [json.loads(row.condition) for row in rows]
     for reason in sorted({one["no_broker"] for one in conditions if "no_broker" in one}):
         yield warn("workers", f"work without their broker ({reason}), and find work by their sweep")
-    if dropped := sum(one.get("dropped_hints", 0) for one in conditions):
+    if any(one.get("drops_hints") for one in conditions):
+        dropped = sum(one.get("dropped_hints", 0) for one in conditions)
         yield warn(
             "workers",
             f"dropped {quantity(dropped, 'message')} of the broker, which came from elsewhere",
