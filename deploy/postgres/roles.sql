@@ -4,7 +4,8 @@
 --
 -- strandline_owner runs `strandline migrate`: it owns the schema and its tables. strandline_app runs everything
 -- else, producers, workers and the command line: it reads and writes rows and can change no table. Neither is a
--- superuser. Passwords come from the environment, since arguments show in `ps`, or from the files that
+-- superuser. No other role keeps a right on the database: another application of it needs
+-- `GRANT CONNECT ON DATABASE … TO …`. Passwords come from the environment, since arguments show in `ps`, or from the files that
 -- OWNER_PASSWORD_FILE and APP_PASSWORD_FILE name.
 \set ON_ERROR_STOP on
 \getenv owner_password OWNER_PASSWORD
@@ -54,6 +55,10 @@ ALTER DEFAULT PRIVILEGES FOR ROLE strandline_owner GRANT EXECUTE ON FUNCTIONS TO
 -- Of pgvector, in any schema: a hardened server withholds them from PUBLIC.
 SELECT format('GRANT USAGE ON SCHEMA %s TO strandline_owner, strandline_app', extnamespace::regnamespace)
 FROM pg_extension WHERE extname = 'vector' \gexec
+SELECT format('GRANT USAGE ON TYPE %s TO strandline_owner', d.objid::regtype)
+FROM pg_depend d JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
+JOIN pg_type t ON t.oid = d.objid AND t.typcategory <> 'A'
+WHERE e.extname = 'vector' AND d.classid = 'pg_type'::regclass AND d.deptype = 'e' \gexec
 SELECT format('GRANT EXECUTE ON ROUTINE %s TO strandline_owner, strandline_app', d.objid::regprocedure)
 FROM pg_depend d JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
 WHERE e.extname = 'vector' AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e' \gexec

@@ -169,7 +169,7 @@ def _connect(url: str, kind: type[OwnConnection], beginnings: Beginnings) -> Own
 
 def _settle(connection: Connection) -> None:
     row = connection.exec_driver_sql(look_for(_NEEDED).decode()).one()
-    if wrong := set_all(find_wrong(row), "LOCAL"):
+    if wrong := set_all(find_wrong(row), "SET LOCAL"):
         connection.exec_driver_sql(wrong)
 
 

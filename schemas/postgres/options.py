@@ -175,6 +175,15 @@ def all_options(url: str, settings: Iterable[tuple[str, int | str]]) -> str:
     return " ".join(filter(None, [str(own), *(f"-c {name}={value}" for name, value in every)]))
 
 
+def deciding_variables(url: str, environ: Mapping[str, str]) -> list[str]:
+    """libpq's variables that decide something of a connection, since neither its URL nor Strandline does."""
+    named = {*options_of(psycopg_url(url)), "hostaddr", "client_encoding", "connect_timeout"}
+    known = (
+        (option.keyword.decode(), (option.envvar or b"").decode()) for option in pq.Conninfo.get_defaults()
+    )
+    return sorted(variable for name, variable in known if variable in environ and name not in named)
+
+
 def with_defaults(arguments: Mapping[str, Any], *, connect_timeout: int) -> dict[str, Any]:
     """How to wait for a server, without what its URL says of that.
 

@@ -103,6 +103,7 @@ SELECT current_setting('server_version') AS server,
 
 -- name: missing_rights
 -- Rights that this user lacks on the schema of the tables, and on pgvector's; an object of each, and their number.
+-- repeatable
 -- row: right_name text, kind text, schema_name text, example text, objects bigint, role_name text
 WITH schemas AS (
     SELECT n.oid, n.nspname, e.oid AS extension
@@ -119,11 +120,16 @@ WITH schemas AS (
     CROSS JOIN (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS r (name)
     WHERE s.nspname = %(schema)s
     UNION ALL
-    -- Postgres may ask about a table before it compares the kind.
-    SELECT 'USAGE', 'SEQUENCE', s.nspname, c.relname,
-        CASE WHEN c.relkind = 'S' THEN has_sequence_privilege(c.oid, 'USAGE') END
+    -- Postgres may ask about a table before it compares the kind.  SELECT is for pg_dump.
+    SELECT r.name, 'SEQUENCE', s.nspname, c.relname,
+        CASE WHEN c.relkind = 'S' THEN has_sequence_privilege(c.oid, r.name) END
     FROM schemas s JOIN pg_class c ON c.relnamespace = s.oid AND c.relkind = 'S'
+    CROSS JOIN (VALUES ('USAGE'), ('SELECT')) AS r (name)
     WHERE s.nspname = %(schema)s
+    UNION ALL
+    -- An import writes its lines to a temporary table first.
+    SELECT 'TEMPORARY', 'DATABASE', current_database(), current_database(),
+        has_database_privilege(current_database(), 'TEMPORARY')
     UNION ALL
     SELECT 'EXECUTE', 'FUNCTION', s.nspname, p.proname, has_function_privilege(p.oid, 'EXECUTE')
     FROM schemas s
@@ -139,9 +145,15 @@ GROUP BY w.right_name, w.kind, w.nspname
 ORDER BY w.kind, w.nspname, w.right_name
 
 -- name: schema_revision
--- Which migration the tables are at, and whether they are ours: other applications have a table of that name.
--- row: version_num varchar, is_own boolean
-SELECT version_num, to_regclass('strandline.session_owner') IS NOT NULL AS is_own FROM strandline.alembic_version
+-- Which migration the tables are at, and whether they are ours: other applications have a table of that name.  The
+-- functions name the schema that they were made in.
+-- row: version_num varchar, is_own boolean, of_schema text?
+SELECT v.version_num, to_regclass('strandline.session_owner') IS NOT NULL AS is_own, (
+    SELECT substring(p.prosrc FROM '(\w+)\.session\M') FROM pg_proc p
+    WHERE p.proname = 'put_v1' AND p.pronamespace = (
+        SELECT c.relnamespace FROM pg_class c WHERE c.oid = to_regclass('strandline.session_owner'))
+    LIMIT 1) AS of_schema
+FROM strandline.alembic_version v
 
 -- name: divided_tables
 -- The tables that are divided (strandline migrate --partitions), and into how many partitions.

@@ -132,6 +132,7 @@ def hardened_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     url = server.start()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC")
+        connection.execute("ALTER DEFAULT PRIVILEGES REVOKE USAGE ON TYPES FROM PUBLIC")
         connection.execute("CREATE SCHEMA extensions")
         connection.execute("CREATE EXTENSION vector SCHEMA extensions")
     psql(url, "--file", str(ROLES), OWNER_PASSWORD="o", APP_PASSWORD="a")
@@ -200,6 +201,16 @@ def test_the_applications_role_can_dump_its_schema(hardened_url: str, tmp_path: 
             "DELETE ON strandline.message",
             "DELETE on the table 'message'",
             "GRANT DELETE ON ALL TABLES IN SCHEMA strandline TO",
+        ),
+        (
+            "SELECT ON ALL SEQUENCES IN SCHEMA strandline",
+            "SELECT on the sequence",
+            "GRANT SELECT ON ALL SEQUENCES IN SCHEMA strandline TO",
+        ),
+        (
+            "TEMPORARY ON DATABASE postgres",
+            "TEMPORARY on the database 'postgres'",
+            "GRANT TEMPORARY ON DATABASE postgres TO",
         ),
         (
             "USAGE ON ALL SEQUENCES IN SCHEMA strandline",

@@ -2,8 +2,8 @@
 
 A server, a database, a role, ``PGOPTIONS`` and other clients of a pooler can change them.  Most are asked for
 as the session starts; one statement then checks the result and the settings that only some roles may set.
-Behind a pooler in transaction mode no setting stays: each transaction corrects those that were wrong at the
-one backend that was examined.  An undeclared pooler is noticed here: it drops or refuses options, or answers
+Behind a pooler in transaction mode no setting stays: each transaction corrects the settings found wrong at
+the one backend examined.  An undeclared pooler is noticed here: it drops or refuses options, or answers
 from another backend.
 """
 
@@ -98,6 +98,10 @@ class Beginnings:
         """The options to connect with: a pooler takes no settings of a session, nor ``PGOPTIONS``."""
         return {**options, "options": self._own_options} if self.pooled else dict(options)
 
+    def of_role(self) -> str:
+        """The statements after which no transaction has to correct a setting."""
+        return set_all(self.corrected, "ALTER ROLE … SET")
+
     def _note_refusal(self, taken: Mapping[str, Any], error: psycopg.Error) -> None:
         """Return if connecting without our settings may succeed; else raise."""
         if not _REFUSES_OPTIONS.search(str(error)):
@@ -127,9 +131,9 @@ class Beginnings:
         _judge(row)
         wrong = find_wrong(row)
         if not self.pooled:
-            return set_all(wrong, "SESSION")
+            return set_all(wrong, "SET SESSION")
         self.corrected = wrong
-        correcting = set_all(wrong, "LOCAL")
+        correcting = set_all(wrong, "SET LOCAL")
         connection.stay_unprepared(correcting.encode())
         return correcting and f"BEGIN; {correcting}; ROLLBACK"
 
@@ -268,11 +272,11 @@ def find_wrong(row: Sequence[Any]) -> dict[str, str]:
     return json.loads(row[-1] or "{}")  # type: ignore[no-any-return]
 
 
-def set_all(values: Mapping[str, str], scope: str) -> str:
-    """The statements that set ``values``: SESSION, or LOCAL, which lets the isolation still be chosen."""
+def set_all(values: Mapping[str, str], verb: str) -> str:
+    """The statements that set ``values``: ``SET LOCAL`` lets the isolation still be chosen."""
     # A path is a list of names; no other value has anything to escape.
     texts = {name: value if name == "search_path" else f"'{value}'" for name, value in values.items()}
-    return "; ".join(f"SET {scope} {name} = {text}" for name, text in texts.items())
+    return "; ".join(f"{verb} {name} = {text}" for name, text in texts.items())
 
 
 _CALLERS_QUESTION = look_for({name: PINNED[name] for name in PINNED.keys() - _CALLERS_OWN} | _TRIGGERS)

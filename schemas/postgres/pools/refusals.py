@@ -26,7 +26,7 @@ WILL_TAKE_MORE = frozenset({"57P03", TOO_MANY, _SUCCEEDED})
 
 _CODE = re.compile(rb'ErrorResponse\t.* C "(\w{5})"')
 _SECONDS = 5.0
-_MOST_SENTENCES = 100
+_MAX_SENTENCES = 100
 _OF_PSYCOPG = frozenset({"autocommit", "prepare_threshold", "context", "row_factory", "cursor_factory"})
 
 
@@ -51,7 +51,7 @@ class Refusals:
             return None
         sentence = str(error)
         code = error.sqlstate or self._codes.get(sentence) or _look_up(url, options)
-        if code is not None and code != _SUCCEEDED and len(self._codes) < _MOST_SENTENCES:
+        if code is not None and code != _SUCCEEDED and len(self._codes) < _MAX_SENTENCES:
             self._codes[sentence] = code
         return code
 

@@ -122,7 +122,7 @@ class MissingRightsRow(NamedTuple):
     role_name: str
 
 
-class MissingRights(Query[MissingRightsRow], name="missing_rights"):
+class MissingRights(Query[MissingRightsRow], name="missing_rights", repeatable=True):
     """Rights that this user lacks on the schema of the tables, and on pgvector's; an object of each, and
     their number.
     """
@@ -133,11 +133,12 @@ class MissingRights(Query[MissingRightsRow], name="missing_rights"):
 class SchemaRevisionRow(NamedTuple):
     version_num: str
     is_own: bool
+    of_schema: str | None
 
 
 class SchemaRevision(Query[SchemaRevisionRow], name="schema_revision", repeatable=True):
     """Which migration the tables are at, and whether they are ours: other applications have a table of that
-    name.
+    name.  The functions name the schema that they were made in.
     """
 
 

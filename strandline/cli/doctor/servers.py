@@ -7,13 +7,11 @@ import os
 import shlex
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 from uuid import UUID
-
-from psycopg.pq import Conninfo
 
 from strandline.cli.doctor.checks import CheckReport, ok, problem, warn
 from strandline.cli.servers.targets import Servers, opened_pool
@@ -27,8 +25,8 @@ from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.display.url_schemes import url_options
 from strandline.schemas.errors import ConfigurationError, SchemaError, StrandlineError
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.options import options_of, psycopg_url
-from strandline.schemas.postgres.pools.beginnings import Beginnings, set_all
+from strandline.schemas.postgres.options import deciding_variables
+from strandline.schemas.postgres.pools.beginnings import Beginnings
 from strandline.schemas.postgres.revision import (
     HEAD_REVISION,
     NAME_ANOTHER_SCHEMA,
@@ -54,8 +52,8 @@ from strandline.schemas.values.partitions import describe_partitions
 
 OLDEST_RABBITMQ = (3, 10)
 CLOCK_SECONDS = 2.0
-# Each connection names them.
-_OPTIONS_OF_OURS = frozenset({"hostaddr", "client_encoding", "connect_timeout"})
+# Rights that only some commands need: imports, and pg_dump.
+_OF_COMMANDS = {("TEMPORARY", "DATABASE"), ("SELECT", "SEQUENCE")}
 # A worker that takes their hints finds nothing to do.
 _NO_LANES = [Lane(UUID(int=0), UUID(int=0), 1, stage) for stage in STAGES]
 
@@ -63,8 +61,14 @@ _NO_LANES = [Lane(UUID(int=0), UUID(int=0), 1, stage) for stage in STAGES]
 def check_database(servers: Servers, settings: Settings) -> Iterator[CheckReport]:
     """Reachable, recent enough, with the rights and tables it needs, and with workers."""
     where = f"{masked_url(servers.database_url)} ({servers.database})"
-    if servers.database == "configured":
-        yield from _variables(servers.database_url, os.environ)
+    if servers.database == "configured" and (
+        deciding := deciding_variables(servers.database_url, os.environ)
+    ):
+        yield warn(
+            "environment",
+            f"the URL of the database leaves open what {', '.join(deciding)} decides",
+            "say it in the URL, or unset it",
+        )
     with opened_pool(servers.database_url, settings) as database:
         try:
             yield from _database(database, settings, where)
@@ -92,22 +96,10 @@ def _database(database: Database, settings: Settings, where: str) -> Iterator[Ch
     yield clock
     rights = [*_rights(database, settings)]
     yield from rights
-    if rights:
+    if any(right.result == "problem" for right in rights):
         return  # the other checks read tables
     yield _tables(database, settings, may_create=row.may_create_schema or row.schema_exists)
     yield from _consumption(database, settings)
-
-
-def _variables(url: str, environ: Mapping[str, str]) -> Iterator[CheckReport]:
-    """libpq's variables that decide what the URL leaves open."""
-    named = {*options_of(psycopg_url(url)), *_OPTIONS_OF_OURS}
-    known = ((option.keyword.decode(), (option.envvar or b"").decode()) for option in Conninfo.get_defaults())
-    if deciding := sorted(variable for name, variable in known if variable in environ and name not in named):
-        yield warn(
-            "environment",
-            f"the URL of the database leaves open what {', '.join(deciding)} decides",
-            "say it in the URL, or unset it",
-        )
 
 
 def _pooler(beginnings: Beginnings | None) -> Iterator[CheckReport]:
@@ -123,8 +115,7 @@ def _pooler(beginnings: Beginnings | None) -> Iterator[CheckReport]:
         yield warn(
             "pooler",
             f"each statement takes three more round trips, which set {', '.join(beginnings.corrected)}",
-            set_all(beginnings.corrected, "SESSION").replace("SET SESSION", "ALTER ROLE … SET")
-            + "; then RECONNECT the pooler",
+            f"{beginnings.of_role()}; then RECONNECT the pooler",
         )
 
 
@@ -209,8 +200,9 @@ def _rights(database: Database, settings: Settings) -> Iterator[CheckReport]:
     """Rights that a hardened server withholds from the application's role."""
     for row in database.fetch(MissingRights(schema=settings.database_schema)):
         others = f" and {row.objects - 1} more" if row.objects > 1 else ""
-        where = "SCHEMA" if row.kind == "SCHEMA" else f"ALL {row.kind}S IN SCHEMA"
-        yield problem(
+        where = row.kind if row.kind in ("SCHEMA", "DATABASE") else f"ALL {row.kind}S IN SCHEMA"
+        is_needed = (row.right_name, row.kind) not in _OF_COMMANDS
+        yield (problem if is_needed else warn)(
             "rights",
             f"this user has no {row.right_name} on the {row.kind.lower()} {quote(row.example)}{others}",
             f"run as their owner: GRANT {row.right_name} ON {where} {row.schema_name} TO {row.role_name}",
@@ -226,23 +218,28 @@ def _clock(difference_seconds: float) -> CheckReport:
 
 
 def _tables(database: Database, settings: Settings, *, may_create: bool) -> CheckReport:
+    here = settings.database_schema
     try:
         rows = database.fetch(SchemaRevision())
     except SchemaError:
         rows = []
     if rows and not rows[0].is_own:
-        finding = f"none in schema {settings.database_schema} but another application's Alembic table"
+        finding = f"none in schema {here} but another application's Alembic table"
         return problem("tables", finding, NAME_ANOTHER_SCHEMA)
+    if rows and (before := rows[0].of_schema) not in (None, here):
+        finding = f"schema {here} was renamed, and its functions name {before}"
+        advice = f"rename it back, and set STRANDLINE_DATABASE_SCHEMA={before}"
+        return problem("tables", finding, advice)
     if rows and rows[0].version_num == HEAD_REVISION:
-        finding = f"schema {settings.database_schema} at revision {HEAD_REVISION}"
-        tables = database.fetch(DividedTables(schema=settings.database_schema))
+        finding = f"schema {here} at revision {HEAD_REVISION}"
+        tables = database.fetch(DividedTables(schema=here))
         if divided := {row.table_name: row.partitions for row in tables}:
             finding += f"; {', '.join(divided)} in {describe_partitions(divided)} each"
         return ok("tables", finding)
     finding = f"at revision {rows[0].version_num}, not {HEAD_REVISION}" if rows else "there are none"
     advice = "run `strandline migrate`"
     if not may_create:
-        advice += f" as a user that may create the schema {settings.database_schema}"
+        advice += f" as a user that may create the schema {here}"
     return problem("tables", finding, advice)
 
 

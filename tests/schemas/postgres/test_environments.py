@@ -189,6 +189,16 @@ def test_a_setting_that_the_role_may_not_correct_is_named(database_url: str) -> 
             connection.execute(f"DROP ROLE {role}".encode())
 
 
+def test_doctor_sees_a_renamed_schema(database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("ALTER SCHEMA strandline RENAME TO elsewhere")
+    settings = load_settings(database_url=database_url, database_schema="elsewhere")
+    reports = [*check_database(Servers(database_url, None, "configured", "configured"), settings)]
+    assert [report.advice for report in reports if report.name == "tables"] == [
+        "rename it back, and set STRANDLINE_DATABASE_SCHEMA=strandline"
+    ]
+
+
 def test_doctor_says_what_it_could_not_look_at(database_url: str) -> None:
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("ALTER TABLE strandline.retention_act RENAME TO gone")
