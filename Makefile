@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast test-legacy check style contracts queries bench bench-charts bench-cost bench-facts bench-recall bench-redaction bench-weighting chaos soak lock clean
+.PHONY: help demo test test-fast test-legacy check style contracts queries bench bench-charts bench-cost bench-facts bench-recall bench-redaction bench-weighting chaos soak lock docs clean
 
 help: ## show this list
 	@echo "Strandline. Commands:"
@@ -107,8 +107,11 @@ lock: $(VENV)/.lock-ready ## write deploy/locks anew: the newest versions that p
 	@$(COMPILE) $(EXTRAS) --output-file deploy/locks/extras.txt pyproject.toml
 	@$(COMPILE) $(IMAGE) --constraint deploy/locks/core.txt --output-file deploy/locks/image.txt pyproject.toml
 
+docs: $(VENV)/.test-ready ## set up, then build the site of the documents into site/
+	@$(BIN)/python -m tools.site site
+
 clean: ## remove the environment and everything that was built
-	@rm -rf $(VENV) $(LEGACY) build dist strandline.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) $(LEGACY) build dist site strandline.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@rm -rf .import_linter_cache .coverage htmlcov
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -1,0 +1,1 @@
+"""``python -m tools.site OUT``: build the site of the documents; any static server serves it."""
