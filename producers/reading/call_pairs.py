@@ -145,7 +145,10 @@ def settled(
 
 def begins_with_user(messages: Sequence[Message]) -> tuple[Message, ...]:
     """The messages, with a marked user's line if the first non-system message is another's."""
-    at = next((at for at, message in enumerate(messages) if message.role not in HEAD_ROLES), None)
+    speaking = (
+        at for at, one in enumerate(messages) if one.role not in HEAD_ROLES and (one.content or one.calls)
+    )
+    at = next(speaking, None)
     if at is None or messages[at].role == "user":
         return tuple(messages)
     return (*messages[:at], Message("user", USER_LINE, tokens=NOTE_TOKENS), *messages[at:])

@@ -8,11 +8,13 @@ was; fields too large for that go into a separate content part, which costs no t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar, get_args
 
 from strandline.adapters.storable import MARK, Encoder
+from strandline.schemas.values.forms.openai import chat_messages
+from strandline.schemas.values.forms.tool_calls import tool_parts
 from strandline.schemas.values.message import Content, Message, Role
 
 Theirs = TypeVar("Theirs")
@@ -98,6 +100,26 @@ def try_restore(
         return theirs if is_stored_so(theirs) else None
     except _NOT_OURS:
         return None
+
+
+def in_chat_form(messages: Iterable[Message], library: str) -> Iterator[Message]:
+    """Messages with their calls where ``library`` looks for them, whichever provider's parts they are in.
+
+    The library's own stay as they are.
+    """
+    for message in messages:
+        listed = {call.get("id") for call in message.tool_calls or ()}
+        new = [
+            one for _, one in tool_parts(message.content) if one and (one.is_result or one.id not in listed)
+        ]
+        if not new or without_leftovers(message, library)[1]:
+            yield message
+            continue
+        for form in chat_messages(message.to_dict()):
+            fields: dict[str, Any] = {
+                name: form.get(name) for name in ("content", "tool_calls", "tool_call_id")
+            }
+            yield replace(message, role=form["role"], **fields)
 
 
 def _parts(content: Content) -> tuple[Sequence[Mapping[str, Any]], str]:

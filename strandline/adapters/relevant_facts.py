@@ -1,13 +1,16 @@
-"""Choosing the facts that a run is shown, if there are too many: matches, and some of the newest."""
+"""What agents of Agno are shown of facts: matches and some of the newest, and what a call changed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from strandline.producers.facts.listing import Fact
+from strandline.producers.writing.sources import FactChanges
+from strandline.schemas.display.shown_text import quantity
 
 # One in so many is among the newest, whatever its subject.
 _NEWEST_SHARE = 5
+_MAX_NAMED = 10
 
 
 def pick_facts(newest: Sequence[Fact], matches: Iterable[Fact], limit: int) -> list[Fact]:
@@ -23,3 +26,19 @@ def pick_facts(newest: Sequence[Fact], matches: Iterable[Fact], limit: int) -> l
         if len(chosen) < limit:
             chosen.setdefault(fact.fact_id, fact)
     return sorted(chosen.values(), key=lambda fact: (fact.said_at, fact.fact_id))
+
+
+def changes_text(changes: FactChanges) -> str:
+    """The changes as an agent's tool returns them: additions and updates in words, deletions by number."""
+    if changes.failure is not None:
+        return "The request could not be carried out, and no memories were changed; an operator is needed."
+    if not changes.is_complete:
+        return "The request was accepted; memories follow from it in the background."
+    sentences = [
+        f"{verb}: {'; '.join(fact.text.rstrip('.') for fact in facts[:_MAX_NAMED])}"
+        for verb, facts in (("Added", changes.added), ("Updated", changes.updated))
+        if facts
+    ]
+    if changes.deleted:
+        sentences.append(f"Deleted: {quantity(len(changes.deleted), 'memory', 'memories')}")
+    return ". ".join(sentences) + "." if sentences else "No memories were changed."

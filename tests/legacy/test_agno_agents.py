@@ -140,7 +140,7 @@ def test_an_agentic_agent_changes_memories_by_its_tool(database_url: str, agents
     memory = StrandlineMemory("ana", agentic=True, database_url=database_url)
     agent = Agent(model=model(agents, "m"), memory=memory, enable_agentic_memory=True, **UNREPORTED)
     response = agent.run("I sail.", user_id="ana", session_id="a-1")
-    assert response.content == "Done: The request is recorded; workers carry it out."
+    assert response.content == "Done: The request was accepted; memories follow from it in the background."
     stages = rows_of(
         database_url,
         "SELECT DISTINCT cause, stage FROM strandline.due JOIN strandline.flush_event USING (event_id)",

@@ -548,7 +548,7 @@ def test_memories_are_created_from_messages(deriving: StrandlineMemory) -> None:
     assert answer == "Added: I bake with butter."
     assert asyncio.run(deriving.acreate_user_memories(message="I sail.")) == "Added: I sail."
     assert {one.memory for one in deriving.get_user_memories()} == {"I bake with butter.", "I sail."}
-    assert deriving.update_memory_task("forget butter") == "Deleted memories: 1"
+    assert deriving.update_memory_task("forget butter") == "Deleted: 1 memory."
     assert asyncio.run(deriving.aupdate_memory_task("I row.")) == "Added: I row."
     assert {one.memory for one in deriving.get_user_memories()} == {"I sail.", "I row."}
     with pytest.raises(InvalidMessageError, match="give a message"):
@@ -559,7 +559,7 @@ def test_what_a_run_says_is_not_extracted_again(memory: StrandlineMemory, databa
     memory.add_run(SESSION, run_of("I sail."))
     assert memory.create_user_memories(message="I sail.") == "Memories are made from the run itself."
     assert rows_of(database_url, "SELECT cause FROM strandline.flush_event") == [("turn",)]
-    assert memory.create_user_memories(message="I sail.").startswith("The request is recorded")
+    assert memory.create_user_memories(message="I sail.").startswith("The request was accepted")
     assert len(rows_of(database_url, "SELECT cause FROM strandline.flush_event")) == 2
 
 

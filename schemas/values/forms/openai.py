@@ -34,28 +34,50 @@ def openai_messages(message: Mapping[str, Any], also: Collection[str] = ()) -> l
     Args:
         also: names of further fields and types of parts to give, for another server of the same protocol.
     """
-    role, own = message["role"], message["content"]
-    parts = list(tool_parts(own))
-    if parts:
-        own = [part for part, of_tool in parts if of_tool is None]
+    return [_allowed(one, also) for one in chat_messages(message)]
+
+
+def chat_messages(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """A message with the calls of any provider's parts as ``tool_calls``, and each result as a message."""
+    role, parts = message["role"], list(tool_parts(message["content"]))
+    if not any(one for _, one in parts):
+        return [message]
+    is_answer = role == "assistant"
+    own: Content = [part for part, one in parts if one is None or not (one.is_result or is_answer)]
     results: dict[str, Any] = {one.id: _output(one.value) for _, one in parts if one and one.is_result}
     if role == "tool":
-        results.setdefault(message.get("tool_call_id", ""), _content(role, own, also) or "")
+        results.setdefault(message.get("tool_call_id", ""), own)
         own = None
-    shown = [
-        {"role": "tool", "tool_call_id": _call_id(one), "content": output} for one, output in results.items()
+    shown: list[Mapping[str, Any]] = [
+        {"role": "tool", "tool_call_id": one, "content": output} for one, output in results.items()
     ]
-    calls = {str(call.get("id")): _call(call, also) for call in message.get("tool_calls", ())}
+    calls = {str(call.get("id")): call for call in message.get("tool_calls", ())}
     for _, one in parts:
-        if one and not one.is_result and one.id not in calls:
-            calls[one.id] = _function(one.id, one.name, one.value)
+        if one and not one.is_result and is_answer:
+            function = {"name": one.name, "arguments": _text(one.value) or "{}"}
+            calls.setdefault(one.id, {"id": one.id, "type": "function", "function": function})
     if results and not own and not calls:
         return shown
-    main: dict[str, Any] = {"role": role, **_further(message, also)}
-    main["content"] = _content(role, own, also) or (None if calls else "")
+    main = {**message, "content": own or (None if calls else "")}
     if calls:
         main["tool_calls"] = list(calls.values())
-    return [main, *shown] if role == "assistant" else [*shown, main]
+    return [main, *shown] if is_answer else [*shown, main]
+
+
+def _allowed(message: Mapping[str, Any], also: Collection[str]) -> dict[str, Any]:
+    role, content = message["role"], _content(message["role"], message["content"], also)
+    if role == "tool":
+        return {
+            "role": role,
+            "tool_call_id": _call_id(message.get("tool_call_id", "")),
+            "content": content or "",
+        }
+    form: dict[str, Any] = {"role": role, **_further(message, also)}
+    calls = {str(call.get("id")): _call(call, also) for call in message.get("tool_calls", ())}
+    form["content"] = content or (None if calls else "")
+    if calls:
+        form["tool_calls"] = list(calls.values())
+    return form
 
 
 def _further(message: Mapping[str, Any], also: Collection[str]) -> dict[str, Any]:

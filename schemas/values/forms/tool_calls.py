@@ -1,7 +1,7 @@
 """Tool calls and their results in content parts, in whichever provider's form they are written.
 
 Anthropic and Bedrock (``tool_use``, ``tool_result``), Gemini (``functionCall``, ``functionResponse``),
-OpenAI's Responses API (``function_call``, ``function_call_output`` and the like), the AI SDK (``tool-call``,
+OpenAI's Responses API (items with a ``call_id``; results end in ``_output``), the AI SDK (``tool-call``,
 ``tool-result``).  A provider's own tools (``server_tool_use``, ``web_search_call``) make no calls to answer.
 """
 
@@ -13,14 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 # Types of parts, in lower case and without hyphens and underscores.
-_CALLS = frozenset(
-    "tooluse toolcall functioncall customtoolcall computercall localshellcall shellcall"
-    " applypatchcall".split()
-)
-_RESULTS = frozenset(
-    "toolresult functionresponse functioncalloutput customtoolcalloutput computercalloutput"
-    " localshellcalloutput shellcalloutput applypatchcalloutput".split()
-)
+_CALLS = frozenset({"tooluse", "toolcall", "functioncall"})
+_RESULTS = frozenset({"toolresult", "functionresponse", "localshellcalloutput"})
 # Gemini and Bedrock put the call into a field of this name.
 _WRAPPERS = (
     "functionCall", "function_call", "functionResponse", "function_response", "toolUse", "toolResult",
@@ -61,12 +55,13 @@ def tool_parts(content: Content) -> Iterator[tuple[Mapping[str, Any], ToolPart |
         wrapper = next((key for key in _WRAPPERS if isinstance(part.get(key), Mapping)), None)
         body: Mapping[str, Any] = part if wrapper is None else part[wrapper]
         kind = str(wrapper or part.get("type")).replace("_", "").replace("-", "").lower()
-        is_result = kind in _RESULTS
-        if not is_result and kind not in _CALLS:
-            yield part, None
-            continue
+        is_item = isinstance(body.get("call_id"), str)
+        is_result = kind in _RESULTS or (is_item and kind.endswith("output"))
         name = str(_first(body, _NAMES) or "")
         call_id = _first(body, _IDS)
+        if not (is_result or is_item or kind in _CALLS) or not (call_id or name):
+            yield part, None
+            continue
         if not isinstance(call_id, str) or not call_id:
             unnamed[name, is_result] += 1
             number = unnamed[name, is_result]

@@ -17,6 +17,7 @@ from strandline.adapters.converter import (
     LEVELS_ABOVE,
     SPEAKERS,
     as_said,
+    in_chat_form,
     is_name,
     read_call,
     with_leftovers,
@@ -25,6 +26,7 @@ from strandline.adapters.converter import (
 )
 from strandline.adapters.storable import Encoder
 from strandline.schemas.values.content_parts import is_part
+from strandline.schemas.values.forms.tool_calls import tool_parts
 from strandline.schemas.values.message import Content, Message
 
 LIBRARY = "openai_agents"
@@ -55,7 +57,8 @@ def items_of(message: Message) -> list[Item]:
             return [item]
     except (AttributeError, KeyError, TypeError, ValueError):
         pass  # the kept fields are not ours
-    return _foreign(without_leftovers(message, LIBRARY)[0])
+    plain, _left = without_leftovers(message, LIBRARY)
+    return [item for form in in_chat_form([plain], LIBRARY) for item in _foreign(form)]
 
 
 # From items.
@@ -79,7 +82,7 @@ def _spoken_message(item: Mapping[str, Any]) -> Message | None:
 def _call(item: Mapping[str, Any]) -> Message | None:
     kind: Any = item.get("type")
     call_id: Any = item.get("call_id")
-    if not isinstance(kind, str) or not kind.endswith("_call") or not is_name(call_id):
+    if not isinstance(kind, str) or kind.endswith("_output") or not is_name(call_id):
         return None
     if kind == "function_call":
         function = {"name": item.get("name"), "arguments": item.get("arguments")}
@@ -90,15 +93,18 @@ def _call(item: Mapping[str, Any]) -> Message | None:
 
 
 def _result(item: Mapping[str, Any]) -> Message | None:
-    kind, call_id, output = item.get("type"), item.get("call_id"), item.get("output")
-    if not isinstance(kind, str) or not kind.endswith("_call_output") or not is_name(call_id):
+    kind, output = item.get("type"), item.get("output")
+    # OpenAI's type of a local shell's output has no other id.
+    field = "id" if kind == "local_shell_call_output" and "call_id" not in item else "call_id"
+    call_id: Any = item.get(field)
+    if not isinstance(kind, str) or not kind.endswith("_output") or not is_name(call_id):
         return None
-    left = without(item, "type", "call_id", "output")
-    beside = {} if kind == "function_call_output" else {"kind": kind}
+    beside = {} if kind == "function_call_output" else {"kind": kind, "field": field}
     if isinstance(output, str) or _are_parts(output):
+        left = without(item, "type", field, "output")
         return _kept(Message("tool", output, tool_call_id=call_id), left, **beside)
-    part = {"type": kind, "output": output}
-    return _kept(Message("tool", [part], tool_call_id=call_id), left, **beside, opaque=True)
+    part = {**without(item, field), "call_id": call_id}
+    return _kept(Message("tool", [part], tool_call_id=call_id), {}, **beside, opaque=True)
 
 
 def _reasoning_message(item: Mapping[str, Any]) -> Message | None:
@@ -132,10 +138,14 @@ def _item(message: Message) -> Item | None:
         return _call_item(plain.tool_calls[0], rest, left.get("kind")) if len(plain.tool_calls) == 1 else None
     if plain.role == "tool":
         output = plain.content
+        if not left and any(one for _, one in tool_parts(output)):
+            return None
+        field = left.get("field", "call_id")
         if left.get("opaque"):
-            output = plain.content[0]["output"]  # type: ignore[index]  # a part, or this is not ours
+            part: Any = output  # or this is not ours
+            return {**without(part[0], "call_id"), field: plain.tool_call_id}
         kind = left.get("kind", "function_call_output")
-        return {**rest, "type": kind, "call_id": plain.tool_call_id, "output": output}
+        return {**rest, "type": kind, field: plain.tool_call_id, "output": output}
     if isinstance(plain.content, str):
         content: Any = plain.content
         if "part" in left:

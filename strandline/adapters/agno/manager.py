@@ -20,7 +20,6 @@ from agno.team import Team
 
 from strandline.adapters.agno.memories import (
     MemoryQuery,
-    changes_text,
     memories_of,
     optimized_memories,
     user_or_default,
@@ -29,6 +28,7 @@ from strandline.adapters.agno.messages import plain_messages, query_of
 from strandline.adapters.agno.operations import MemoryOperations
 from strandline.adapters.agno.overlay import overlay_memories
 from strandline.adapters.agno.runs import AnySession, RunKeeper, memory_maker
+from strandline.adapters.relevant_facts import changes_text
 from strandline.producers.arguments import check_timeout
 from strandline.producers.execution import OperationRunner
 from strandline.producers.facts.listing import checked_limit

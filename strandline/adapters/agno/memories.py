@@ -13,8 +13,6 @@ from agno.db.schemas import UserMemory
 from strandline.producers.arguments import check_count
 from strandline.producers.facts.listing import Fact, as_fact_id
 from strandline.producers.facts.optimizing import Optimization
-from strandline.producers.writing.sources import FactChanges
-from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.identity import Owner
 
@@ -22,7 +20,6 @@ from strandline.schemas.values.identity import Owner
 DEFAULT_USER = "default"
 
 MAX_MEMORIES_PER_READ = 1_000
-_MAX_NAMED = 10
 
 _SORT_FIELDS = frozenset(
     {"memory", "memory_id", "user_id", "agent_id", "team_id", "created_at", "updated_at", "input", "feedback"}
@@ -122,22 +119,6 @@ class MemoryQuery:
         known = sorted((one for one in memories if value(one) is not None), key=value)
         unknown = [one for one in memories if value(one) is None]
         return [*unknown, *known[::-1]] if self.is_descending else [*known, *unknown]
-
-
-def changes_text(changes: FactChanges) -> str:
-    """The changes as an agent's tool returns them: additions and updates in words, deletions by number."""
-    if changes.failure is not None:
-        return "The request could not be carried out, and no memories were changed; an operator is needed."
-    if not changes.is_complete:
-        return "The request was accepted; memories follow from it in the background."
-    sentences = [
-        f"{verb}: {'; '.join(fact.text.rstrip('.') for fact in facts[:_MAX_NAMED])}"
-        for verb, facts in (("Added", changes.added), ("Updated", changes.updated))
-        if facts
-    ]
-    if changes.deleted:
-        sentences.append(f"Deleted: {quantity(len(changes.deleted), 'memory', 'memories')}")
-    return ". ".join(sentences) + "." if sentences else "No memories were changed."
 
 
 def optimized_memories(

@@ -15,7 +15,8 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.runnables import ensure_config
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
-from strandline.adapters.langchain.messages import langchain_message_of, message_of
+from strandline.adapters.converter import in_chat_form
+from strandline.adapters.langchain.messages import LIBRARY, langchain_message_of, message_of
 from strandline.adapters.storable import parts_of, storable
 from strandline.memory import Memory
 from strandline.schemas.values.message import Message
@@ -104,7 +105,7 @@ class StrandlineHistory(BaseChatMessageHistory):
         await self.memory.areset()
 
     def _show(self, context: Iterable[Message]) -> list[BaseMessage]:
-        messages = [langchain_message_of(message) for message in context]
+        messages = [langchain_message_of(message) for message in in_chat_form(context, LIBRARY)]
         if ensure_config().get("configurable", {}).get("message_history") is self:
             messages = _without_open_end(messages)
             self._turns.append((len(messages), _digest(messages)))

@@ -75,7 +75,7 @@ def message_of(original: BaseMessage) -> Message:
             "message", f"{type(original).__name__} is not a conversation message; leave it out of the history"
         )
     role = _role_of(source)
-    calls = source.tool_calls if isinstance(source, AIMessage) else ()
+    calls = _calls(source) if isinstance(source, AIMessage) else ()
     call_id = getattr(source, "tool_call_id", None) or NO_ID
     message = Message(
         role,
@@ -101,6 +101,14 @@ def langchain_message_of(message: Message) -> BaseMessage:
     return _restore_message(
         plain, {"fields": {"additional_kwargs": dict(plain.extra)}} if plain.extra else {}
     )
+
+
+def _calls(source: AIMessage) -> Sequence[Mapping[str, Any]]:
+    """Its calls, or the one that a ``FunctionMessage`` answers, which OpenAI's first form has beside."""
+    function = source.additional_kwargs.get("function_call")
+    if source.tool_calls or not isinstance(function, Mapping):
+        return source.tool_calls
+    return [{"name": function.get("name"), "args": function.get("arguments", ""), "id": None}]
 
 
 def _restore_message(message: Message, left: Mapping[str, Any]) -> BaseMessage:

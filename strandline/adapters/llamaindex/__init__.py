@@ -33,6 +33,12 @@ from strandline.schemas.values.policy import (
 
 __all__ = ["LlamaIndexBlock", "StrandlineMemory"]
 
+# Options that a context carries.
+_SETTLED = {
+    "user_id", "namespace", "token_limit", "chat_history_token_ratio", "token_flush_size",
+    "max_window_messages", "max_window_bytes", "insert_method", "idle_seconds", "shared_scope",
+}  # fmt: skip
+
 
 class StrandlineMemory(ChatMemory):
     """LlamaIndex's memory interface over a session's memory; make one with ``from_defaults``.
@@ -70,22 +76,14 @@ class StrandlineMemory(ChatMemory):
         chat_history: list[ChatMessage] | None = None,
         llm: Any = None,
         *,
-        user_id: str | None = None,
-        namespace: str = DEFAULT_NAMESPACE,
         token_limit: int | None = None,
-        chat_history_token_ratio: float = DEFAULT_HISTORY_RATIO,
-        token_flush_size: int = DEFAULT_FLUSH_SIZE,
-        max_window_messages: int = DEFAULT_WINDOW_MESSAGES,
-        max_window_bytes: int = DEFAULT_WINDOW_BYTES,
         memory_blocks: Sequence[Any] | None = None,
         insert_method: Any = "system",
-        idle_seconds: int | None = DEFAULT_IDLE_SECONDS,
-        shared_scope: str | None = None,
         schema: str | None = None,
         db_schema: str | None = None,
         async_database_uri: str | None = None,
         async_engine: Any = None,
-        **further: Any,
+        **options: Any,
     ) -> StrandlineMemory:
         """Make a memory; does no I/O unless ``chat_history`` is given.
 
@@ -106,26 +104,19 @@ class StrandlineMemory(ChatMemory):
         """
         blocks = [own_block(block) for block in memory_blocks or ()]
         if async_database_uri is not None:
-            further.setdefault("database_url", async_database_uri)
+            options.setdefault("database_url", async_database_uri)
         if async_engine is not None:
-            further.setdefault("pool", async_engine)
+            options.setdefault("pool", async_engine)
         settled: dict[str, Any] = {
             "session_id": session_id or new_session_id(),
-            "user_id": user_id,
-            "namespace": namespace,
             "token_limit": token_limit or _room_of(llm),
-            "chat_history_token_ratio": chat_history_token_ratio,
-            "token_flush_size": token_flush_size,
-            "max_window_messages": max_window_messages,
-            "max_window_bytes": max_window_bytes,
             "insert_method": str(getattr(insert_method, "value", insert_method)),
-            "idle_seconds": idle_seconds,
-            "shared_scope": shared_scope,
+            **{name: options.pop(name) for name in _SETTLED & options.keys()},
         }
         schema = schema or db_schema
-        session_memory = Memory.from_defaults(**settled, memory_blocks=blocks, schema=schema, **further)
+        session_memory = Memory.from_defaults(**settled, memory_blocks=blocks, schema=schema, **options)
         carried = carried_blocks(session_memory.memory_blocks)
-        not_carried = [name for name, value in further.items() if value is not None]
+        not_carried = [name for name, value in options.items() if value is not None]
         memory = cls(
             **settled,
             database_schema=schema,
@@ -152,17 +143,7 @@ class StrandlineMemory(ChatMemory):
                     " await ctx.store.set('memory', memory); or configure it in the environment."
                 )
             self._memory = Memory.from_defaults(
-                self.session_id,
-                user_id=self.user_id,
-                namespace=self.namespace,
-                token_limit=self.token_limit,
-                chat_history_token_ratio=self.chat_history_token_ratio,
-                token_flush_size=self.token_flush_size,
-                max_window_messages=self.max_window_messages,
-                max_window_bytes=self.max_window_bytes,
-                insert_method=self.insert_method,
-                idle_seconds=self.idle_seconds,
-                shared_scope=self.shared_scope,
+                **{name: getattr(self, name) for name in ("session_id", *_SETTLED)},
                 schema=self.database_schema,
                 memory_blocks=restored_blocks(self.declared_blocks),
             )

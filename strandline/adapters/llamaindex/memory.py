@@ -10,8 +10,8 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.memory import BaseMemory
 
-from strandline.adapters.converter import as_said
-from strandline.adapters.llamaindex.messages import chat_message_of, message_of
+from strandline.adapters.converter import as_said, in_chat_form
+from strandline.adapters.llamaindex.messages import LIBRARY, chat_message_of, chat_messages_of, message_of
 from strandline.adapters.storable import storable
 from strandline.producers.memory import SessionMemory
 from strandline.producers.reading.context import MemoryContext
@@ -65,11 +65,11 @@ class ChatMemory(BaseMemory):
 
     def get_all(self) -> list[ChatMessage]:
         """The whole history, including messages that have left the window."""
-        return [chat_message_of(message) for message in self.session_memory.get_all()]
+        return chat_messages_of(self.session_memory.get_all())
 
     async def aget_all(self) -> list[ChatMessage]:
         """Async twin of ``get_all``."""
-        return [chat_message_of(message) for message in await self.session_memory.aget_all()]
+        return chat_messages_of(await self.session_memory.aget_all())
 
     def set(self, messages: list[ChatMessage]) -> None:
         """Replace the history; text that the last ``get`` inserted into these messages is not stored."""
@@ -101,10 +101,9 @@ class ChatMemory(BaseMemory):
         return storable(messages, self.session_memory.put_limits)
 
     def _show(self, context: MemoryContext) -> list[ChatMessage]:
-        shown = [chat_message_of(message) for message in context]
-        self._inserted = [
-            (message_of(shown[place]), context[place].seq) for place in _places_of_memory(context)
-        ]
+        forms = list(in_chat_form(context, LIBRARY))
+        shown = [chat_message_of(message) for message in forms]
+        self._inserted = [(message_of(shown[place]), forms[place].seq) for place in _places_of_memory(forms)]
         return shown
 
     def _seqs_of_inserted(self, put_back: Sequence[Message]) -> list[int]:

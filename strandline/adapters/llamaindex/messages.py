@@ -8,7 +8,7 @@ comes back, but never its text or its speaker.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -24,6 +24,7 @@ from strandline.adapters.converter import (
     NO_ID,
     ROLES,
     as_said,
+    in_chat_form,
     name_or,
     provider_call,
     read_arguments,
@@ -74,6 +75,11 @@ def chat_message_of(message: Message) -> ChatMessage:
         message, LIBRARY, _restore_message, lambda theirs: message_of(theirs) == as_said(message)
     )
     return _restore_message(without_leftovers(message, LIBRARY)[0], {}) if theirs is None else theirs
+
+
+def chat_messages_of(messages: Iterable[Message]) -> list[ChatMessage]:
+    """Messages of any origin, their calls where LlamaIndex looks for them."""
+    return [chat_message_of(message) for message in in_chat_form(messages, LIBRARY)]
 
 
 def _restore_message(message: Message, left: Mapping[str, Any]) -> ChatMessage:

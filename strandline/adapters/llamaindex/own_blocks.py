@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from strandline.adapters.llamaindex.content_blocks import part_of
-from strandline.adapters.llamaindex.messages import chat_message_of
+from strandline.adapters.llamaindex.messages import chat_message_of, chat_messages_of
 from strandline.pipelines.custom.contract import BlockReading
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
@@ -59,9 +59,7 @@ class LlamaIndexBlock:
     def fold(self, state: Mapping[str, Any], messages: Sequence[Message]) -> dict[str, Any]:
         """The fields after ``aput`` of the messages."""
         block = self._restore(state)
-        asyncio.run(
-            block.aput([chat_message_of(message) for message in messages], from_short_term_memory=True)
-        )
+        asyncio.run(block.aput(chat_messages_of(messages), from_short_term_memory=True))
         return self._state_of(block)
 
     def render(self, state: Mapping[str, Any]) -> str | list[dict[str, Any]] | None:
@@ -72,7 +70,7 @@ class LlamaIndexBlock:
         self, state: Mapping[str, Any], reading: BlockReading
     ) -> str | list[dict[str, Any]] | None:
         """What ``aget`` gives for the messages and the query of a read, and the arguments of its caller."""
-        messages = [chat_message_of(message) for message in reading.messages]
+        messages = chat_messages_of(reading.messages)
         if isinstance(reading.query, str):
             messages.append(ChatMessage(role="user", content=reading.query))
         elif reading.query is not None:

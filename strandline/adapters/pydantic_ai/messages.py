@@ -19,6 +19,7 @@ from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 from strandline.adapters.converter import (
     LEVELS_ABOVE,
     as_said,
+    in_chat_form,
     is_name,
     read_call,
     read_data_url,
@@ -273,7 +274,7 @@ def model_messages_of(messages: Iterable[Message]) -> list[ModelMessage]:
         request.clear()
         rest = {}
 
-    for message in messages:
+    for message in in_chat_form(messages, LIBRARY):
         tool_names.update(_names_of_calls(message))
         if not is_of_request(message):
             end_request()

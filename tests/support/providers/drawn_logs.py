@@ -82,12 +82,29 @@ def ai_sdk(kind: str, ids: Sequence[str], text: str) -> Message:
 FORMS: dict[str, Form] = {one.__name__: one for one in (openai, anthropic, gemini, responses, ai_sdk)}
 
 
+# No provider takes all of these as they are; none of them is a call or a result.
+ODD = (
+    Message("user", ""),
+    Message("user", []),
+    Message("assistant", ""),
+    Message("assistant", None, extra={"refusal": "no"}),
+    Message("assistant", [{"type": "redacted_thinking", "data": "x"}]),
+    Message("assistant", [{"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}]),
+    Message("developer", [{"type": "text", "text": "be brief", "cache_control": {"type": "ephemeral"}}]),
+    Message("user", [{"type": "image_url", "image_url": "data:image/png;base64,QUJD"}], name="Ana <x>"),
+    Message("user", [{"type": "tool_use", "id": "a", "name": "look_up", "input": {}}]),
+    Message(
+        "assistant", None, tool_calls=[{"id": "a", "type": "custom", "custom": {"name": "c", "input": "i"}}]
+    ),
+)
+
+
 def _id(one: str) -> str:
     return "".join(letter if letter.isalnum() else "_" for letter in one)
 
 
 STEPS: st.SearchStrategy[Step] = st.one_of(
-    st.tuples(st.sampled_from(("user", "user", "answer", "system", "unknown")), st.just(())),
+    st.tuples(st.sampled_from(("user", "user", "answer", "system", "unknown", "odd")), st.just(())),
     st.tuples(
         st.sampled_from(("call", "call", "result", "result", "answered")),
         st.lists(st.sampled_from(IDS), min_size=1, max_size=3, unique=True).map(tuple),
@@ -106,6 +123,8 @@ def messages_of(step: Step, form: Form, number: int) -> list[Message]:
             return [Message("assistant", text)]
         case "unknown":
             return [Message("user", [{"type": "hologram", "data": text}, {"type": "text", "text": text}])]
+        case "odd":
+            return [ODD[number % len(ODD)]]
         case "answered":
             return [form("call", ids, text), *_results(form, ids, "")]
         case "call":

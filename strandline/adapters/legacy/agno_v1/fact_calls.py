@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from hashlib import blake2b
-from threading import Lock
 
 from agno.memory.v2.memory import Message as AgnoMessage
 
-from strandline import ConfigurationError, Fact, FactChanges, InvalidMessageError
+from strandline import ConfigurationError, Fact, InvalidMessageError
+from strandline.adapters.recently_used import RecentlyUsed
 from strandline.adapters.relevant_facts import pick_facts
 from strandline.producers.facts.listing import MAX_LIMIT
 from strandline.producers.owner_facts import OwnerFacts
@@ -24,26 +23,20 @@ class RunTexts:
     """What users said in the runs that were added last, of which facts are made anyway."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._known: OrderedDict[bytes, None] = OrderedDict()
+        self._known: RecentlyUsed[bytes, bool] = RecentlyUsed(MAX_KNOWN_TEXTS)
 
     def add(self, user_id: str, messages: Sequence[AgnoMessage]) -> None:
         """Note the texts of a run."""
-        with self._lock:
-            for message in messages:
-                self._known[_key(user_id, message)] = None
-            while len(self._known) > MAX_KNOWN_TEXTS:
-                self._known.popitem(last=False)
+        for message in messages:
+            self._known.put(_key(user_id, message), True)
 
     def take(self, user_id: str, messages: Sequence[AgnoMessage]) -> bool:
         """Whether all of these were said in a run; each is taken once."""
         keys = [_key(user_id, message) for message in messages]
-        with self._lock:
-            if not all(key in self._known for key in keys):
-                return False
-            for key in keys:
-                self._known.pop(key, None)
-            return True
+        is_known = all(map(self._known.get, keys))
+        for key in keys if is_known else ():
+            self._known.remove(key)
+        return is_known
 
 
 def conversation_of(message: str | None, messages: Sequence[AgnoMessage] | None) -> list[AgnoMessage]:
@@ -53,19 +46,6 @@ def conversation_of(message: str | None, messages: Sequence[AgnoMessage] | None)
     if not messages or isinstance(messages, str):
         raise InvalidMessageError("messages", "give a message, or a list of at least one")
     return list(messages)
-
-
-def change_sentence(changes: FactChanges) -> str:
-    """What came of a call, for whoever reads Agno's answers."""
-    if changes.failure is not None:
-        return "The request could not be carried out, and nothing was changed; an operator is needed."
-    if not changes.is_complete:
-        return "The request is recorded; workers carry it out."
-    lines = [f"Added: {fact.text}" for fact in changes.added]
-    lines += [f"Updated: {fact.text}" for fact in changes.updated]
-    if changes.deleted:
-        lines.append(f"Deleted memories: {len(changes.deleted)}")
-    return "\n".join(lines) or "Nothing was changed."
 
 
 def _key(user_id: str, message: AgnoMessage) -> bytes:
@@ -93,8 +73,7 @@ class Questions:
     """What runs are about, since Agno asks for a user's memories without saying so; safe to share."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._last_words: OrderedDict[str, str] = OrderedDict()
+        self._last_words: RecentlyUsed[str, str] = RecentlyUsed(MAX_KNOWN_USERS)
 
     def expect(self, user_id: str, text: str) -> None:
         """Hold the question of the next run of this context, for the first ``take`` of its user."""
@@ -104,11 +83,7 @@ class Questions:
         """Remember the user's last words."""
         words = [message.get_content_string() for message in messages if message.role == "user"]
         if words:
-            with self._lock:
-                self._last_words[user_id] = words[-1][-MAX_QUESTION_CHARACTERS:]
-                self._last_words.move_to_end(user_id)
-                if len(self._last_words) > MAX_KNOWN_USERS:
-                    self._last_words.popitem(last=False)
+            self._last_words.put(user_id, words[-1][-MAX_QUESTION_CHARACTERS:])
 
     def take(self, user_id: str) -> str:
         """The expected question, once; else the user's last words, or an empty text."""
@@ -116,8 +91,7 @@ class Questions:
         if expected is not None and expected.questions is self and expected.user_id == user_id:
             _next_question.set(None)
             return expected.text
-        with self._lock:
-            return self._last_words.get(user_id, "")
+        return self._last_words.get(user_id) or ""
 
 
 def relevant_facts(facts: OwnerFacts, question: str, limit: int) -> Sequence[Fact]:

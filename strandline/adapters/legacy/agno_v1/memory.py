@@ -17,7 +17,6 @@ from strandline import ConfigurationError, Memory, NotFoundError, SummaryMemoryB
 from strandline.adapters.legacy.agno_v1.fact_calls import (
     Questions,
     RunTexts,
-    change_sentence,
     conversation_of,
     relevant_facts,
     search_memories,
@@ -29,6 +28,7 @@ from strandline.adapters.legacy.agno_v1.session_users import SessionUsers, UserO
 from strandline.adapters.legacy.agno_v1.team_context import SCOPE, keep_interaction, keep_text, read_context
 from strandline.adapters.legacy.agno_v1.user_memories import check_memory
 from strandline.adapters.legacy.agno_v1.views import LiveView
+from strandline.adapters.relevant_facts import changes_text
 from strandline.producers.arguments import check_count, check_timeout
 from strandline.producers.facts.listing import MAX_LIMIT
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, scope_session_id
@@ -256,9 +256,7 @@ class StrandlineMemory(AgnoMemory):
         if self._texts.take(user, conversation):
             return "Memories are made from the run itself."
         sources = [message_of(one) for one in conversation]
-        return change_sentence(
-            self.user_memories.facts_of(user).create_from(sources, wait=self._wait_seconds)
-        )
+        return changes_text(self.user_memories.facts_of(user).create_from(sources, wait=self._wait_seconds))
 
     async def acreate_user_memories(
         self,
@@ -273,7 +271,7 @@ class StrandlineMemory(AgnoMemory):
     def update_memory_task(self, task: str, user_id: str | None = None) -> str:
         """Have the facts of this user changed as ``task`` asks for, such as "forget my address"."""
         facts = self.user_memories.facts_of(self._users.of_call(user_id))
-        return change_sentence(facts.instruct(task, wait=self._wait_seconds))
+        return changes_text(facts.instruct(task, wait=self._wait_seconds))
 
     async def aupdate_memory_task(self, task: str, user_id: str | None = None) -> str:
         """Async twin of ``update_memory_task``."""

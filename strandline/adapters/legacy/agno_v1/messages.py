@@ -17,12 +17,9 @@ from strandline import InvalidMessageError, Message
 from strandline.adapters.converter import NO_ID, as_said, try_restore, with_leftovers, without_leftovers
 from strandline.adapters.storable import Encoder
 from strandline.schemas.values.content_parts import is_part
-from strandline.schemas.values.message import Content, Role
+from strandline.schemas.values.message import HEAD_ROLES, Content, Role, plain
 
 LIBRARY = "agno_1"
-# A system prompt is made for each run, and contains memory.
-PROMPT_ROLES = ("system", "developer")
-
 _SPEAKERS: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "tool": "tool"}
 _IN_MESSAGE = frozenset(
     {"role", "content", "name", "tool_call_id", "tool_calls", "created_at", "from_history", "metrics"}
@@ -56,7 +53,7 @@ def message_of(original: AgnoMessage, note: RunNote | None = None) -> Message:
     Raises:
         InvalidMessageError: it is a system prompt.
     """
-    if original.role in PROMPT_ROLES:
+    if original.role in HEAD_ROLES:
         raise InvalidMessageError("message", "is a system prompt, and each run has its own")
     role = _SPEAKERS.get(original.role, "assistant")
     content = _content(original)
@@ -125,7 +122,7 @@ def _beside(original: AgnoMessage, message: Message) -> dict[str, Any]:
     if original.role != message.role:
         beside["role"] = original.role
     for name in ("content", "tool_calls", "tool_call_id"):
-        if (getattr(original, name) or None) != (_plain(getattr(message, name)) or None):
+        if (getattr(original, name) or None) != (plain(getattr(message, name)) or None):
             beside[name] = getattr(original, name)
     if message.content == "" and original.content is None:
         beside["content"] = None
@@ -135,19 +132,11 @@ def _beside(original: AgnoMessage, message: Message) -> dict[str, Any]:
 def _restore_message(message: Message, fields: Mapping[str, Any]) -> AgnoMessage:
     usual: dict[str, Any] = {
         "role": message.role,
-        "content": _plain(message.content),
+        "content": plain(message.content),
         "name": message.name,
-        "tool_calls": _plain(message.tool_calls),
+        "tool_calls": plain(message.tool_calls),
         "tool_call_id": message.tool_call_id,
     }
     if message.created_at is not None:
         usual["created_at"] = int(message.created_at.timestamp())
-    return AgnoMessage.model_validate({**usual, **_plain(fields)})
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(item) for item in value]
-    return value
+    return AgnoMessage.model_validate({**usual, **plain(fields)})

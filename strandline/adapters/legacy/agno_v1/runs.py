@@ -11,15 +11,14 @@ from agno.memory.v2.memory import Message as AgnoMessage
 from agno.memory.v2.memory import RunResponse, RunStatus, TeamRunResponse
 
 from strandline import Memory, Message
-from strandline.adapters.converter import NO_ID
 from strandline.adapters.legacy.agno_v1.messages import (
-    PROMPT_ROLES,
     RunNote,
     agno_message_of,
     message_of,
     note_of,
 )
 from strandline.adapters.storable import parts_of, storable
+from strandline.schemas.values.message import HEAD_ROLES
 
 # A run of more messages cannot be put at once, so none of them can be replaced.
 MAX_RUN_MESSAGES = 1_000
@@ -67,8 +66,8 @@ class StoredRun:
         noted = next((status for status in _UNFINISHED if status.value == self.note.status), None)
         if noted is not None:
             return noted
-        calls = {str(call.get("id")) for message in self.messages for call in message.tool_calls or ()}
-        results = {message.tool_call_id for message in self.messages if message.tool_call_id}
+        calls = {call_id for message in self.messages for call_id in message.calls}
+        results = {call_id for message in self.messages for call_id in message.answers}
         return RunStatus.paused if calls - results else RunStatus.running
 
     def as_response(self, session_id: str) -> Run:
@@ -96,11 +95,12 @@ def put_run(memory: Memory, run: Run) -> PutRun:
         ConflictError: it has other messages now, and too many were put behind it.
         InvalidMessageError: a message cannot be stored.
     """
-    own = [one for one in run.messages or () if not one.from_history and one.role not in PROMPT_ROLES]
-    status, note = _status_of(run, own), _note(run)
+    own = [one for one in run.messages or () if not one.from_history and one.role not in HEAD_ROLES]
+    note = _note(run)
     # The last message alone has the status: when a run resumes, the earlier ones stay.
     notes = [replace(note, status=None)] * (len(own) - 1) + [note]
     messages = storable(map(message_of, own, notes), memory.put_limits)
+    status = _UNFINISHED.get(StoredRun(note, messages).status, "completed")
     if len(messages) > MAX_RUN_MESSAGES:
         named = [replace(one, id=f"{note.run_id}.{place}") for place, one in enumerate(messages)]
         for part in parts_of(named):
@@ -151,16 +151,6 @@ def _note(run: Run) -> RunNote:
         team_id=getattr(run, "team_id", None),
         status=status.value if status is not None and status in _UNFINISHED else None,
     )
-
-
-def _status_of(run: Run, messages: Sequence[AgnoMessage]) -> Status:
-    """Whether a run ended; one with a call that has no result waits."""
-    status = getattr(run, "status", None)
-    if status in _UNFINISHED:
-        return _UNFINISHED[status]
-    calls = {call.get("id") or NO_ID for one in messages for call in one.tool_calls or ()}
-    results = {one.tool_call_id or NO_ID for one in messages if one.role == "tool"}
-    return "paused" if calls - results else "completed"
 
 
 def _group(messages: Iterable[Message]) -> list[StoredRun]:

@@ -257,7 +257,7 @@ def test_messages_that_were_replaced_or_forked_are_found_by_their_metadata(make_
 
 
 # Calls and results as providers take them: over drawn logs, in every provider's form, and by example.
-LOGS = st.lists(STEPS, max_size=24)
+LOGS = st.lists(STEPS.filter(lambda step: step[0] != "odd"), max_size=24)
 
 
 def log_of(steps: Sequence[Step], form: str) -> list[Message]:

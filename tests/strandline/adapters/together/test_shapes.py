@@ -1,0 +1,232 @@
+"""Messages as frameworks write them: every provider takes each read, which keeps what was said."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+pytest.importorskip("agents", reason="needs the extras of all adapters")
+pytest.importorskip("langchain_core", reason="needs the extras of all adapters")
+pytest.importorskip("llama_index.core", reason="needs the extras of all adapters")
+pytest.importorskip("pydantic_ai", reason="needs the extras of all adapters")
+
+from strandline import Message
+from strandline.adapters.agents.items import items_of, message_of
+from strandline.producers.reading.call_pairs import settled
+from tests.producers.reading.history.test_history import context_of, sent_problems
+from tests.support.providers.adapted import adapted_problems
+
+Json = dict[str, Any]
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
+SOURCE = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
+
+
+def user(content: Any = "q", **fields: Any) -> Json:
+    return {"role": "user", "content": content, **fields}
+
+
+def says(*parts: Json | str, **fields: Any) -> Json:
+    content = parts[0] if parts and isinstance(parts[0], str) else list(parts) or None
+    return {"role": "assistant", "content": content, **fields}
+
+
+def calls(*ids: str) -> Json:
+    return says(tool_calls=[call(one) for one in ids])
+
+
+def call(call_id: str, **fields: Any) -> Json:
+    return {"id": call_id, "type": "function", "function": {"name": "f", "arguments": "{}"}, **fields}
+
+
+def result(call_id: str, content: Any = "r", **fields: Any) -> Json:
+    return {"role": "tool", "tool_call_id": call_id, "content": content, **fields}
+
+
+def text(words: str, **fields: Any) -> Json:
+    return {"type": "text", "text": words, **fields}
+
+
+def use(call_id: str, kind: str = "tool_use") -> Json:
+    return {"type": kind, "id": call_id, "name": "f", "input": {}}
+
+
+def used(call_id: str, content: Any = "r", **fields: Any) -> Json:
+    return {"type": "tool_result", "tool_use_id": call_id, "content": content, **fields}
+
+
+# Each a log, and words that its read still has.
+SHAPES: dict[str, tuple[list[Json], str]] = {
+    "no content with calls": ([user(), calls("a"), result("a"), says("ok")], "ok"),
+    "empty parts with calls": ([user(), {**calls("a"), "content": []}, result("a"), says("ok")], "ok"),
+    "empty parts of a result": ([user(), calls("a"), result("a", []), says("ok")], "ok"),
+    "a refusal beside": ([user(), says(refusal="never"), user()], "never"),
+    "a refusal as a part": ([user(), says({"type": "refusal", "refusal": "never"}), user()], "never"),
+    "cache_control": ([user([text("long", cache_control={"type": "ephemeral"})]), says("ok")], "long"),
+    "a signed thought": (
+        [user(), says({"type": "thinking", "thinking": "hm", "signature": "s"}, text("so")), user()],
+        "so",
+    ),
+    "a redacted thought alone": ([user(), says({"type": "redacted_thinking", "data": "x"}), user("b")], "b"),
+    "citations": ([user(), says(text("cited", citations=[{"type": "char_location"}]))], "cited"),
+    "a picture as a text": ([user([{"type": "image_url", "image_url": PIXEL}, text("see")])], "see"),
+    "Anthropic's picture": ([user([{"type": "image", "source": SOURCE}, text("see")])], "see"),
+    "ids that come again": (
+        [user(), calls("c"), result("c", "one"), says("ok"), user(), calls("c"), result("c", "two")],
+        "two",
+    ),
+    "a result before its call": (
+        [user(), result("a"), calls("a"), result("a", "right"), says("ok")],
+        "right",
+    ),
+    "results in another order": ([user(), calls("a", "b"), result("b", "B"), result("a", "A")], "A"),
+    "one of two lost": ([user(), calls("a", "b"), result("b", "B"), says("ok")], "B"),
+    "two calls of one id": ([user(), calls("a", "a"), result("a"), result("a"), says("ok")], "ok"),
+    "a call twice": ([user(), calls("a"), calls("a"), result("a"), says("ok")], "ok"),
+    "a custom tool": (
+        [
+            user(),
+            says(tool_calls=[{"id": "a", "type": "custom", "custom": {"name": "c", "input": "x = 1"}}]),
+            result("a"),
+        ],
+        "x = 1",
+    ),
+    "a signature of Gemini": (
+        [
+            user(),
+            says(tool_calls=[call("a", extra_content={"google": {"thought_signature": "s"}})]),
+            result("a"),
+        ],
+        "r",
+    ),
+    "a picture as a result": (
+        [user(), calls("a"), result("a", [text("seen"), {"type": "image_url", "image_url": PIXEL}])],
+        "seen",
+    ),
+    "Anthropic's pair": (
+        [user(), says(text("let me"), use("t")), user([used("t", "RES")]), says("ok")],
+        "RES",
+    ),
+    "a result in parts, and words": (
+        [
+            user(),
+            says(use("t")),
+            user([used("t", [text("RES"), {"type": "image", "source": SOURCE}]), text("and?")]),
+        ],
+        "and?",
+    ),
+    "a result without content": (
+        [user(), says(use("t")), user([{"type": "tool_result", "tool_use_id": "t"}])],
+        "q",
+    ),
+    "results in two messages": (
+        [user(), says(use("t"), use("u")), user([used("t", "T")]), user([used("u", "U")]), says("ok")],
+        "U",
+    ),
+    "a provider's own tool": (
+        [
+            user(),
+            says(
+                use("s", "server_tool_use"),
+                {"type": "web_search_tool_result", "tool_use_id": "s"},
+                text("so"),
+            ),
+        ],
+        "so",
+    ),
+    "Bedrock's pair": (
+        [
+            user(),
+            says({"type": "toolUse", "toolUse": {"toolUseId": "b", "name": "f", "input": {}}}),
+            user([{"type": "toolResult", "toolResult": {"toolUseId": "b", "content": [{"text": "BED"}]}}]),
+        ],
+        "BED",
+    ),
+    "the AI SDK's pair": (
+        [
+            user(),
+            says(text("wait"), {"type": "tool-call", "toolCallId": "c", "toolName": "f", "input": {}}),
+            result(
+                "c", [{"type": "tool-result", "toolCallId": "c", "toolName": "f", "output": {"value": "OUT"}}]
+            ),
+        ],
+        "OUT",
+    ),
+    "calls and parts of one id": (
+        [user(), says(text("hm"), use("t"), tool_calls=[call("t")]), result("t"), says("ok")],
+        "hm",
+    ),
+    "OpenAI's call, Anthropic's result": ([user(), calls("t"), user([used("t", "MIX")]), says("ok")], "MIX"),
+    "Anthropic's call, OpenAI's result": ([user(), says(use("t")), result("t", "MIX"), says("ok")], "MIX"),
+    "a result of a result": ([user([used("y", [used("z", "in")])]), says("ok")], "ok"),
+    "call and result in one message": (
+        [user(), says(use("t"), used("t", "same"), text("so")), user("b")],
+        "so",
+    ),
+    "a user who calls": ([user([use("t"), text("odd")]), says("ok")], "odd"),
+    "thoughts between calls": (
+        [
+            user(),
+            says(
+                {"type": "thinking", "thinking": "1"},
+                use("p"),
+                {"type": "thinking", "thinking": "2"},
+                use("q"),
+            ),
+            user([used("q", "Q")]),
+        ],
+        "Q",
+    ),
+    "a call without id and name": ([user(), says({"type": "function_call"}, text("so")), user()], "so"),
+    "an empty question first": ([user(""), says("hello"), user("b")], "hello"),
+    "a name of any letters": ([user("x", name="Ana López <b>|c"), says("y", name="agent one")], "x"),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_read_of_any_shape_is_taken(shape: str) -> None:
+    log, kept = SHAPES[shape]
+    read = settled([Message.from_openai(one) for one in log])
+    context = context_of(read)
+    assert sent_problems(context) == []
+    assert shape == "a user who calls" or adapted_problems(read) == []
+    assert kept in json.dumps(context.to_openai(), ensure_ascii=False)
+
+
+# Items of the Responses API that make a call, with those that answer it.
+PAIRS: dict[str, tuple[Json, Json]] = {
+    "function_call": ({"name": "f", "arguments": "{}"}, {"output": [{"type": "input_text", "text": "x"}]}),
+    "custom_tool_call": ({"name": "code", "input": "x"}, {"output": "o"}),
+    "shell_call": ({"action": {"commands": ["ls"]}}, {"output": [{"stdout": "a", "stderr": ""}]}),
+    "local_shell_call": ({"action": {"command": ["ls"]}}, {"output": "{}"}),
+    "apply_patch_call": ({"operation": {"type": "delete_file"}}, {"status": "completed", "output": "ok"}),
+    "computer_call": (
+        {"action": {"type": "click"}},
+        {"output": {"type": "computer_screenshot", "image_url": PIXEL}},
+    ),
+    "tool_search_call": ({"arguments": {"query": "x"}}, {"type": "tool_search_output", "tools": []}),
+    "program": ({"code": "1", "fingerprint": "f"}, {"result": "1", "status": "completed"}),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"), [*((kind, "call_id") for kind in PAIRS), ("local_shell_call", "id")]
+)
+def test_an_item_of_any_kind_is_a_pair_with_its_output(kind: str, field: str) -> None:
+    called, output = PAIRS[kind]
+    items: list[Json] = [
+        {"type": kind, "call_id": "c", **called}, {"type": f"{kind}_output", field: "c", **output}
+    ]  # fmt: skip
+    log = [Message("user", "q"), *map(message_of, items)]
+    assert settled(log, to_send=True) is log
+    assert [item for message in log[1:] for item in items_of(message)] == items
+    assert sent_problems(context_of(log)) == []
+
+
+def test_another_provider_s_items_are_known_by_their_call_id() -> None:
+    """In parts, as a log in the form of the Responses API has them."""
+    for kind, (called, output) in PAIRS.items():
+        answered = {"type": f"{kind}_output", "call_id": "c", **output}
+        log = [Message("assistant", [{"type": kind, "call_id": "c", **called}]), Message("user", [answered])]
+        assert (log[0].calls, log[1].answers) == (("c",), ("c",)), kind
