@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from threading import Lock
 from typing import Any
@@ -49,6 +49,11 @@ _ELSEWHERE = {
     "delete_memories": "facts.set_capture(Capture(may_delete=…)) says it",
     "clear_memories": "no model clears a user's facts",
 }
+
+
+def _discarding(read: Callable[[Any], object]) -> Any:
+    """A property that discards what is set: agents give back what they read, which is in Postgres."""
+    return property(read, lambda _self, _value: None, doc=read.__doc__)
 
 
 class StrandlineMemory(AgnoMemory):
@@ -116,32 +121,20 @@ class StrandlineMemory(AgnoMemory):
 
     # What agents and teams read of its attributes.
 
-    @property
+    @_discarding
     def memories(self) -> Mapping[str, dict[str, UserMemory]]:
         """The memories of each user by id, as they are now."""
         return LiveView(self._memories_by_id, self._known_users, bool)
 
-    @memories.setter
-    def memories(self, _memories: object) -> None:
-        """Discard: agents give back stored facts, which are in Postgres."""
-
-    @property
+    @_discarding
     def summaries(self) -> Mapping[str, Mapping[str, SessionSummary]]:
         """The summaries of each user by session, as they are now."""
         return LiveView(self._summaries_of, self._known_users, lambda summaries: len(summaries) > 0)
 
-    @summaries.setter
-    def summaries(self, _summaries: object) -> None:
-        """As for ``memories``."""
-
-    @property
+    @_discarding
     def team_context(self) -> Mapping[str, TeamContext]:
         """The team contexts by session, as they are now."""
         return LiveView(self._team_context, lambda: [session for session, _user in self._users.sessions])
-
-    @team_context.setter
-    def team_context(self, _contexts: object) -> None:
-        """As for ``memories``."""
 
     def initialize(self, user_id: str | None = None) -> None:
         """Serve this user, if the memory was made without one."""

@@ -11,13 +11,16 @@ from agno.memory.v2.memory import Message as AgnoMessage
 from agno.memory.v2.memory import RunResponse, RunStatus, TeamRunResponse
 
 from strandline import Memory, Message
+from strandline.adapters.converter import in_chat_form
 from strandline.adapters.legacy.agno_v1.messages import (
+    LIBRARY,
     RunNote,
     agno_message_of,
     message_of,
     note_of,
 )
 from strandline.adapters.storable import parts_of, storable
+from strandline.producers.reading.call_pairs import settled
 from strandline.schemas.values.message import HEAD_ROLES
 
 # A run of more messages cannot be put at once, so none of them can be replaced.
@@ -72,7 +75,7 @@ class StoredRun:
 
     def as_response(self, session_id: str) -> Run:
         """As Agno's own, with the messages and the last answer."""
-        messages = [agno_message_of(message) for message in self.messages]
+        messages = [agno_message_of(message) for message in in_chat_form(settled(self.messages), LIBRARY)]
         answers = [message for message in messages if message.role == "assistant"]
         fields = {
             "run_id": self.note.run_id,

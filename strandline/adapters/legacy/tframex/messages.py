@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from strandline import Message
 from strandline.adapters.converter import (
     NO_ID,
     as_said,
+    in_chat_form,
     read_call,
     try_restore,
     with_leftovers,
@@ -53,6 +54,11 @@ def frame_message_of(message: Message) -> FrameMessage:
 
     theirs = try_restore(message, LIBRARY, _restore_message, is_stored_so)
     return _restore_message(plain, {}) if theirs is None else theirs
+
+
+def frame_messages_of(messages: Iterable[Message]) -> list[FrameMessage]:
+    """Messages of any origin, their calls where TFrameX looks for them."""
+    return [frame_message_of(message) for message in in_chat_form(messages, LIBRARY)]
 
 
 def _frame_message(original: FrameMessage) -> Message:

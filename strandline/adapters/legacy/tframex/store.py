@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any, Self
@@ -18,10 +18,11 @@ from tframex.models.primitives import Message as FrameMessage
 from tframex.util.memory import BaseMemoryStore
 
 from strandline import ConfigurationError, Memory, MemoryContext, Message, sliding_window
-from strandline.adapters.legacy.tframex.messages import frame_message_of, message_of
+from strandline.adapters.legacy.tframex.messages import frame_messages_of, message_of
 from strandline.adapters.storable import storable
 from strandline.producers.arguments import check_count
 from strandline.producers.blocks.render import Section, render_memory
+from strandline.producers.reading.call_pairs import settled
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.values.labels import Scalar
 
@@ -197,14 +198,14 @@ class StrandlineMemoryStore(BaseMemoryStore):
         """
         messages = await self._messages(limit, offset, list(roles) if roles else None)
         if roles or offset:
-            return [frame_message_of(message) for message in messages]
-        shown = [frame_message_of(message) for message in _without_lost_calls(messages)]
+            return frame_messages_of(messages)
+        shown = frame_messages_of(settled(messages))
         memory = memory_text(await self.memory.aget())
         return [FrameMessage(role="system", content=memory), *shown] if memory else shown
 
     async def get_context_window(self, max_tokens: int = DEFAULT_CONTEXT_TOKENS) -> list[FrameMessage]:
         """The newest messages that fit ``max_tokens``, in order, calls with their results; no memory."""
-        return [frame_message_of(message) for message in await self.memory.acontext_window(max_tokens)]
+        return frame_messages_of(await self.memory.acontext_window(max_tokens))
 
     async def clear(self) -> None:
         """Start the session over; its scopes and the user's facts stay (``memory.areset(derived=True)``)."""
@@ -214,18 +215,17 @@ class StrandlineMemoryStore(BaseMemoryStore):
     async def search(self, query: str, top_k: int = 5) -> list[FrameMessage]:
         """The messages of the session that match ``query`` best, best first."""
         hits = await self.memory.asearch(query, limit=top_k)
-        return [frame_message_of(hit.message) for hit in hits]
+        return frame_messages_of(hit.message for hit in hits)
 
     async def get_messages_by_metadata(self, **filters: Scalar) -> list[FrameMessage]:
         """The messages whose metadata has each of these keys with this value, in order."""
-        return [frame_message_of(message) for message in await self.memory.ahistory(metadata=filters)]
+        return frame_messages_of(await self.memory.ahistory(metadata=filters))
 
     async def get_messages_by_date_range(
         self, start_date: datetime, end_date: datetime
     ) -> list[FrameMessage]:
         """The messages from ``start_date`` to ``end_date``, both included and with a time zone, in order."""
-        messages = await self.memory.ahistory(since=start_date, until=end_date)
-        return [frame_message_of(message) for message in messages]
+        return frame_messages_of(await self.memory.ahistory(since=start_date, until=end_date))
 
     def get_scope(self, scope_name: str) -> Self:
         """The store of a scope: a session of its own, with its own facts unless the store has a user.
@@ -297,16 +297,5 @@ def _newest_within(messages: Sequence[Message], tokens: int) -> list[Message]:
     return list(messages[first:])
 
 
-def _without_lost_calls(messages: Sequence[Message]) -> list[Message]:
-    calls = {str(call.get("id")) for message in messages for call in message.tool_calls or ()}
-    first = next((n for n, one in enumerate(messages) if one.role != "tool" or one.tool_call_id in calls), 0)
-    return [replace(message) for message in messages[first:]]
-
-
 def _check_bound(name: str, value: int | None) -> int | None:
-    if value is None:
-        return None
-    number = check_count(name, value)
-    if number == 0:
-        raise ConfigurationError(f"{name} is 0; it must be above 0, or None for no bound.")
-    return number
+    return None if value is None else check_count(name, value, least=1)
