@@ -34,7 +34,7 @@ def openai_messages(message: Mapping[str, Any], also: Collection[str] = ()) -> l
     Args:
         also: names of further fields and types of parts to give, for another server of the same protocol.
     """
-    return [_allowed(one, also) for one in chat_messages(message)]
+    return [_chat_form(one, also) for one in chat_messages(message)]
 
 
 def chat_messages(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -64,7 +64,7 @@ def chat_messages(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [main, *shown] if is_answer else [*shown, main]
 
 
-def _allowed(message: Mapping[str, Any], also: Collection[str]) -> dict[str, Any]:
+def _chat_form(message: Mapping[str, Any], also: Collection[str]) -> dict[str, Any]:
     role, content = message["role"], _content(message["role"], message["content"], also)
     if role == "tool":
         return {

@@ -51,7 +51,7 @@ _ELSEWHERE = {
 }
 
 
-def _discarding(read: Callable[[Any], object]) -> Any:
+def _read_only(read: Callable[[Any], object]) -> Any:
     """A property that discards what is set: agents give back what they read, which is in Postgres."""
     return property(read, lambda _self, _value: None, doc=read.__doc__)
 
@@ -121,17 +121,17 @@ class StrandlineMemory(AgnoMemory):
 
     # What agents and teams read of its attributes.
 
-    @_discarding
+    @_read_only
     def memories(self) -> Mapping[str, dict[str, UserMemory]]:
         """The memories of each user by id, as they are now."""
         return LiveView(self._memories_by_id, self._known_users, bool)
 
-    @_discarding
+    @_read_only
     def summaries(self) -> Mapping[str, Mapping[str, SessionSummary]]:
         """The summaries of each user by session, as they are now."""
         return LiveView(self._summaries_of, self._known_users, lambda summaries: len(summaries) > 0)
 
-    @_discarding
+    @_read_only
     def team_context(self) -> Mapping[str, TeamContext]:
         """The team contexts by session, as they are now."""
         return LiveView(self._team_context, lambda: [session for session, _user in self._users.sessions])
