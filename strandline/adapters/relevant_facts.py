@@ -1,4 +1,4 @@
-"""What agents of Agno are shown of facts: matches and some of the newest, and what a call changed."""
+"""Facts for agents of Agno: matches and some of the newest, and the changes of a call in words."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def langchain_message_of(message: Message) -> BaseMessage:
 
 
 def _calls(source: AIMessage) -> Sequence[Mapping[str, Any]]:
-    """Its calls, or the one that a ``FunctionMessage`` answers, which OpenAI's first form has beside."""
+    """Its calls; in OpenAI's first form its ``function_call``, which a ``FunctionMessage`` answers."""
     function = source.additional_kwargs.get("function_call")
     if source.tool_calls or not isinstance(function, Mapping):
         return source.tool_calls

@@ -52,7 +52,7 @@ _ELSEWHERE = {
 
 
 def _read_only(read: Callable[[Any], object]) -> Any:
-    """A property that discards what is set: agents give back what they read, which is in Postgres."""
+    """A property that ignores assignments: agents give back stored values."""
     return property(read, lambda _self, _value: None, doc=read.__doc__)
 
 
