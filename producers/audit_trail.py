@@ -20,7 +20,7 @@ from strandline.pipelines.audit.listing import (
 )
 from strandline.pipelines.audit.upkeep import Pruning, plan_pruning, prune_trail, set_level
 from strandline.pipelines.audit.verifying import TrailVerification, anchor_trails, verify_trail
-from strandline.producers.execution import Closing, OperationRunner, Resources, async_method, sync_method
+from strandline.producers.execution import Closing, OperationRunner, Resources, methods
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Operation
@@ -136,22 +136,14 @@ class NamespaceAudit(Closing):
     def namespace(self) -> str:
         return self._subject.namespace
 
-    acts = sync_method(Trail.acts)
-    aacts = async_method(Trail.acts)
-    act = sync_method(Trail.act)
-    aact = async_method(Trail.act)
-    level = sync_method(Trail.level)
-    alevel = async_method(Trail.level)
-    set_level = sync_method(Trail.set_level)
-    aset_level = async_method(Trail.set_level)
-    verify = sync_method(Trail.verify)
-    averify = async_method(Trail.verify)
-    anchor = sync_method(Trail.anchor)
-    aanchor = async_method(Trail.anchor)
-    plan_pruning = sync_method(Trail.plan_pruning)
-    aplan_pruning = async_method(Trail.plan_pruning)
-    prune = sync_method(Trail.prune)
-    aprune = async_method(Trail.prune)
+    acts, aacts = methods(Trail.acts)
+    act, aact = methods(Trail.act)
+    level, alevel = methods(Trail.level)
+    set_level, aset_level = methods(Trail.set_level)
+    verify, averify = methods(Trail.verify)
+    anchor, aanchor = methods(Trail.anchor)
+    plan_pruning, aplan_pruning = methods(Trail.plan_pruning)
+    prune, aprune = methods(Trail.prune)
 
     def each(self, *, page_size: int = 1_000, **filters: Any) -> Iterator[AuditedAct]:
         """All acts that pass, newest first, read page by page; ``filters`` as for ``acts``."""

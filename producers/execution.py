@@ -258,6 +258,16 @@ def async_method(
     return signed(twin, operation)
 
 
+def methods(
+    operation: Callable[Concatenate[Subject, P], Operation[T]],
+) -> tuple[
+    Callable[Concatenate[Face[Subject], P], T],
+    Callable[Concatenate[Face[Subject], P], Coroutine[Any, Any, T]],
+]:
+    """The two methods of a face for an operation: one waits, and one is awaited."""
+    return sync_method(operation), async_method(operation)
+
+
 def shown_as(operation: Callable[..., Any]) -> Callable[[M], M]:
     """Give a method the signature of an operation, and its docstring unless it has one."""
 

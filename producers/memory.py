@@ -16,9 +16,8 @@ from strandline.producers.execution import (
     Closing,
     OperationRunner,
     Resources,
-    async_method,
+    methods,
     shown_as,
-    sync_method,
 )
 from strandline.producers.operations import (
     agent_tools,
@@ -232,14 +231,10 @@ class SessionMemory(Closing):
         session.notify(imported.flushed, connection=None)
         return imported
 
-    get = sync_method(reading.get)
-    aget = async_method(reading.get)
-    get_all = sync_method(reading.get_all)
-    aget_all = async_method(reading.get_all)
-    history = sync_method(reading.history)
-    ahistory = async_method(reading.history)
-    context_window = sync_method(reading.context_window)
-    acontext_window = async_method(reading.context_window)
+    get, aget = methods(reading.get)
+    get_all, aget_all = methods(reading.get_all)
+    history, ahistory = methods(reading.history)
+    context_window, acontext_window = methods(reading.context_window)
 
     def iterate(self, *, after_seq: int = 0, page_size: int = HISTORY_PAGE) -> Iterator[Message]:
         """The history page by page, for long ones; each page is a separate read."""
@@ -313,38 +308,22 @@ class SessionMemory(Closing):
         """Async twin of ``search``."""
         return await self._runner.arun(reading.search(self._subject, query, **options), name="search")
 
-    set = sync_method(writing.set)
-    aset = async_method(writing.set)
-    reset = sync_method(writing.reset)
-    areset = async_method(writing.reset)
-    flush = sync_method(writing.flush)
-    aflush = async_method(writing.flush)
-    deliver = sync_method(writing.deliver)
-    adeliver = async_method(writing.deliver)
-    summarize = sync_method(writing.summarize)
-    asummarize = async_method(writing.summarize)
-    summarize_last = sync_method(summaries.summarize_last)
-    asummarize_last = async_method(summaries.summarize_last)
-    rewind = sync_method(corrections.rewind)
-    arewind = async_method(corrections.rewind)
-    replace = sync_method(corrections.replace)
-    areplace = async_method(corrections.replace)
-    pop = sync_method(corrections.pop)
-    apop = async_method(corrections.pop)
-    fork = sync_method(corrections.fork)
-    afork = async_method(corrections.fork)
-    add_run = sync_method(runs.add_run)
-    aadd_run = async_method(runs.add_run)
-    run_history = sync_method(runs.run_history)
-    arun_history = async_method(runs.run_history)
-    set_policy = sync_method(policy.set_policy)
-    aset_policy = async_method(policy.set_policy)
-    get_retention = sync_method(retention.get_retention)
-    aget_retention = async_method(retention.get_retention)
-    set_retention = sync_method(retention.set_retention)
-    aset_retention = async_method(retention.set_retention)
-    retention_acts = sync_method(retention.retention_acts)
-    aretention_acts = async_method(retention.retention_acts)
+    set, aset = methods(writing.set)
+    reset, areset = methods(writing.reset)
+    flush, aflush = methods(writing.flush)
+    deliver, adeliver = methods(writing.deliver)
+    summarize, asummarize = methods(writing.summarize)
+    summarize_last, asummarize_last = methods(summaries.summarize_last)
+    rewind, arewind = methods(corrections.rewind)
+    replace, areplace = methods(corrections.replace)
+    pop, apop = methods(corrections.pop)
+    fork, afork = methods(corrections.fork)
+    add_run, aadd_run = methods(runs.add_run)
+    run_history, arun_history = methods(runs.run_history)
+    set_policy, aset_policy = methods(policy.set_policy)
+    get_retention, aget_retention = methods(retention.get_retention)
+    set_retention, aset_retention = methods(retention.set_retention)
+    retention_acts, aretention_acts = methods(retention.retention_acts)
 
     def tools(self, *, form: ToolForm = "chat", read_only: bool = False) -> list[dict[str, Any]]:
         """The memory as tools for an agent: dicts for ``tools=`` of OpenAI's API; does no I/O.
@@ -361,8 +340,7 @@ class SessionMemory(Closing):
         """
         return openai_tools(form, read_only=check_flag("read_only", read_only))
 
-    call_tool = sync_method(agent_tools.call_tool)
-    acall_tool = async_method(agent_tools.call_tool)
+    call_tool, acall_tool = methods(agent_tools.call_tool)
 
     def _notify(self, result: PutResult, connection: object | None) -> list[int]:
         if result.flushed is not None:

@@ -30,7 +30,7 @@ from strandline.producers.erasing.erase import (
     verify_receipt,
 )
 from strandline.producers.erasing.planned import PlannedErasure, plan_erasure
-from strandline.producers.execution import Closing, OperationRunner, Resources, async_method, sync_method
+from strandline.producers.execution import Closing, OperationRunner, Resources, methods
 from strandline.producers.exports.export import aexport_lines, export_lines
 from strandline.producers.exports.pages import ExportTarget
 from strandline.producers.items.requests import range_below
@@ -203,26 +203,16 @@ class NamespaceErasures(Closing):
         """Whether receipts are signed: whether a key was given."""
         return self._subject.signer is not None
 
-    plan_user = sync_method(Erasing.plan_user)
-    aplan_user = async_method(Erasing.plan_user)
-    plan_session = sync_method(Erasing.plan_session)
-    aplan_session = async_method(Erasing.plan_session)
-    erase_user = sync_method(Erasing.erase_user)
-    aerase_user = async_method(Erasing.erase_user)
-    erase_session = sync_method(Erasing.erase_session)
-    aerase_session = async_method(Erasing.erase_session)
-    readmit_user = sync_method(Erasing.readmit_user)
-    areadmit_user = async_method(Erasing.readmit_user)
-    readmit_session = sync_method(Erasing.readmit_session)
-    areadmit_session = async_method(Erasing.readmit_session)
-    list = sync_method(Erasing.list)
-    alist = async_method(Erasing.list)
-    show = sync_method(Erasing.show)
-    ashow = async_method(Erasing.show)
-    verify = sync_method(Erasing.verify)
-    averify = async_method(Erasing.verify)
-    find_erased_rows = sync_method(Erasing.find_erased_rows)
-    afind_erased_rows = async_method(Erasing.find_erased_rows)
+    plan_user, aplan_user = methods(Erasing.plan_user)
+    plan_session, aplan_session = methods(Erasing.plan_session)
+    erase_user, aerase_user = methods(Erasing.erase_user)
+    erase_session, aerase_session = methods(Erasing.erase_session)
+    readmit_user, areadmit_user = methods(Erasing.readmit_user)
+    readmit_session, areadmit_session = methods(Erasing.readmit_session)
+    list, alist = methods(Erasing.list)
+    show, ashow = methods(Erasing.show)
+    verify, averify = methods(Erasing.verify)
+    find_erased_rows, afind_erased_rows = methods(Erasing.find_erased_rows)
 
     def vacuum(self) -> None:
         """Free the space of deleted rows in tables and indexes; may take long.

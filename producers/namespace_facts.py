@@ -11,7 +11,7 @@ from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.facts.edits import open_fact_lanes
 from strandline.pipelines.facts.recording import clear_facts
 from strandline.producers.arguments import check_count
-from strandline.producers.execution import Closing, OperationRunner, Resources, async_method, sync_method
+from strandline.producers.execution import Closing, OperationRunner, Resources, methods
 from strandline.producers.facts.figures import UserPage, users_page
 from strandline.producers.operations.namespace import Namespace
 from strandline.producers.owner_facts import CaptureFace
@@ -85,10 +85,8 @@ class NamespaceFacts(CaptureFace, Closing):
     def namespace(self) -> str:
         return self._subject.name
 
-    users = sync_method(list_users)
-    ausers = async_method(list_users)
-    to_clear = sync_method(count_clearable)
-    ato_clear = async_method(count_clearable)
+    users, ausers = methods(list_users)
+    to_clear, ato_clear = methods(count_clearable)
 
     def clear(self, *, actor: str | None = None) -> Clearing:
         """Delete all facts of all owners for good; earlier messages do not bring them back.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from strandline.pipelines.redaction.hook import Redaction
-from strandline.producers.execution import OperationRunner, Resources, async_method, sync_method
+from strandline.producers.execution import OperationRunner, Resources, methods
 from strandline.producers.facts.importing import FactsImported, ImportedFact
 from strandline.producers.operations import capturing, fact_sources, facts
 from strandline.producers.operations.facts import FactOwner
@@ -18,12 +18,9 @@ class CaptureFace:
     _runner: OperationRunner
     _subject: capturing.Capturing
 
-    get_capture = sync_method(capturing.get_capture)
-    aget_capture = async_method(capturing.get_capture)
-    set_capture = sync_method(capturing.set_capture)
-    aset_capture = async_method(capturing.set_capture)
-    capture_acts = sync_method(capturing.capture_acts)
-    acapture_acts = async_method(capturing.capture_acts)
+    get_capture, aget_capture = methods(capturing.get_capture)
+    set_capture, aset_capture = methods(capturing.set_capture)
+    capture_acts, acapture_acts = methods(capturing.capture_acts)
 
 
 class OwnerFacts(CaptureFace):
@@ -56,40 +53,23 @@ class OwnerFacts(CaptureFace):
         """The owner, or None if a session owns its facts itself."""
         return self._subject.owner.user_id
 
-    get = sync_method(facts.get)
-    aget = async_method(facts.get)
-    list = sync_method(facts.list)
-    alist = async_method(facts.list)
-    search = sync_method(facts.search)
-    asearch = async_method(facts.search)
-    add = sync_method(facts.add)
-    aadd = async_method(facts.add)
-    replace = sync_method(facts.replace)
-    areplace = async_method(facts.replace)
-    delete = sync_method(facts.delete)
-    adelete = async_method(facts.delete)
-    settle = sync_method(facts.settle)
-    asettle = async_method(facts.settle)
-    clear = sync_method(facts.clear)
-    aclear = async_method(facts.clear)
-    feedback = sync_method(facts.feedback)
-    afeedback = async_method(facts.feedback)
-    choose = sync_method(facts.choose)
-    achoose = async_method(facts.choose)
-    topics = sync_method(facts.topics)
-    atopics = async_method(facts.topics)
-    figures = sync_method(facts.figures)
-    afigures = async_method(facts.figures)
-    optimize = sync_method(facts.optimize)
-    aoptimize = async_method(facts.optimize)
-    apply_optimization = sync_method(facts.apply_optimization)
-    aapply_optimization = async_method(facts.apply_optimization)
-    create_from = sync_method(fact_sources.create_from)
-    acreate_from = async_method(fact_sources.create_from)
-    instruct = sync_method(fact_sources.instruct)
-    ainstruct = async_method(fact_sources.instruct)
-    forget_source = sync_method(fact_sources.forget_source)
-    aforget_source = async_method(fact_sources.forget_source)
+    get, aget = methods(facts.get)
+    list, alist = methods(facts.list)
+    search, asearch = methods(facts.search)
+    add, aadd = methods(facts.add)
+    replace, areplace = methods(facts.replace)
+    delete, adelete = methods(facts.delete)
+    settle, asettle = methods(facts.settle)
+    clear, aclear = methods(facts.clear)
+    feedback, afeedback = methods(facts.feedback)
+    choose, achoose = methods(facts.choose)
+    topics, atopics = methods(facts.topics)
+    figures, afigures = methods(facts.figures)
+    optimize, aoptimize = methods(facts.optimize)
+    apply_optimization, aapply_optimization = methods(facts.apply_optimization)
+    create_from, acreate_from = methods(fact_sources.create_from)
+    instruct, ainstruct = methods(fact_sources.instruct)
+    forget_source, aforget_source = methods(fact_sources.forget_source)
 
     def import_facts(self, facts: Sequence[ImportedFact]) -> FactsImported:
         """Add up to 200 facts of another system, each once: later changes and deletions stay.

@@ -21,6 +21,7 @@ from strandline.schemas.queries.audit.audit import (
 )
 from strandline.schemas.values.acts.kinds import ACTS
 from strandline.schemas.values.identity import audit_chain_key, check_name, identify_user
+from strandline.schemas.values.same_named import same_named
 
 MAX_ACTS_PER_PAGE = 1_000
 
@@ -161,22 +162,14 @@ def audited_namespaces(namespace: str | None = None) -> Operation[list[AuditName
 
 
 def _act(row: ListActsRow) -> AuditedAct:
-    return AuditedAct(
-        entry_id=row.entry_id,
-        kind=row.act,
-        at=row.created_at,
-        actor=row.actor,
-        origin=row.origin,
-        subject=row.subject,
-        user_id=row.user_id,
-        session=row.session,
-        seq=row.seq,
-        count=row.amount,
-        detail={} if row.detail is None else json.loads(row.detail),
-        flags=tuple(row.flags),
-        seal=row.seal,
-        place=row.place,
-    )
+    own = {
+        "kind": row.act,
+        "at": row.created_at,
+        "count": row.amount,
+        "detail": {} if row.detail is None else json.loads(row.detail),
+        "flags": tuple(row.flags),
+    }
+    return AuditedAct(**same_named(AuditedAct, row) | own)
 
 
 @dataclass(frozen=True, slots=True)

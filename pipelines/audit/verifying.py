@@ -41,6 +41,7 @@ from strandline.schemas.queries.audit.audit import (
 )
 from strandline.schemas.queries.conversation.sessions import KnownNamespaces
 from strandline.schemas.values.identity import audit_chain_key
+from strandline.schemas.values.same_named import same_named
 
 MAX_FINDINGS = 1_000
 
@@ -305,17 +306,8 @@ def _seal_findings(chain: _Chain, seal: SealsAfterRow) -> Iterator[Finding]:
 
 
 def _link(chain_key: UUID, seal: SealsAfterRow) -> Link:
-    return Link(
-        chain_key=chain_key,
-        number=seal.number,
-        entries=seal.entries,
-        entries_before=seal.entries_before,
-        entry_ids=tuple(seal.entry_ids),
-        root=seal.root,
-        previous=seal.previous,
-        key_id=seal.key_id,
-        sealed_at=seal.sealed_at,
-    )
+    own = {"chain_key": chain_key, "entry_ids": tuple(seal.entry_ids)}
+    return Link(**same_named(Link, seal) | own)
 
 
 def _entry_findings(

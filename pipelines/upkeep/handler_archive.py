@@ -11,6 +11,7 @@ from strandline.pipelines.upkeep.archive import LeavingRange, ReadMessages
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ArchiveError, ConfigurationError
 from strandline.schemas.values.message import Message
+from strandline.schemas.values.same_named import same_named
 
 GROUP = "strandline.archives"
 # Below BUSY_SECONDS of removal.py, after which another process may try the same step.
@@ -62,14 +63,8 @@ class HandlerArchive:
 
     def store(self, leaving: LeavingRange, messages: ReadMessages) -> str | None:
         range_of_messages = LeavingMessages(
-            namespace=leaving.namespace,
-            session_id=leaving.session_id,
-            user_id=leaving.user_id,
-            step_id=str(leaving.step_id),
-            from_seq=leaving.from_seq,
-            through_seq=leaving.through_seq,
-            cause=leaving.cause,
-            messages=tuple(messages()),
+            **same_named(LeavingMessages, leaving)
+            | {"step_id": str(leaving.step_id), "messages": tuple(messages())}
         )
         try:
             worker_calls.within(self._seconds, lambda: self._handler(range_of_messages))

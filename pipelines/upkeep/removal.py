@@ -51,6 +51,7 @@ from strandline.schemas.values.flush_event import EVENT_VERSION
 from strandline.schemas.values.identity import SessionKeys, identify_session
 from strandline.schemas.values.lanes import Ring
 from strandline.schemas.values.message import Message, read_rows
+from strandline.schemas.values.same_named import same_named
 
 logger = logging.getLogger("strandline.retention")
 
@@ -396,19 +397,8 @@ class _Step:
         return {**self.session, "from_seq": self.from_seq, "step_id": self.row.step_id}
 
     def range_of(self, rows: list[LeavingMessagesRow]) -> LeavingRange:
-        row = self.row
-        return LeavingRange(
-            shard_key=self.session["shard_key"],
-            session_key=self.session["session_key"],
-            namespace=row.namespace,
-            session_id=row.session_id,
-            user_id=row.user_id,
-            step_id=row.step_id,
-            from_seq=self.from_seq,
-            through_seq=row.through_seq,
-            cause=row.cause,
-            rows=rows,
-        )
+        own = {**self.session, "from_seq": self.from_seq, "rows": rows}
+        return LeavingRange(**same_named(LeavingRange, self.row) | own)
 
 
 @atomic

@@ -21,6 +21,7 @@ from strandline.schemas.values.foreign_values import plain_text
 from strandline.schemas.values.identity import Owner, check_name
 from strandline.schemas.values.normal_form import folded
 from strandline.schemas.values.policy import MAX_INTEGER
+from strandline.schemas.values.same_named import same_named
 from strandline.schemas.values.stored_text import check_text
 from strandline.schemas.values.undelivered import Undelivered
 
@@ -364,29 +365,14 @@ def _facts(rows: Iterable[ListFactsRow], owner: Owner) -> Iterator[Fact]:
     """The facts; if a page has no facts, its one row holds only the count."""
     for row in rows:
         if row.fact_id is not None:
-            yield Fact(
-                fact_id=row.fact_id,
-                text=row.text,
-                topics=tuple(row.topics),
-                said_by=row.said_by,
-                about_date=row.about_date,
-                said_at=row.said_at,
-                valid_from=row.valid_from,
-                valid_until=row.valid_until,
-                invalidated_at=row.invalidated_at,
-                invalidated_by=row.invalidated_by,
-                condensed_into=row.condensed_into,
-                input=row.input,
-                agent_id=row.agent_id,
-                team_id=row.team_id,
-                feedback=row.feedback,
-                created_at=row.created_at,
-                updated_at=row.updated_at,
-                namespace=owner.namespace,
-                user_id=owner.user_id,
-                revisions=tuple(_revision(item) for item in json.loads(row.revisions or "[]")),
-                doubt=_doubt(row) if row.is_doubtful else None,
-            )
+            own = {
+                "topics": tuple(row.topics),
+                "namespace": owner.namespace,
+                "user_id": owner.user_id,
+                "revisions": tuple(_revision(item) for item in json.loads(row.revisions or "[]")),
+                "doubt": _doubt(row) if row.is_doubtful else None,
+            }
+            yield Fact(**same_named(Fact, row) | own)
 
 
 def _doubt(row: ListFactsRow) -> FactDoubt:

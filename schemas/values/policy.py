@@ -7,11 +7,10 @@ change is recorded (``policy_change``) and applies from then on; tokenizer and s
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
-from typing import Literal, Protocol, TypedDict, cast, get_args
+from typing import Literal, TypedDict, get_args
 
 from strandline.schemas.display.local_time import time_zones
 from strandline.schemas.display.shown_text import quote
@@ -19,6 +18,7 @@ from strandline.schemas.errors import ConfigurationError, InvalidMessageError
 from strandline.schemas.values.foreign_values import plain_int, plain_number
 from strandline.schemas.values.identity import check_name
 from strandline.schemas.values.lanes import OVERFLOW
+from strandline.schemas.values.same_named import same_named
 
 logger = logging.getLogger("strandline.policy")
 
@@ -76,66 +76,10 @@ class Policy:
     time_zone: str | None = None
 
 
-class StoredPolicy(Protocol):
-    """A policy as a row or the wire has it."""
-
-    @property
-    def token_limit(self) -> int: ...
-
-    @property
-    def flush_at_tokens(self) -> int: ...
-
-    @property
-    def token_flush_size(self) -> int: ...
-
-    @property
-    def idle_seconds(self) -> int | None: ...
-
-    @property
-    def tokenizer(self) -> str: ...
-
-    @property
-    def pipelines(self) -> Sequence[str]: ...
-
-    @property
-    def max_facts(self) -> int | None: ...
-
-    @property
-    def shared_scope(self) -> str | None: ...
-
-    @property
-    def max_window_messages(self) -> int: ...
-
-    @property
-    def max_window_bytes(self) -> int: ...
-
-    @property
-    def message_flush_size(self) -> int | None: ...
-
-    @property
-    def deliver(self) -> str: ...
-
-    @property
-    def time_zone(self) -> str | None: ...
-
-
-def stored_policy(stored: StoredPolicy) -> Policy:
-    """The policy that is stored: it was checked then."""
-    return Policy(
-        token_limit=stored.token_limit,
-        flush_at_tokens=stored.flush_at_tokens,
-        token_flush_size=stored.token_flush_size,
-        idle_seconds=stored.idle_seconds,
-        tokenizer=stored.tokenizer,
-        pipelines=tuple(stored.pipelines),
-        max_facts=stored.max_facts,
-        shared_scope=stored.shared_scope,
-        max_window_messages=stored.max_window_messages,
-        max_window_bytes=stored.max_window_bytes,
-        message_flush_size=stored.message_flush_size,
-        deliver=cast(Deliver, stored.deliver),
-        time_zone=stored.time_zone,
-    )
+def stored_policy(stored: object) -> Policy:
+    """The policy of a row, or of an answer: it was checked when it was stored."""
+    policy = Policy(**same_named(Policy, stored))
+    return replace(policy, pipelines=tuple(policy.pipelines))
 
 
 def make_policy(

@@ -24,6 +24,7 @@ from strandline.schemas.queries.upkeep.erasures import (
     ListErasuresRow,
     Readmit,
 )
+from strandline.schemas.values.same_named import same_named
 from strandline.schemas.version import VERSION
 
 MAX_LISTED = 1_000
@@ -232,22 +233,12 @@ def signed(receipt: ErasureReceipt, signer: Signer | None) -> ErasureReceipt:
 
 
 def _record(row: FindErasureRow) -> ErasureRecord:
-    return ErasureRecord(
-        number=row.number,
-        erasure_id=row.erasure_id,
-        kind=row.kind,
-        namespace=row.namespace,
-        owner_key=row.owner_key,
-        scope_key=row.scope_key,
-        state="done" if row.state == "done" else "running",
-        counts=json.loads(row.steps),
-        rows_erased=row.rows_erased,
-        actor=row.actor,
-        requested_at=row.requested_at,
-        finished_at=row.finished_at,
-        receipt=None if row.receipt is None else ErasureReceipt.from_json(row.receipt),
-        missed=row.missed,
-    )
+    own = {
+        "state": "done" if row.state == "done" else "running",
+        "counts": json.loads(row.steps),
+        "receipt": None if row.receipt is None else ErasureReceipt.from_json(row.receipt),
+    }
+    return ErasureRecord(**same_named(ErasureRecord, row) | own)
 
 
 def _fence(owner_key: UUID, scope_key: UUID) -> dict[str, str]:

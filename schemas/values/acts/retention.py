@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from strandline.schemas.errors import ActRefusedError, InvalidMessageError
+from strandline.schemas.values.same_named import same_named
 from strandline.schemas.values.stored_text import check_text
 
 MAX_SECONDS = 100 * 366 * 86_400
@@ -114,15 +115,7 @@ class Retention:
 def retention_from(row: Any, ages: str = "{}") -> Retention:
     """Read an act; ages of a newer release are left out."""
     stored: dict[str, int] = json.loads(ages)
-    return Retention(
-        ttl_seconds=row.ttl_seconds,
-        max_age_seconds=row.max_age_seconds,
-        max_messages=row.max_messages,
-        forget_facts=row.forget_facts,
-        archive=row.archive,
-        keeps_important=getattr(row, "keeps_important", None),
-        **{name: stored[name] for name in AGES if name in stored},
-    )
+    return Retention(**same_named(Retention, row) | {name: stored[name] for name in AGES if name in stored})
 
 
 def _looser(name: str) -> ActRefusedError:
