@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import TypedDict, Unpack
 from uuid import UUID
 
 from strandline.schemas.display.shown_text import quote
@@ -27,59 +28,69 @@ from strandline.schemas.values.identity import (
 )
 
 
-def find_session(
-    fetcher: Fetcher,
-    session_id: str,
-    *,
-    namespace: str | None = None,
-    user_id: str | None = None,
-    without_user: bool = False,
-) -> SessionIdentity:
-    """A session by its name, in the namespace ``default`` unless another is given, with its owner.
+class OfUser(TypedDict, total=False):
+    """The owner of a session, as far as a caller names it.
 
-    Without ``user_id`` it may be any user's, or, with ``without_user``, must have no user.
+    Without ``user_id`` it may be any user, or, with ``without_user``, there must be none.  The namespace is
+    ``default`` unless another is given.
+    """
+
+    namespace: str | None
+    user_id: str | None
+    without_user: bool
+
+
+class Whose(OfUser, total=False):
+    """The owner, or the session, whose memory is meant."""
+
+    session_id: str | None
+
+
+def find_session(fetcher: Fetcher, session_id: str, **whose: Unpack[OfUser]) -> SessionIdentity:
+    """A session by its name, with its owner.
 
     Raises:
         NotFoundError: nothing was ever put to it, or it is not that user's.
         InvalidMessageError: a name is invalid.
     """
-    within = DEFAULT_NAMESPACE if namespace is None else check_name("namespace", namespace)
+    within, user_id = _namespace_of(whose), whose.get("user_id")
+    without_user = whose.get("without_user", False)
     check_name("session", session_id)
     statement = FindSessions(
         namespace=within, session_id=session_id, user_id=user_id, without_user=without_user, limit=1
     )
     for row in fetcher.fetch(statement):
         return identify_session(row.namespace, row.session_id, row.user_id)
-    whose = " without a user" if without_user else "" if user_id is None else f" of user {quote(user_id)}"
+    owner = " without a user" if without_user else "" if user_id is None else f" of user {quote(user_id)}"
     keys = identify_session(within, session_id, user_id)
     scopes = [keys.session_key, keys.shard_key, keys.directory_key]
-    _raise_if_erased(fetcher, scopes, f"Session {quote(session_id)}{whose} in namespace {quote(within)}")
+    _raise_if_erased(fetcher, scopes, f"Session {quote(session_id)}{owner} in namespace {quote(within)}")
     raise NotFoundError(
-        f"There is no session {quote(session_id)}{whose} in namespace {quote(within)};"
+        f"There is no session {quote(session_id)}{owner} in namespace {quote(within)};"
         " nothing has been put to it yet, or a name is misspelt."
     )
 
 
-def check_known(
-    fetcher: Fetcher,
-    *,
-    namespace: str | None = None,
-    session_id: str | None = None,
-    user_id: str | None = None,
-    without_user: bool = False,
-) -> None:
-    """Check that the named things exist; a session or user without a namespace is looked up in ``default``.
+def check_known(fetcher: Fetcher, **whose: Unpack[Whose]) -> None:
+    """Check that the named things exist.
 
     Raises:
         NotFoundError: naming it.
         InvalidMessageError: a name is invalid.
     """
-    if session_id is not None:
+    user_id, namespace = whose.get("user_id"), whose.get("namespace")
+    if (session_id := whose.get("session_id")) is not None:
+        without_user = whose.get("without_user", False)
         find_session(fetcher, session_id, namespace=namespace, user_id=user_id, without_user=without_user)
     elif user_id is not None:
-        _check_user(fetcher, DEFAULT_NAMESPACE if namespace is None else namespace, user_id)
+        _check_user(fetcher, _namespace_of(whose), user_id)
     elif namespace is not None:
         _check_namespace(fetcher, namespace)
+
+
+def _namespace_of(whose: OfUser) -> str:
+    namespace = whose.get("namespace")
+    return DEFAULT_NAMESPACE if namespace is None else check_name("namespace", namespace)
 
 
 def _check_namespace(fetcher: Fetcher, namespace: str) -> None:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypedDict, cast
+from typing import TypedDict, Unpack, cast
 from uuid import UUID
 
 from strandline.pipelines.audit.appending import append_inspection
 from strandline.pipelines.engine.batches import read_batch, stored_answers
 from strandline.pipelines.facts.extract import is_capped
 from strandline.pipelines.inspect.changes import corrections_of, policy_changes
-from strandline.pipelines.inspect.directory import check_known, find_session
+from strandline.pipelines.inspect.directory import OfUser, Whose, check_known, find_session
 from strandline.pipelines.inspect.explain_fact import (
     excerpt,
     explain_fact,
@@ -73,12 +73,7 @@ from strandline.schemas.wire.explanations import (
 
 
 def explain(
-    database: Database,
-    subject: str,
-    *,
-    namespace: str = DEFAULT_NAMESPACE,
-    session_id: str | None = None,
-    user_id: str | None = None,
+    database: Database, subject: str, **whose: Unpack[Whose]
 ) -> MessageExplanation | FactExplanation | RemovedFactExplanation:
     """Explain a fact by its id, or a message by its id.
 
@@ -90,29 +85,20 @@ def explain(
         ConfigurationError: the id names several messages.
         StrandlineError: as ``Database.fetch`` does.
     """
-    whose = _Whose(namespace=namespace, session_id=session_id, user_id=user_id, without_user=False)
-    with _look(database, whose) as tx:
-        fact = _find_fact(tx, subject, whose)
-        return _find_message(tx, subject, whose) if fact is None else fact
+    with _look(database, whose) as (tx, where):
+        fact = _find_fact(tx, subject, where)
+        return _find_message(tx, subject, where) if fact is None else fact
 
 
-def explain_seq(
-    database: Database,
-    session_id: str,
-    seq: int,
-    *,
-    namespace: str = DEFAULT_NAMESPACE,
-    user_id: str | None = None,
-) -> MessageExplanation:
+def explain_seq(database: Database, session_id: str, seq: int, **whose: Unpack[OfUser]) -> MessageExplanation:
     """Explain a message by its number in a session.
 
     Raises:
         NotFoundError: there is no such session, or no message of this number in its log.
         StrandlineError: as ``Database.fetch`` does.
     """
-    whose = _Whose(namespace=namespace, session_id=session_id, user_id=user_id, without_user=False)
-    with _look(database, whose) as tx:
-        identity = find_session(tx, session_id, namespace=namespace, user_id=user_id)
+    with _look(database, {**whose, "session_id": session_id}) as (tx, _where):
+        identity = find_session(tx, session_id, **whose)
         if not tx.fetch(ExplainFindSeq(**identity.keys, seq=seq)):
             raise NotFoundError(
                 f"Session {quote(session_id)} has no message {seq} in its log;"
@@ -121,55 +107,32 @@ def explain_seq(
         return _explain_message(tx, identity.keys, seq)
 
 
-def explain_message_alone(
-    database: Database,
-    message_id: str,
-    *,
-    namespace: str = DEFAULT_NAMESPACE,
-    session_id: str | None = None,
-    user_id: str | None = None,
-    without_user: bool = False,
-) -> MessageExplanation:
-    """Explain a message by its id, and never a fact that happens to have the same.
-
-    ``without_user``: only in sessions that have no user.
-
-    Raises: as ``explain``.
-    """
-    whose = _Whose(namespace=namespace, session_id=session_id, user_id=user_id, without_user=without_user)
-    with _look(database, whose) as tx:
-        return _find_message(tx, message_id, whose)
+def explain_message_alone(database: Database, message_id: str, **whose: Unpack[Whose]) -> MessageExplanation:
+    """Explain a message by its id, and never a fact that happens to have the same; raises as ``explain``."""
+    with _look(database, whose) as (tx, where):
+        return _find_message(tx, message_id, where)
 
 
 def explain_fact_alone(
-    database: Database,
-    fact_id: str,
-    *,
-    namespace: str = DEFAULT_NAMESPACE,
-    session_id: str | None = None,
-    user_id: str | None = None,
-    without_user: bool = False,
+    database: Database, fact_id: str, **whose: Unpack[Whose]
 ) -> FactExplanation | RemovedFactExplanation:
     """Explain a fact by its id, and never a message that happens to have the same.
-
-    ``without_user``: only of sessions that have no user.
 
     Raises:
         NotFoundError: no fact has this id, or the namespace, session or user does not exist.
         StrandlineError: as ``Database.fetch`` does.
     """
-    whose = _Whose(namespace=namespace, session_id=session_id, user_id=user_id, without_user=without_user)
-    with _look(database, whose) as tx:
-        fact = _find_fact(tx, fact_id, whose)
+    with _look(database, whose) as (tx, where):
+        fact = _find_fact(tx, fact_id, where)
     if fact is None:
         raise NotFoundError(
-            f"There is no fact {quote(fact_id)} in namespace {quote(namespace)};"
+            f"There is no fact {quote(fact_id)} in namespace {quote(where['namespace'])};"
             " check the id, and the namespace, session and user given."
         )
     return fact
 
 
-class _Whose(TypedDict):
+class _Where(TypedDict):
     namespace: str
     session_id: str | None
     user_id: str | None
@@ -177,17 +140,23 @@ class _Whose(TypedDict):
 
 
 @contextmanager
-def _look(database: Database, whose: _Whose) -> Iterator[Transaction]:
+def _look(database: Database, whose: Whose) -> Iterator[tuple[Transaction, _Where]]:
     """One snapshot, in which these sessions are known; that an operator looks is in the audit trail."""
-    append_inspection(database, whose["namespace"], "explain")
+    where: _Where = {
+        "namespace": whose.get("namespace") or DEFAULT_NAMESPACE,
+        "session_id": whose.get("session_id"),
+        "user_id": whose.get("user_id"),
+        "without_user": whose.get("without_user", False),
+    }
+    append_inspection(database, where["namespace"], "explain")
     with database.transaction() as tx:
         tx.fetch(VerifySnapshot())
-        check_known(tx, **whose)
-        yield tx
+        check_known(tx, **where)
+        yield tx, where
 
 
 def _find_fact(
-    fetcher: Fetcher, fact_id: str, whose: _Whose
+    fetcher: Fetcher, fact_id: str, whose: _Where
 ) -> FactExplanation | RemovedFactExplanation | None:
     try:
         id_ = UUID(fact_id)
@@ -199,7 +168,7 @@ def _find_fact(
     return explain_fact(fetcher, {**whose, "owner_key": owner_key}, id_)
 
 
-def _find_message(fetcher: Fetcher, message_id: str, whose: _Whose) -> MessageExplanation:
+def _find_message(fetcher: Fetcher, message_id: str, whose: _Where) -> MessageExplanation:
     rows = fetcher.fetch(ExplainFindMessages(**whose, message_id=message_id))
     row = _only(rows, message_id, whose["namespace"])
     key = SessionKeys(shard_key=row.shard_key, session_key=row.session_key)

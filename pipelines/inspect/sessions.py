@@ -6,10 +6,11 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from json import dumps, loads
+from typing import Unpack
 
 from strandline.pipelines.audit.appending import append_inspection
 from strandline.pipelines.inspect.changes import corrections_of, policy_changes
-from strandline.pipelines.inspect.directory import check_known, find_session
+from strandline.pipelines.inspect.directory import OfUser, check_known, find_session
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, NotFoundError
 from strandline.schemas.postgres.database import Database, Fetcher
@@ -153,28 +154,18 @@ def list_sessions(
     )
 
 
-def each_session(database: Database, *, namespace: str, user_id: str | None = None) -> Iterator[SessionState]:
+def each_session(database: Database, **whose: Unpack[OfUser]) -> Iterator[SessionState]:
     """All sessions of a namespace, or of a user in it, page by page; raises as ``list_sessions``."""
     page = SessionPage(sessions=(), after="")
     while page.after is not None:
-        page = list_sessions(
-            database, namespace=namespace, user_id=user_id, limit=200, after=page.after or None
-        )
+        page = list_sessions(database, limit=200, after=page.after or None, **whose)
         yield from page.sessions
 
 
 def show_session(
-    database: Database,
-    session_id: str,
-    *,
-    namespace: str | None = None,
-    user_id: str | None = None,
-    without_user: bool = False,
-    flushes: int = 10,
+    database: Database, session_id: str, *, flushes: int = 10, **whose: Unpack[OfUser]
 ) -> SessionPicture:
     """One session in one snapshot, with its newest ``flushes`` flush events.
-
-    Without ``user_id`` it may be any user's, or, with ``without_user``, must have no user.
 
     Raises:
         NotFoundError: there is no such session.
@@ -182,9 +173,7 @@ def show_session(
     """
     with database.transaction() as tx:
         tx.fetch(VerifySnapshot())
-        identity = find_session(
-            tx, session_id, namespace=namespace, user_id=user_id, without_user=without_user
-        )
+        identity = find_session(tx, session_id, **whose)
         state = session_state(tx, identity)
         events = tx.fetch(SessionFlushes(**identity.keys, limit=max(1, flushes)))
         coverage = [_coverage(state, row) for row in tx.fetch(SessionCoverage(**identity.keys))]

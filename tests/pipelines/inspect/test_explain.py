@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import Unpack
 
 import pytest
 
 from strandline import Memory
 from strandline.pipelines.engine.dead_letters import drop_dead_letter, list_dead_letters
+from strandline.pipelines.inspect.directory import Whose
 from strandline.pipelines.inspect.explain_message import explain
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
@@ -47,7 +49,7 @@ def say(memory: Memory, id: str, content: str, role: str = "user") -> None:
     memory.flush(all=True)
 
 
-def message(database: Database, id: str, **where: str) -> MessageExplanation:
+def message(database: Database, id: str, **where: Unpack[Whose]) -> MessageExplanation:
     found = explain(database, id, **where)
     assert isinstance(found, MessageExplanation)
     return found
