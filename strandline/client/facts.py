@@ -12,7 +12,6 @@ from uuid import UUID
 from strandline.client.operations import (
     LOST,
     NOT_FOUND,
-    Awaited,
     Awaiting,
     Call,
     Method,
@@ -293,26 +292,26 @@ class FactMethods:
         id_ = as_fact_id(fact_id)
         return None if id_ is None else path("users", self.user_id, "facts", str(id_))
 
-    aget = Awaited(get)
-    alist = Awaited(list)
-    asearch = Awaited(search)
-    aadd = Awaited(add)
-    areplace = Awaited(replace)
-    adelete = Awaited(delete)
-    asettle = Awaited(settle)
-    aclear = Awaited(clear)
-    afeedback = Awaited(feedback)
-    aimport_facts = Awaited(import_facts)
-    acreate_from = Awaited(create_from)
-    ainstruct = Awaited(instruct)
-    aforget_source = Awaited(forget_source)
-    achoose = Awaited(choose)
-    aexplain = Awaited(explain)
-    atopics = Awaited(topics)
-    afigures = Awaited(figures)
-    aoptimize = Awaited(optimize)
-    aget_capture = Awaited(get_capture)
-    aset_capture = Awaited(set_capture)
+    aget = get.asynchronous
+    alist = list.asynchronous
+    asearch = search.asynchronous
+    aadd = add.asynchronous
+    areplace = replace.asynchronous
+    adelete = delete.asynchronous
+    asettle = settle.asynchronous
+    aclear = clear.asynchronous
+    afeedback = feedback.asynchronous
+    aimport_facts = import_facts.asynchronous
+    acreate_from = create_from.asynchronous
+    ainstruct = instruct.asynchronous
+    aforget_source = forget_source.asynchronous
+    achoose = choose.asynchronous
+    aexplain = explain.asynchronous
+    atopics = topics.asynchronous
+    afigures = figures.asynchronous
+    aoptimize = optimize.asynchronous
+    aget_capture = get_capture.asynchronous
+    aset_capture = set_capture.asynchronous
 
     async def aclose(self) -> None:
         """Close the service's connections of the running event loop; the next call makes new ones."""

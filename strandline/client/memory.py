@@ -12,8 +12,6 @@ from strandline.client.events import ServiceEvent, follow, follow_async
 from strandline.client.facts import AsyncRemoteFacts, RemoteFacts
 from strandline.client.operations import (
     NOT_FOUND,
-    AsyncPages,
-    Awaited,
     Awaiting,
     Call,
     Method,
@@ -379,30 +377,30 @@ class SessionMethods(RemoteSession):
         where = act.path.replace("/v1/sessions/{session_id}", session)
         return Call(act.method, where, user_id=self.user_id, is_read=act.repeats == "reads", **parts)
 
-    aput = Awaited(put)
-    aput_messages = Awaited(put_messages)
-    aimport_messages = Awaited(import_messages)
-    aget = Awaited(get)
-    aget_all = Awaited(get_all)
-    aiterate = AsyncPages(iterate)
-    ahistory = Awaited(history)
-    acontext_window = Awaited(context_window)
-    asearch = Awaited(search)
-    asummarize = Awaited(summarize)
-    asummarize_last = Awaited(summarize_last)
-    aexplain = Awaited(explain)
-    aadd_run = Awaited(add_run)
-    arun_history = Awaited(run_history)
-    areset = Awaited(reset)
-    aflush = Awaited(flush)
-    adeliver = Awaited(deliver)
-    apop = Awaited(pop)
-    arewind = Awaited(rewind)
-    areplace = Awaited(replace)
-    afork = Awaited(fork)
-    aset_policy = Awaited(set_policy)
-    aget_retention = Awaited(get_retention)
-    aset_retention = Awaited(set_retention)
+    aput = put.asynchronous
+    aput_messages = put_messages.asynchronous
+    aimport_messages = import_messages.asynchronous
+    aget = get.asynchronous
+    aget_all = get_all.asynchronous
+    aiterate = iterate.asynchronous
+    ahistory = history.asynchronous
+    acontext_window = context_window.asynchronous
+    asearch = search.asynchronous
+    asummarize = summarize.asynchronous
+    asummarize_last = summarize_last.asynchronous
+    aexplain = explain.asynchronous
+    aadd_run = add_run.asynchronous
+    arun_history = run_history.asynchronous
+    areset = reset.asynchronous
+    aflush = flush.asynchronous
+    adeliver = deliver.asynchronous
+    apop = pop.asynchronous
+    arewind = rewind.asynchronous
+    areplace = replace.asynchronous
+    afork = fork.asynchronous
+    aset_policy = set_policy.asynchronous
+    aget_retention = get_retention.asynchronous
+    aset_retention = set_retention.asynchronous
 
     def aevents(self, *, last_event_id: str | None = None) -> AsyncGenerator[ServiceEvent, None]:
         """What happens to this session, from now on or since an event; resumes by itself when it is cut."""

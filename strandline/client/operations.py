@@ -156,6 +156,8 @@ class SessionFace(Face, Protocol):
 
 
 F = TypeVar("F", bound=Face)
+Waited = TypeVar("Waited")
+Got = TypeVar("Got")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +176,32 @@ class Awaiting:
     """A face for asyncio, whose methods are awaited."""
 
 
-class Method(Generic[F, P, T]):
-    """An operation as a method: of a ``Waiting`` face it waits, of an ``Awaiting`` one it is awaited."""
+class OfFace(Generic[F, P, Waited, Got]):
+    """A method in two forms: ``waiting`` for a face that waits, ``asynchronous`` for one that is awaited."""
+
+    def __init__(
+        self,
+        waiting: Callable[Concatenate[F, P], Waited],
+        asynchronous: Callable[Concatenate[F, P], Got],
+    ) -> None:
+        self.waiting, self.asynchronous = waiting, asynchronous
+
+    @overload
+    def __get__(self, face: None, kind: type) -> Callable[Concatenate[F, P], Any]: ...
+
+    @overload
+    def __get__(self, face: Waiting, kind: type) -> Callable[P, Waited]: ...
+
+    @overload
+    def __get__(self, face: Awaiting, kind: type) -> Callable[P, Got]: ...
+
+    def __get__(self, face: object, kind: type) -> Any:
+        method: Any = self.asynchronous if issubclass(kind, Awaiting) else self.waiting
+        return method.__get__(face, kind)
+
+
+class Method(OfFace[F, P, T, Coroutine[Any, Any, T]]):
+    """An operation as a method."""
 
     def __init__(self, operation: Callable[Concatenate[F, P], Operation[T]]) -> None:
         @wraps(operation)
@@ -186,24 +212,10 @@ class Method(Generic[F, P, T]):
         async def complete(face: F, /, *arguments: P.args, **named: P.kwargs) -> T:
             return await face.service.arun(operation(face, *arguments, **named))
 
-        self._sync = signed(wait, operation)
-        self.asynchronous = signed(complete, operation)
-
-    @overload
-    def __get__(self, face: None, kind: type) -> Callable[Concatenate[F, P], Any]: ...
-
-    @overload
-    def __get__(self, face: Waiting, kind: type) -> Callable[P, T]: ...
-
-    @overload
-    def __get__(self, face: Awaiting, kind: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
-
-    def __get__(self, face: object, kind: type) -> Any:
-        method: Any = self.asynchronous if issubclass(kind, Awaiting) else self._sync
-        return method.__get__(face, kind)
+        super().__init__(signed(wait, operation), signed(complete, operation))
 
 
-class Pages(Generic[F, P, T]):
+class Pages(OfFace[F, P, Iterator[T], AsyncIterator[T]]):
     """A list as a method that follows its cursors; the operation's second argument is the cursor."""
 
     def __init__(self, operation: Callable[Concatenate[F, str | None, P], Operation[PageOf[T]]]) -> None:
@@ -228,53 +240,10 @@ class Pages(Generic[F, P, T]):
                 if cursor is None:
                     return
 
-        self._sync = signed(iterate, operation, page_as="Iterator")
-        self.asynchronous = signed(iterate_async, operation, page_as="AsyncIterator")
-
-    @overload
-    def __get__(self, face: None, kind: type) -> Callable[Concatenate[F, P], Any]: ...
-
-    @overload
-    def __get__(self, face: Waiting, kind: type) -> Callable[P, Iterator[T]]: ...
-
-    @overload
-    def __get__(self, face: Awaiting, kind: type) -> Callable[P, AsyncIterator[T]]: ...
-
-    def __get__(self, face: object, kind: type) -> Any:
-        method: Any = self.asynchronous if issubclass(kind, Awaiting) else self._sync
-        return method.__get__(face, kind)
-
-
-class Awaited(Generic[F, P, T]):
-    """An operation as a method that is awaited, whatever its face."""
-
-    def __init__(self, method: Method[F, P, T]) -> None:
-        self._method: Any = method.asynchronous
-
-    @overload
-    def __get__(self, face: None, kind: type) -> Callable[Concatenate[F, P], Coroutine[Any, Any, T]]: ...
-
-    @overload
-    def __get__(self, face: Face, kind: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
-
-    def __get__(self, face: object, kind: type) -> Any:
-        return self._method.__get__(face, kind)
-
-
-class AsyncPages(Generic[F, P, T]):
-    """A list as a method that iterates for asyncio, whatever its face."""
-
-    def __init__(self, pages: Pages[F, P, T]) -> None:
-        self._method: Any = pages.asynchronous
-
-    @overload
-    def __get__(self, face: None, kind: type) -> Callable[Concatenate[F, P], AsyncIterator[T]]: ...
-
-    @overload
-    def __get__(self, face: Face, kind: type) -> Callable[P, AsyncIterator[T]]: ...
-
-    def __get__(self, face: object, kind: type) -> Any:
-        return self._method.__get__(face, kind)
+        super().__init__(
+            signed(iterate, operation, page_as="Iterator"),
+            signed(iterate_async, operation, page_as="AsyncIterator"),
+        )
 
 
 def following(next_cursor: str | None, cursor: str | None) -> str | None:
