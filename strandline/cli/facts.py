@@ -19,6 +19,7 @@ from strandline.cli.servers.options import (
     Command,
     actor_option,
     limit_option,
+    list_or_none,
     namespace_option,
     owner_options,
     settings_alone,
@@ -328,6 +329,12 @@ def _user_row(user: UserFigures) -> Row:
     )
 
 
+def _topics_option(help_text: str) -> Callable[[Command], Command]:
+    return click.option(
+        "--topic", "topics", metavar="TOPIC", multiple=True, callback=list_or_none, help=help_text
+    )
+
+
 def _at(moment: datetime | None) -> str:
     return "-" if moment is None else time_text(moment)
 
@@ -337,13 +344,7 @@ def _at(moment: datetime | None) -> str:
     "--sort", type=click.Choice(["newest", "oldest", "updated"]), default="newest", show_default=True
 )
 @click.option("--contains", metavar="TEXT", help="Only facts whose text contains TEXT.")
-@click.option(
-    "--topic",
-    "topics",
-    metavar="TOPIC",
-    multiple=True,
-    help="Only facts with one of these topics; repeatable.",
-)
+@_topics_option("Only facts with one of these topics; repeatable.")
 @click.option("--all", "with_invalidated", is_flag=True, help="Include facts that ended or were condensed.")
 @click.option("--doubtful", is_flag=True, help="Only facts that may contradict another one.")
 @limit_option()
@@ -354,12 +355,11 @@ def list_command(
     namespace: str,
     user: str | None,
     session: str | None,
-    topics: tuple[str, ...],
     offset: int,
     **chosen: Any,
 ) -> Output:
     """List the facts of a user, or of the owner of a session, page by page."""
-    page = facts.list(offset=offset, topics=list(topics) or None, **chosen)
+    page = facts.list(offset=offset, **chosen)
     following = offset + len(page) if offset + len(page) < page.total else None
     report = FactsReport(
         namespace=namespace,
@@ -374,7 +374,7 @@ def list_command(
 
 
 def _wording_options(command: Command) -> Command:
-    topics = click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="A topic; repeatable.")
+    topics = _topics_option("A topic; repeatable.")
     day = click.option("--about-date", type=click.DateTime(["%Y-%m-%d"]), help="The day it is about.")
     return actor_option(topics(day(command)))
 
@@ -383,18 +383,9 @@ def _wording_options(command: Command) -> Command:
 @click.argument("text")
 @_wording_options
 @click.option("--as-is", is_flag=True, help="Do not look for facts that it may contradict.")
-def add_command(
-    facts: Facts,
-    text: str,
-    topics: tuple[str, ...],
-    about_date: datetime | None,
-    actor: str | None,
-    as_is: bool,
-) -> Output:
+def add_command(facts: Facts, namespace: str, user: str | None, session: str | None, **said: Any) -> Output:
     """Add the fact TEXT for a user, or for the owner of a session; the same statement is one fact."""
-    named = list(topics) or None
-    fact = facts.add(text, topics=named, about_date=about_date, actor=actor, as_is=as_is)
-    return _output("added", fact)
+    return _output("added", facts.add(**said))
 
 
 @cli_command("replace", opened_facts, FactReport, short_help="Give a fact other words.")
@@ -402,17 +393,10 @@ def add_command(
 @click.argument("text")
 @_wording_options
 def replace_command(
-    facts: Facts,
-    fact_id: str,
-    text: str,
-    topics: tuple[str, ...],
-    about_date: datetime | None,
-    actor: str | None,
+    facts: Facts, fact_id: str, namespace: str, user: str | None, session: str | None, **said: Any
 ) -> Output:
     """Give a live fact the words TEXT; the old ones do not come back from earlier messages."""
-    named = list(topics) or None
-    fact = facts.replace(fact_id, text, topics=named, about_date=about_date, actor=actor)
-    return _output("replaced", fact, fact_id)
+    return _output("replaced", facts.replace(fact_id, **said), fact_id)
 
 
 @cli_command("delete", opened_facts, DeletedFactReport, short_help="Delete a fact for good.")

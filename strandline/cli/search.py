@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
 from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.memories import opened_session, opened_user
-from strandline.cli.servers.options import limit_option, namespace_option, time_options
+from strandline.cli.servers.options import limit_option, list_or_none, namespace_option, time_options
 from strandline.cli.terminal.output import table
 from strandline.memory import Memory
 from strandline.pipelines.inspect.explain_fact import excerpt
@@ -75,6 +75,20 @@ def _open_memory(
             yield memory
 
 
+def _pairs(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> Any:
+    return dict(map(_pair, texts)) or None
+
+
+def _pair(text: str) -> tuple[str, Scalar]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise click.UsageError(f"--metadata {text} has no value; write KEY=VALUE.")
+    try:
+        return key, read_json(value)
+    except (ValueError, RecursionError):
+        return key, value
+
+
 @cli_command("search", _open_memory, SearchReport)
 @click.argument("query")
 @namespace_option
@@ -93,12 +107,18 @@ def _open_memory(
     help="Only hits of this kind; default: both.",
 )
 @click.option(
-    "--role", "roles", type=click.Choice(ROLES), multiple=True, help="Only messages of this role; repeatable."
+    "--role",
+    "roles",
+    type=click.Choice(ROLES),
+    multiple=True,
+    callback=list_or_none,
+    help="Only messages of this role; repeatable.",
 )
 @click.option(
     "--metadata",
     metavar="KEY=VALUE",
     multiple=True,
+    callback=_pairs,
     help="Only messages with this in their metadata; VALUE as JSON, or a text; repeatable.",
 )
 @time_options("messages")
@@ -112,10 +132,7 @@ def command(
     scope: Scope | None,
     kinds: tuple[HitKind, ...],
     limit: int,
-    roles: tuple[str, ...],
-    metadata: tuple[str, ...],
-    since: datetime | None,
-    until: datetime | None,
+    **filters: Any,
 ) -> Output:
     """Search the messages and facts of a session, or of all sessions of a user, as `memory.search` does.
 
@@ -124,17 +141,8 @@ def command(
     The only model call is the query's embedding; without one, words decide.
     """
     scope = scope or ("owner" if session is None else "session")
-    chooses = bool(roles or metadata or since or until)
-    results = memory.search(
-        query,
-        limit=limit,
-        scope=scope,
-        kinds=kinds or (("message",) if chooses else ("message", "fact")),
-        roles=list(roles) or None,
-        metadata=dict(map(_pair, metadata)) or None,
-        since=since,
-        until=until,
-    )
+    default_kinds: tuple[HitKind, ...] = ("message",) if any(filters.values()) else ("message", "fact")
+    results = memory.search(query, limit=limit, scope=scope, kinds=kinds or default_kinds, **filters)
     report = SearchReport(
         namespace=namespace,
         session_id=session,
@@ -145,16 +153,6 @@ def command(
         problem=results.problem if isinstance(results, SearchResults) else None,
     )
     return Output(report, _lines(report), notes=[report.problem] if report.problem is not None else [])
-
-
-def _pair(text: str) -> tuple[str, Scalar]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise click.UsageError(f"--metadata {text} has no value; write KEY=VALUE.")
-    try:
-        return key, read_json(value)
-    except (ValueError, RecursionError):
-        return key, value
 
 
 def _hit(hit: SearchResult) -> HitReport:

@@ -122,39 +122,6 @@ class Face(Protocol):
     def service(self) -> Driver: ...
 
 
-class UserFace(Face, Protocol):
-    """A face of one user."""
-
-    @property
-    def user_id(self) -> str: ...
-
-
-class SessionFace(Face, Protocol):
-    """A face of one session.
-
-    Attributes:
-        insert_method: of its reads, as ``own_token_limit``, which ``read_within`` changes.
-        policy: the non-default values that its first put stores.
-    """
-
-    @property
-    def session_id(self) -> str: ...
-
-    @property
-    def user_id(self) -> str | None: ...
-
-    @property
-    def own_token_limit(self) -> int | None: ...
-
-    @property
-    def insert_method(self) -> str: ...
-
-    @property
-    def policy(self) -> Mapping[str, Any]: ...
-
-    def read_within(self, token_limit: int) -> None: ...
-
-
 F = TypeVar("F", bound=Face)
 Waited = TypeVar("Waited")
 Got = TypeVar("Got")

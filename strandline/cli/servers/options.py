@@ -92,6 +92,11 @@ def limit_option(*, default: int = 50, most: int = 1_000) -> Callable[[Command],
     )
 
 
+def list_or_none(_context: click.Context, _option: click.Parameter, values: tuple[Any, ...]) -> Any:
+    """The callback of a repeatable option that leaves something open if it is not given."""
+    return list(values) or None
+
+
 def target_options(command: Command) -> Command:
     """``--database-url``, ``--broker-url`` and ``--schema``."""
     for option in reversed(TARGETS):
