@@ -285,7 +285,7 @@ class _Demo:
         if evidence is not None:
             story.evidence(evidence, stand_ins=models.text_is_local)
         results = checks(play)
-        measured = figures(play, worker_ends=environment.supervisor.ends, models=models)
+        measured = figures(play, worker_ends=environment.supervisor.ends)
         story.results(results, measured)
         return DemoReport(
             ok=all(check.ok for check in results),
@@ -345,20 +345,19 @@ class _Demo:
     def _play(self, models: ModelsUsed, pace_seconds: float) -> Play:
         play = Play(self.memory, self.conversation.messages)
         is_local = models.text_is_local and models.embedding_is_local
-        view = PlayView(self.story.console, total=len(play.messages), pipelines=play.pipelines)
+        view = PlayView(self.story, play)
 
         def wait() -> None:
-            view.put(len(play.put_ms), play.put_ms[-1])
+            view.put()
             self._watch(view, pace_seconds)
 
-        with view.bars:
-            play.put_all(reads=LOCAL_READS if is_local else SERVED_READS, wait=wait)
-            play.look, play.consumed_after = await_consumed(
-                lambda: self._look(view),
-                play.pipelines,
-                patience_seconds=self._patience_seconds,
-                pause=self.interrupts.pause,
-            )
+        play.put_all(reads=LOCAL_READS if is_local else SERVED_READS, wait=wait)
+        play.look, play.consumed_after = await_consumed(
+            lambda: self._look(view),
+            play.pipelines,
+            patience_seconds=self._patience_seconds,
+            pause=self.interrupts.pause,
+        )
         play.read_back()
         return play
 

@@ -8,17 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from uuid import UUID
 
-from rich.cells import cell_len
 from rich.console import Console
-from rich.padding import Padding
-from rich.progress import BarColumn, Progress, TextColumn
 from rich.rule import Rule
-from rich.table import Table
-from rich.text import Text
 
 from strandline.cli.demo.play import Look, Play, Question
-from strandline.cli.servers.processes import ModelsUsed
-from strandline.cli.terminal.output import percentile, styled_text
+from strandline.cli.terminal.output import percentile, styled_text, table
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.producers.facts.listing import Fact, FactRevision
 from strandline.producers.reading.context import MemoryContext
@@ -46,24 +40,17 @@ class DemoFigures(Report):
     play_seconds: float
     put_p50_ms: float
     put_p99_ms: float
-    put_max_ms: float
     gets: int
     get_p50_ms: float
     get_p99_ms: float
     get_tokens_max: int
-    token_limit: int
-    gets_over_budget: int
     events: int
     events_by_cause: dict[str, int]
-    pipelines: list[str]
     applications: int
     consume_lag_median_seconds: float
     consume_lag_max_seconds: float
-    consumed_after_seconds: float | None
     facts: int
     worker_ends: int
-    text_model: str
-    embedding_model: str
 
 
 class GivenFact(Report):
@@ -138,33 +125,26 @@ class DemoReport(Report):
     evidence: EvidenceReport | None
 
 
-def figures(play: Play, *, worker_ends: int, models: ModelsUsed) -> DemoFigures:
+def figures(play: Play, *, worker_ends: int) -> DemoFigures:
     """The demo's figures."""
-    events, after = play.look.events, play.consumed_after
+    events = play.look.events
     lags = [seconds for event in events for seconds in event.consumed.values()]
     return DemoFigures(
         messages=len(play.messages),
         play_seconds=round(play.seconds, 3),
         put_p50_ms=round(percentile(play.put_ms, 0.5), 3),
         put_p99_ms=round(percentile(play.put_ms, 0.99), 3),
-        put_max_ms=round(max(play.put_ms), 3),
         gets=len(play.get_ms),
         get_p50_ms=round(percentile(play.get_ms, 0.5), 3),
         get_p99_ms=round(percentile(play.get_ms, 0.99), 3),
         get_tokens_max=max(play.get_tokens, default=0),
-        token_limit=play.memory.token_limit,
-        gets_over_budget=play.over_budget,
         events=len(events),
         events_by_cause=dict(Counter(event.row.cause for event in events)),
-        pipelines=play.pipelines,
         applications=play.applications,
         consume_lag_median_seconds=round(percentile(lags, 0.5), 3),
         consume_lag_max_seconds=round(max(lags, default=0.0), 3),
-        consumed_after_seconds=None if after is None else round(after, 3),
         facts=len(play.facts),
         worker_ends=worker_ends,
-        text_model=models.text,
-        embedding_model=models.embedding,
     )
 
 
@@ -321,52 +301,6 @@ IDS_TOLD = 6
 MESSAGES_TOLD = 3
 TEXT_CHARACTERS = 140
 LABEL_WIDTH = 9
-MIN_QUESTION_CELLS = 8
-
-
-class PlayView:
-    """A line per flush event, per end of one and per fifth of the play; on a terminal two bars below them."""
-
-    def __init__(self, console: Console, *, total: int, pipelines: Sequence[str]) -> None:
-        self._console = console
-        self._total = total
-        self._pipelines = pipelines
-        self._flushed = 0
-        self._consumed: set[int] = set()
-        self.looked_at = 0.0
-        columns = ("  {task.description:8}", "{task.completed:,} / {task.total:,} {task.fields[unit]}")
-        bars = (TextColumn(columns[0]), BarColumn(), TextColumn(columns[1]))
-        self.bars = Progress(*bars, console=console, disable=not console.is_terminal)
-        self._played = self.bars.add_task("played", total=total, unit="messages")
-        self._window = self.bars.add_task("window", total=0, unit="tokens; flushes above the mark")
-
-    def put(self, number: int, milliseconds: float) -> None:
-        """A message was put, the ``number``-th."""
-        self.bars.update(self._played, completed=number)
-        if number * PLAY_STEPS // self._total > (number - 1) * PLAY_STEPS // self._total:
-            self._say(f"put {number} of {self._total} messages (the last one in {milliseconds:.1f} ms)")
-
-    def look(self, seen: Look) -> None:
-        """Tell the news since the last look."""
-        self.looked_at = time.monotonic()
-        self.bars.update(self._window, completed=seen.tokens, total=seen.mark)
-        for number, event in enumerate(seen.events[self._flushed :], start=self._flushed + 1):
-            row, is_newest = event.row, number == len(seen.events)
-            window = f"; the window now holds {seen.tokens} of {seen.mark}" if is_newest else ""
-            self._say(
-                f"flush event {number} ({row.cause}): messages {row.from_seq}-{row.through_seq},"
-                f" {quantity(row.tokens, 'token')}{window}"
-            )
-        self._flushed = len(seen.events)
-        for number, event in enumerate(seen.events, start=1):
-            if number not in self._consumed and event.is_consumed_by(self._pipelines):
-                self._consumed.add(number)
-                slowest = max(event.consumed.values(), default=0.0)
-                facts = quantity(seen.facts, "fact")
-                self._say(f"flush event {number} consumed after {slowest:.2f} s; {facts} known")
-
-    def _say(self, line: str) -> None:
-        self._console.print(styled_text(line))
 
 
 class Story:
@@ -467,15 +401,9 @@ class Story:
         self.pairs(pairs)
 
     def _table(self, answers: Sequence[AnswerReport]) -> None:
-        rows = [(_share(answer), _origins(answer)) for answer in answers]
-        shares = max(cell_len(share) for share, _ in rows)
-        room = self.console.width - 6 - shares - max(cell_len(origins) for _, origins in rows)
-        for answer, (share, origins) in zip(answers, rows, strict=True):
-            question = styled_text(" ".join(answer.question.split()))
-            question.truncate(max(room, MIN_QUESTION_CELLS), overflow="ellipsis", pad=True)
-            style = "yellow" if answer.evidence_missing else "green"
-            line = Text.assemble("  ", question, "  ", (f"{share:>{shares}}", style), "  ", origins)
-            self.console.print(line, no_wrap=True, overflow="ellipsis")
+        rows = [(_share(answer), _origins(answer), " ".join(answer.question.split())) for answer in answers]
+        for line in table(("given", "from", "question"), rows):
+            self.console.print(styled_text(f"  {line}"), no_wrap=True, overflow="ellipsis")
 
     def _answer(self, answer: AnswerReport) -> None:
         self._row("?", answer.question, "bold", label_width=1)
@@ -497,14 +425,43 @@ class Story:
     def _row(
         self, label: str, text: str, style: str = "", *, indent: int = 2, label_width: int = LABEL_WIDTH
     ) -> None:
-        if not self.console.is_terminal:
-            line = f"{'':{indent}}{label:{label_width}} {text}".rstrip()
-            self.console.print(styled_text(line), soft_wrap=True)
-            return
-        table = Table.grid(padding=(0, 1, 0, 0))
-        table.add_column(min_width=label_width)
-        table.add_row(styled_text(label, style="dim"), styled_text(text, style=style, overflow="fold"))
-        self.console.print(Padding(table, (0, indent)))
+        line = f"{'':{indent}}{label:{label_width}} {text}".rstrip()
+        self.console.print(styled_text(line, style), soft_wrap=True)
+
+
+class PlayView:
+    """Tells a line per flush event, per end of one and per fifth of the play."""
+
+    def __init__(self, story: Story, play: Play) -> None:
+        self._story, self._play = story, play
+        self._flushed = 0
+        self._consumed: set[int] = set()
+        self.looked_at = 0.0
+
+    def put(self) -> None:
+        """A message was put."""
+        number, total = len(self._play.put_ms), len(self._play.messages)
+        if number * PLAY_STEPS // total > (number - 1) * PLAY_STEPS // total:
+            last = f"the last one in {self._play.put_ms[-1]:.1f} ms"
+            self._story.line(f"put {number} of {total} messages ({last})")
+
+    def look(self, seen: Look) -> None:
+        """Tell the news since the last look."""
+        self.looked_at = time.monotonic()
+        for number, event in enumerate(seen.events[self._flushed :], start=self._flushed + 1):
+            row, is_newest = event.row, number == len(seen.events)
+            window = f"; the window now holds {seen.tokens} of {seen.mark}" if is_newest else ""
+            self._story.line(
+                f"flush event {number} ({row.cause}): messages {row.from_seq}-{row.through_seq},"
+                f" {quantity(row.tokens, 'token')}{window}"
+            )
+        self._flushed = len(seen.events)
+        for number, event in enumerate(seen.events, start=1):
+            if number not in self._consumed and event.is_consumed_by(self._play.pipelines):
+                self._consumed.add(number)
+                slowest = max(event.consumed.values(), default=0.0)
+                facts = quantity(seen.facts, "fact")
+                self._story.line(f"flush event {number} consumed after {slowest:.2f} s; {facts} known")
 
 
 def _share(answer: AnswerReport) -> str:
