@@ -129,7 +129,7 @@ class Erasing:
 
     def list(self, *, limit: int = 50, before: int | None = None) -> Operation[Sequence[ErasureSummary]]:
         """Erasures and readmissions of the namespace, newest first; ``before``: below this number."""
-        return list_erasures(self.namespace, _limit(limit), before)
+        return list_erasures(self.namespace, check_count("limit", limit, most=MAX_LISTED), before)
 
     def show(self, number: int) -> Operation[ErasureRecord]:
         """One erasure, with its receipt if it is done.
@@ -305,7 +305,3 @@ def item_ranges(items_below: Iterable[Sequence[str]]) -> tuple[ItemRange, ...]:
         below = range_below(labels)
         ranges.append(ItemRange(below.start, below.end))
     return tuple(ranges)
-
-
-def _limit(limit: int) -> int:
-    return check_count("limit", limit, most=MAX_LISTED)

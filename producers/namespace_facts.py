@@ -59,7 +59,8 @@ def count_clearable(namespace: Namespace) -> Operation[Clearing]:
     after: UUID | None = _BEFORE_ALL
     while after is not None:
         page = yield from _page(namespace.name, after)
-        total, after = total + _sum(page), page.last
+        live = sum(live for _owner, live in page.to_clear)
+        total, after = total + Clearing(len(page.to_clear), live), page.last
     return total
 
 
@@ -133,7 +134,3 @@ def _page(namespace: str, after: UUID) -> Operation[_Page]:
     rows = yield from fetch(OwnersWithFacts(namespace=namespace, after=after, limit=OWNERS_PER_PAGE))
     to_clear = tuple((row.shard_key, row.live) for row in rows if row.is_new)
     return _Page(rows[-1].shard_key if len(rows) == OWNERS_PER_PAGE else None, to_clear)
-
-
-def _sum(page: _Page) -> Clearing:
-    return Clearing(len(page.to_clear), sum(live for _owner, live in page.to_clear))

@@ -89,7 +89,7 @@ class ActFilter:
         for name, moment in (("since", self.since), ("until", self.until)):
             if moment is not None and moment.tzinfo is None:
                 raise ConfigurationError(f"{name} has no time zone; write one, as in 2026-11-25T10:00+00:00.")
-        if self.kind is not None and not any(_begins(kind, self.kind) for kind in ACTS):
+        if self.kind is not None and not any(f"{kind}.".startswith(f"{self.kind}.") for kind in ACTS):
             sentence = f"No act is of this kind; kinds are {', '.join(sorted(ACTS))}."
             raise ConfigurationError(sentence, for_clients=sentence)
         if self.actor is not None:
@@ -103,10 +103,6 @@ class ActPage:
 
     acts: tuple[AuditedAct, ...]
     next_before: str | None
-
-
-def _begins(kind: str, start: str) -> bool:
-    return kind == start or kind.startswith(f"{start}.")
 
 
 def list_acts(

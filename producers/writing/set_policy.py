@@ -55,13 +55,14 @@ def set_policy(
         policy = changed_policy(present, change)
         if policy == present:
             return PolicySet(present)
+        changed = [name for name in _CHANGEABLE if getattr(present, name) != getattr(policy, name)]
         rows = yield from fetch(
             SetPolicy(
                 **identity.keys,
                 before=_json(present),
                 after=_json(policy),
                 actor=act.named_actor,
-                act=replace(act, detail={"changed": _changed_names(present, policy)}).as_json(),
+                act=replace(act, detail={"changed": changed}).as_json(),
             )
         )
         answer = rows[0] if rows else SetPolicyRow("changed", None, False)
@@ -108,7 +109,3 @@ def _present(identity: SessionIdentity) -> Operation[Policy]:
 
 def _json(policy: Policy) -> str:
     return json.dumps({name: getattr(policy, name) for name in _CHANGEABLE})
-
-
-def _changed_names(before: Policy, after: Policy) -> list[str]:
-    return [name for name in _CHANGEABLE if getattr(before, name) != getattr(after, name)]

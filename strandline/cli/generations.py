@@ -142,7 +142,7 @@ def _find(
     vectors = Vectors(of_vectors.generation_id, of_vectors.recipe.config)
     target = Target(identity, "owner", shared_key=None, **facts)
     hits = database.run(rank_hits(query, vectors, target, limit=LOOKED_AT, similarity_cutoff=0.0))
-    texts = tuple(text for hit in hits for text in _texts(hit))
+    texts = tuple(one.text for hit in hits for one in (hit.messages if hit.fact is None else [hit.fact]))
     expected = asked.expect
     return QuestionFinds(
         texts=texts,
@@ -176,10 +176,6 @@ def _coverage(
         places |= {(row.session_key, row.seq) for row in rows}
     seqs = set(asked.evidence)
     return len({seq for key, seq in places if key == identity.session_key} & seqs) / len(seqs)
-
-
-def _texts(hit: Hit) -> list[str]:
-    return [hit.fact.text] if hit.fact is not None else [message.text for message in hit.messages]
 
 
 @cli_command(

@@ -80,16 +80,13 @@ def command() -> None:
 
 def _role(settings: Settings, name: RoleName) -> RoleReport:
     role, kind = settings.role(name), settings.backend(name)
+    dimensions = [("dimensions", settings.embedding_dimensions)] if name in EMBEDDING_ROLES else []
     values = [
         ValueReport(name=field, value=shown, set_by=_place(role, field, value))
-        for field, value in (*role.of, *_dimensions(settings, name))
+        for field, value in (*role.of, *dimensions)
         if kind == "openai" and (shown := _shown(field, value))
     ]
     return RoleReport(role=name, backend=kind, values=values)
-
-
-def _dimensions(settings: Settings, name: RoleName) -> list[tuple[str, object]]:
-    return [("dimensions", settings.embedding_dimensions)] if name in EMBEDDING_ROLES else []
 
 
 def _shown(field: str, value: Any) -> str:

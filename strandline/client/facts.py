@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from typing import Any
@@ -73,16 +73,8 @@ def _check_wording(sent: dict[str, Any]) -> dict[str, Any]:
     return others | set_fields(**{name: getattr(wording, name) for name in names})
 
 
-def _check_feedback(sent: dict[str, Any]) -> dict[str, Any]:
-    return sent | {"feedback": checked_feedback(sent["feedback"])}
-
-
-def _check_settlement(sent: dict[str, Any]) -> dict[str, Any]:
-    return sent | {"keep": checked_settlement(sent["keep"])}
-
-
-def _check_limit(sent: dict[str, Any]) -> dict[str, Any]:
-    return sent if "limit" not in sent else sent | {"limit": checked_limit(sent["limit"])}
+def _checking(name: str, check: Callable[[Any], Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda sent: sent | {name: check(sent[name])} if name in sent else sent
 
 
 def _capture_fields(sent: dict[str, Any]) -> dict[str, Any]:
@@ -126,7 +118,7 @@ class FactMethods:
         out = reply.read(FactHistoryOut)
         return fact_from(out.fact, (yield from namespace_of(self.service)), out.revisions)
 
-    @remote(acts.SEARCH_FACTS, FoundFacts, check=_check_limit)
+    @remote(acts.SEARCH_FACTS, FoundFacts, check=_checking("limit", checked_limit))
     def search(
         self,
         query: str,
@@ -142,8 +134,16 @@ class FactMethods:
     replace = as_in_library(
         acts.REPLACE_FACT, library.replace, FactOut, check=_check_wording, missing=None, repeat="always"
     )
-    settle = as_in_library(acts.SETTLE_FACT, library.settle, FactOut, check=_check_settlement, missing=None)
-    feedback = as_in_library(acts.JUDGE_FACT, library.feedback, FactOut, check=_check_feedback, missing=None)
+    settle = as_in_library(
+        acts.SETTLE_FACT, library.settle, FactOut, check=_checking("keep", checked_settlement), missing=None
+    )
+    feedback = as_in_library(
+        acts.JUDGE_FACT,
+        library.feedback,
+        FactOut,
+        check=_checking("feedback", checked_feedback),
+        missing=None,
+    )
 
     @Method
     def delete(

@@ -230,11 +230,8 @@ def _problem_names(groups: Iterable[tuple[Kind, ...]]) -> dict[tuple[Kind, ...],
     """Names for the responses that are problems, of the kinds of one status that a route has."""
     distinct = sorted(set(groups), key=lambda kinds: [KINDS.index(kind) for kind in kinds])
     statuses = Counter(kinds[0].status for kinds in distinct)
-    return {kinds: _camel(kinds[:1] if statuses[kinds[0].status] == 1 else kinds) for kinds in distinct}
-
-
-def _camel(kinds: tuple[Kind, ...]) -> str:
-    return "".join(kind.name.title().replace("-", "") for kind in kinds)
+    named = {kinds: kinds[:1] if statuses[kinds[0].status] == 1 else kinds for kinds in distinct}
+    return {kinds: "".join(kind.name.title().replace("-", "") for kind in of) for kinds, of in named.items()}
 
 
 def _groups(kinds: Iterable[Kind]) -> Iterator[tuple[Kind, ...]]:

@@ -190,7 +190,8 @@ class ServiceRoute(Route):
         declared = signature(endpoint).parameters
         self.needs_body = self.body is not None and declared["body"].default is Parameter.empty
         # All but the first, which is the call, or the request of an open route.
-        fields = {name: (kinds[name], _default(declared[name])) for name in [*kinds][1:]}
+        defaults = {name: one.default for name, one in declared.items() if one.default is not one.empty}
+        fields = {name: (kinds[name], defaults.get(name, ...)) for name in [*kinds][1:]}
         self.parameters: type[BaseModel] = create_model(self.name, **fields)  # type: ignore[call-overload]
         self._queries = fields.keys() - self.param_convertors.keys()
         self._lists = {name for name in self._queries if "list" in str(kinds[name])}
@@ -340,10 +341,6 @@ class Router:
 
 def _model(kind: object) -> type[BaseModel] | None:
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
-
-
-def _default(parameter: Parameter) -> Any:
-    return ... if parameter.default is Parameter.empty else parameter.default
 
 
 def log_defect(error: Exception, route: str, instance: str | None = None) -> None:

@@ -153,7 +153,7 @@ class LocalService:
 @contextmanager
 def local_service(running: Running, *, log_path: Path | None = None) -> Iterator[LocalService | None]:
     """A service for as long as this lasts; None without the extra ``service``."""
-    if not _is_installed():
+    if not all(find_spec(name) for name in ("starlette", "uvicorn")):
         yield None
         return
     spec = KeySpec(
@@ -187,10 +187,6 @@ def _is_ready(port: int) -> bool:
         return False
     finally:
         connection.close()
-
-
-def _is_installed() -> bool:
-    return all(find_spec(name) is not None for name in ("starlette", "uvicorn"))
 
 
 def _free_port(preferred: int) -> int:

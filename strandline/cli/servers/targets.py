@@ -14,7 +14,6 @@ from pydantic import SecretStr
 
 from strandline.deploy.embedded.broker import EmbeddedBroker
 from strandline.deploy.embedded.stack import (
-    EmbeddedStack,
     mend_broker,
     prepare_home,
     running_stack,
@@ -70,7 +69,8 @@ def running_servers(settings: Settings, *, only_looking: bool) -> Iterator[Serve
     Raises:
         ConfigurationError: no database is configured, and none runs in STRANDLINE_HOME or may do so.
     """
-    stack = None if settings.database_url is not None else _joined_stack(settings)
+    may_join = settings.database_url is None and settings.embedded != "never"
+    stack = running_stack(settings.home) if may_join else None
     if settings.database_url is None and stack is None:
         if settings.embedded == "never":
             raise ConfigurationError(
@@ -249,10 +249,6 @@ def _why_none_runs(home: Path) -> str:
         f"No database is configured, and no embedded one runs in {home}."
         " Set STRANDLINE_DATABASE_URL, or start `strandline up` in another terminal."
     )
-
-
-def _joined_stack(settings: Settings) -> EmbeddedStack | None:
-    return running_stack(settings.home) if settings.embedded != "never" else None
 
 
 def _embedded_broker(settings: Settings) -> EmbeddedBroker | None:
