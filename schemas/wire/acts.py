@@ -21,26 +21,36 @@ class WireAct:
         path: with names of parameters; a colon stands before the kind of a parameter other than text.
         repeats: the effect of a repeated request.
         names_user: whether the header ``Strandline-User`` names the session's user.
+        waits: whether a client may say how long it waits (``Prefer: wait=5``).
+        goes_on: whether the answer may come before all is done, with a ``Location`` of what is left.
+        meets: kinds of problems that only this act, or only some acts like it, may end with.
     """
 
     method: WireMethod
     path: str
     repeats: Idempotent = "reads"
     names_user: bool = False
+    waits: bool = False
+    goes_on: bool = False
+    meets: tuple[str, ...] = ()
 
 
-PUT_MESSAGES = WireAct("POST", "/v1/sessions/{session_id}/messages", "own", names_user=True)
+PUT_MESSAGES = WireAct(
+    "POST", "/v1/sessions/{session_id}/messages", "own", names_user=True, meets=("idempotency-key-reused",)
+)
 LIST_MESSAGES = WireAct("GET", "/v1/sessions/{session_id}/messages", names_user=True)
 HISTORY = WireAct("POST", "/v1/sessions/{session_id}/history", names_user=True)
 CONTEXT_WINDOW = WireAct("GET", "/v1/sessions/{session_id}/context_window", names_user=True)
 PUT_RUN = WireAct("PUT", "/v1/sessions/{session_id}/runs/{run_id}", "same", names_user=True)
 RUN_HISTORY = WireAct("POST", "/v1/sessions/{session_id}/run-history", names_user=True)
 
-READ_CONTEXT = WireAct("POST", "/v1/sessions/{session_id}/context", names_user=True)
+READ_CONTEXT = WireAct("POST", "/v1/sessions/{session_id}/context", names_user=True, waits=True)
 GET_CONTEXT = WireAct("GET", "/v1/sessions/{session_id}/context", names_user=True)
 SEARCH = WireAct("POST", "/v1/sessions/{session_id}/search", names_user=True)
-SUMMARIZE = WireAct("POST", "/v1/sessions/{session_id}/summary", "same", names_user=True)
-SUMMARIZE_LAST = WireAct("POST", "/v1/sessions/{session_id}/summary/latest", names_user=True)
+SUMMARIZE = WireAct("POST", "/v1/sessions/{session_id}/summary", "same", names_user=True, waits=True)
+SUMMARIZE_LAST = WireAct(
+    "POST", "/v1/sessions/{session_id}/summary/latest", names_user=True, meets=("model-failed",)
+)
 
 GET_SESSIONS = WireAct("GET", "/v1/sessions", names_user=True)
 GET_SESSION = WireAct("GET", "/v1/sessions/{session_id}", names_user=True)
@@ -67,10 +77,10 @@ JUDGE_FACT = WireAct("PUT", "/v1/users/{user}/facts/{fact_id:uuid}/feedback", "s
 SETTLE_FACT = WireAct("POST", "/v1/users/{user}/facts/{fact_id:uuid}/settle", "refused")
 FACT_HISTORY = WireAct("GET", "/v1/users/{user}/facts/{fact_id:uuid}/history")
 SEARCH_FACTS = WireAct("POST", "/v1/users/{user}/facts/search")
-CHOOSE_FACTS = WireAct("POST", "/v1/users/{user}/facts/choose")
-FACTS_FROM_MESSAGES = WireAct("POST", "/v1/users/{user}/facts/from-messages", "own")
-INSTRUCT_FACTS = WireAct("POST", "/v1/users/{user}/facts/instruct", "own")
-OPTIMIZE_FACTS = WireAct("POST", "/v1/users/{user}/facts/optimize", "refused")
+CHOOSE_FACTS = WireAct("POST", "/v1/users/{user}/facts/choose", meets=("model-failed",))
+FACTS_FROM_MESSAGES = WireAct("POST", "/v1/users/{user}/facts/from-messages", "own", waits=True)
+INSTRUCT_FACTS = WireAct("POST", "/v1/users/{user}/facts/instruct", "own", waits=True)
+OPTIMIZE_FACTS = WireAct("POST", "/v1/users/{user}/facts/optimize", "refused", meets=("model-failed",))
 FORGET_SOURCE = WireAct("DELETE", "/v1/users/{user}/sources/{source}", "same")
 
 LIST_USERS = WireAct("GET", "/v1/users")
@@ -88,8 +98,10 @@ SESSION_EVENTS = WireAct("GET", "/v1/sessions/{session_id}/events", names_user=T
 IMPORT_MESSAGES = WireAct("POST", "/v1/sessions/{session_id}/import", "same", names_user=True)
 IMPORT_FACTS = WireAct("POST", "/v1/users/{user}/facts/import", "same")
 
-ERASE_USER = WireAct("POST", "/v1/users/{user}/erasures", "own")
-ERASE_SESSION = WireAct("POST", "/v1/sessions/{session_id}/erasures", "own", names_user=True)
+ERASE_USER = WireAct("POST", "/v1/users/{user}/erasures", "own", waits=True, goes_on=True)
+ERASE_SESSION = WireAct(
+    "POST", "/v1/sessions/{session_id}/erasures", "own", names_user=True, waits=True, goes_on=True
+)
 USER_ERASURES = WireAct("GET", "/v1/users/{user}/erasures")
 PLAN_USER = WireAct("GET", "/v1/users/{user}/erasures/plan")
 PLAN_SESSION = WireAct("GET", "/v1/sessions/{session_id}/erasures/plan", names_user=True)
@@ -117,13 +129,13 @@ PUT_LIMITS = WireAct("PUT", "/v1/admin/namespaces/{namespace}/limits", "same")
 GET_LETTERS = WireAct("GET", "/v1/admin/dead-letters")
 RETRY_LETTER = WireAct("POST", "/v1/admin/dead-letters/{event_id}/retry", "same")
 DROP_LETTER = WireAct("POST", "/v1/admin/dead-letters/{event_id}/drop", "same")
-POST_REPLAY = WireAct("POST", "/v1/admin/replays", "refused")
+POST_REPLAY = WireAct("POST", "/v1/admin/replays", "refused", goes_on=True)
 ESTIMATE_REPLAY = WireAct("POST", "/v1/admin/replays/estimate")
 GET_OPERATIONS = WireAct("GET", "/v1/admin/operations")
 GET_OPERATION = WireAct("GET", "/v1/admin/operations/{operation_id}")
 STOP_OPERATION = WireAct("POST", "/v1/admin/operations/{operation_id}/stop", "same")
 GET_GENERATIONS = WireAct("GET", "/v1/admin/generations")
-DIFF_GENERATION = WireAct("GET", "/v1/admin/generations/{generation}/diff")
+DIFF_GENERATION = WireAct("GET", "/v1/admin/generations/{generation}/diff", meets=("conflict",))
 PROMOTE_GENERATION = WireAct("POST", "/v1/admin/generations/{generation}/promote", "refused")
 PRUNE_GENERATION = WireAct("DELETE", "/v1/admin/generations/{generation}", "same")
 ROLL_PIPELINE_BACK = WireAct("POST", "/v1/admin/pipelines/{pipeline}/rollback", "refused")

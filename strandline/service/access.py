@@ -32,6 +32,7 @@ class Access:
         tells: the content that its answer can hold, apart from the request's own.
         takes_user: whether the header ``Strandline-User`` names the session's user.
         idempotent: the effect of a repeated request.
+        waits, goes_on, meets: as ``WireAct`` has them.
         matches: whether it takes If-Match.
         holder: whose key it takes.
         any_user: whether it tells of any user's session to a request without a user.
@@ -47,6 +48,9 @@ class Access:
     _: KW_ONLY
     takes_user: bool = False
     idempotent: Idempotent = "reads"
+    waits: bool = False
+    goes_on: bool = False
+    meets: tuple[str, ...] = ()
     matches: bool = False
     holder: Holder = "any"
     any_user: bool = False

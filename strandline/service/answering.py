@@ -7,10 +7,10 @@ The others come from path, query and body.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import wraps
-from inspect import Parameter, Signature, getdoc, signature
-from typing import Any, TypeVar, get_type_hints
+from inspect import getdoc, signature
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
@@ -24,7 +24,7 @@ from strandline.service.access import Access, Content, Queue
 from strandline.service.forms import response_of, version_in
 from strandline.service.idempotency import once
 from strandline.service.params import FactId, SeqPath, SessionId, UserId
-from strandline.service.route import Call, Router
+from strandline.service.route import Call, Router, Taken, taken_by
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Awaitable[Any]])
 
@@ -45,7 +45,8 @@ class Routes:
         tells: tuple[Content, ...] = (),
         answer: type[BaseModel] | None = None,
         *,
-        status: int | None = None,
+        status: int = 200,
+        takes: Taken | None = None,
         responses: dict[int | str, dict[str, Any]] | None = None,
         **demands: Any,
     ) -> Callable[[Endpoint], Endpoint]:
@@ -55,18 +56,22 @@ class Routes:
             act: its route, and the effect of a repeated request.
             scope, queue, tells, demands: as ``Access`` has them.
             answer: the model of the answer; default: the function returns one.
-            status, responses: as ``ServiceRoute`` has them.
+            status, takes, responses: as ``ServiceRoute`` has them.
         """
+        demands |= {"waits": act.waits, "goes_on": act.goes_on, "meets": act.meets}
         rule = Access(scope, queue, tells, takes_user=act.names_user, idempotent=act.repeats, **demands)
 
         def register(endpoint: Endpoint) -> Endpoint:
+            taken = taken_by(endpoint) if takes is None else takes
+            respond, needed = _with_subject(endpoint, taken, rule, answer, status)
             declare = self.router(
                 f"{act.method} {act.path}",
-                status_code=status or 200,
+                takes=needed,
+                status_code=status,
                 response_model=answer,
                 responses=responses,
             )
-            declare(rule(_with_subject(endpoint, rule, answer, status or 200)))
+            declare(rule(respond))
             return endpoint
 
         return register
@@ -88,11 +93,12 @@ class Routes:
 
         ``about``: the description; by default the first paragraph of the method's.
         """
-        taken = signature(to).parameters
-        kinds: dict[str, Any] = {"subject": SessionMemory if "{session_id}" in act.path else OwnerFacts}
-        kinds |= {name: kind for name, kind in _IN_PATHS.items() if f"{{{name}" in act.path}
-        kinds |= {name: Any for name in _OF_THE_CALL if name in taken}
-        kinds |= {} if body is None else {"body": body}
+        takes: dict[str, tuple[Any, Any]] = {
+            "subject": (SessionMemory if "{session_id}" in act.path else OwnerFacts, ...)
+        }
+        takes |= {name: (kind, ...) for name, kind in _IN_PATHS.items() if f"{{{name}" in act.path}
+        takes |= {name: (Any, ...) for name in _OF_THE_CALL if name in signature(to).parameters}
+        takes |= {} if body is None else {"body": (body, ...)}
 
         async def endpoint(subject: Any, body: BaseModel | None = None, **arguments: Any) -> Any:
             fields = {} if body is None else body.model_dump()
@@ -100,22 +106,23 @@ class Routes:
 
         endpoint.__name__ = _NAMES[id(act)]
         endpoint.__doc__ = about or (getdoc(to) or "").partition("\n\n")[0].replace("``", "`")
-        _declare(endpoint, kinds, {}, Any)
-        self.answer(act, scope, queue, tells, answer, **options)(endpoint)
+        self.answer(act, scope, queue, tells, answer, takes=takes, **options)(endpoint)
 
 
 def _with_subject(
-    endpoint: Callable[..., Awaitable[Any]], rule: Access, answer: type[BaseModel] | None, status: int
-) -> Callable[..., Awaitable[Any]]:
-    """The endpoint as ``ServiceRoute`` calls it: with the call, and the name of its subject."""
-    hints = get_type_hints(endpoint, include_extras=True)
-    own = signature(endpoint).parameters
-    subjects = {name: hints[name] for name in own if hints[name] in (*_SUBJECTS,)}
+    endpoint: Callable[..., Awaitable[Any]],
+    takes: Taken,
+    rule: Access,
+    answer: type[BaseModel] | None,
+    status: int,
+) -> tuple[Callable[..., Awaitable[Any]], Taken]:
+    """The endpoint as ``ServiceRoute`` calls it, with the call and the name of its subject; what it takes."""
+    subjects = {name: kind for name, (kind, _) in takes.items() if kind in (*_SUBJECTS,)}
     if not subjects:
-        return endpoint
-    of_call = {name: _OF_THE_CALL[name] for name in own if name in _OF_THE_CALL}
-    named = {name: kind for kind in subjects.values() for name, kind in _SUBJECTS[kind][0].items()}
-    hidden = named.keys() - own.keys()
+        return endpoint, takes
+    of_call = {name: _OF_THE_CALL[name] for name in takes if name in _OF_THE_CALL}
+    named = {name: (kind, ...) for one in subjects.values() for name, kind in _SUBJECTS[one][0].items()}
+    hidden = named.keys() - takes.keys()
     makers = [(name, _SUBJECTS[kind][1]) for name, kind in subjects.items()]
 
     @wraps(endpoint)
@@ -124,9 +131,9 @@ def _with_subject(
         for name, make in makers:
             arguments[name] = await make(call, values)
         arguments |= {name: read(call) for name, read in of_call.items()}
-        if "request" in own:
+        if "request" in takes:
             arguments["request"] = call.request
-        if "connection" not in own:
+        if "connection" not in takes:
             return response_of(await endpoint(**arguments), answer, status)
         identity = call.caller.session(values["session_id"])
         kept = identity.session_key if "messages" in rule.tells else None
@@ -136,20 +143,8 @@ def _with_subject(
 
         return await once(call, identity.shard_key, work, status=status, content_of=kept)
 
-    kinds = {"call": Call, **named}
-    kinds |= {name: hints[name] for name in own if name not in {*subjects, *of_call, "connection", "request"}}
-    _declare(respond, kinds, {name: one.default for name, one in own.items()}, hints["return"])
-    return respond
-
-
-def _declare(endpoint: Any, kinds: Mapping[str, Any], defaults: Mapping[str, Any], result: Any) -> None:
-    """Have ``ServiceRoute`` read these parameters."""
-    parameters = [
-        Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=defaults.get(name, Parameter.empty))
-        for name, kind in kinds.items()
-    ]
-    endpoint.__annotations__ = {**kinds, "return": result}
-    endpoint.__signature__ = Signature(parameters, return_annotation=result)
+    own = takes.keys() - {*subjects, *of_call, "connection", "request"}
+    return respond, {"call": (Call, ...), **named, **{name: takes[name] for name in takes if name in own}}
 
 
 async def _call(call: Call, _: dict[str, Any]) -> Call:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from http import HTTPStatus
-from inspect import Parameter, getdoc, signature
+from inspect import getdoc
 from typing import Any
 
 from pydantic import BaseModel, create_model
@@ -150,8 +150,7 @@ def _route_model(route: ServiceRoute) -> type[BaseModel]:
         if answer.get("model")
     }
     if route.body is not None:
-        default = signature(route.endpoint).parameters["body"].default
-        fields["body"] = (route.body, ... if default is Parameter.empty else default)
+        fields["body"] = (route.body, route.default_body)
     return create_model(route.name, __base__=route.parameters, **fields)
 
 
@@ -249,7 +248,7 @@ def _headers_of_success(route: ServiceRoute, rule: Access) -> dict[str, Any]:
         headers |= _text_header(REPLAYED_HEADER, "`true`: the response that was given before.")
     if "{fact_id}" in route.path_format and "/facts" in route.path_format and route.method != "DELETE":
         headers |= _text_header("ETag", "Names the fact as it is.")
-    if route.name in _LONG_WORK:
+    if rule.goes_on:
         headers |= _text_header("Location", "Where it is told how far it is.")
     return headers
 
@@ -257,9 +256,6 @@ def _headers_of_success(route: ServiceRoute, rule: Access) -> dict[str, Any]:
 def _text_header(name: str, description: str) -> dict[str, Any]:
     return {name: {"description": description, "schema": {"type": "string"}}}
 
-
-# Routes that answer before all is done.
-_LONG_WORK = ("erase_user", "erase_session", "post_replay")
 
 _FRESHNESS = {
     **_text_header(
@@ -291,17 +287,11 @@ def _headers(rule: Access, route: ServiceRoute, responses: Mapping[str, Any]) ->
         headers.append(_header("If-None-Match", "The ETag that is known.", 200, example='"1-62d1f3"'))
     if rule.queue == "streams":
         headers.append(_header("Last-Event-ID", "The id of the last event that came; resumes.", 17))
-    if route.name in _WAITING:
+    if rule.waits:
         headers.append(
             _header("Prefer", "`wait=5`: how many seconds to wait at most.", 200, example="wait=5")
         )
     return headers
-
-
-# Routes that wait as long as a client says.
-_WAITING = (
-    "read_context", "summarize", "facts_from_messages", "instruct_facts", "erase_user", "erase_session",
-)  # fmt: skip
 
 
 _OF_A_KEY = {
@@ -335,9 +325,6 @@ _WITH_KEY = frozenset(
 # What each change may meet, and what those of someone's memory may.
 _CHANGING = frozenset({"conflict", "redaction-failed"})
 _CHANGING_MEMORY = frozenset({"erased", "unknown-pipeline"})
-_ASKING_MODELS = frozenset({"summarize_last", "choose_facts", "optimize_facts"})
-# Read-only, but in conflict with stored data at times: a generation is not compared with itself.
-_COMPARING = frozenset({"diff_generation"})
 
 
 def _kinds(route: ServiceRoute) -> list[Kind]:
@@ -345,7 +332,7 @@ def _kinds(route: ServiceRoute) -> list[Kind]:
     rule = route.access
     if rule is None:
         return [kind for kind in KINDS if kind.name in ("invalid", "internal")]
-    names = _EVERYWHERE | _WITH_KEY
+    names = _EVERYWHERE | _WITH_KEY | {*rule.meets}
     path = route.path_format
     if route.method != "GET" and rule.scope != "read":
         names |= _CHANGING
@@ -353,14 +340,10 @@ def _kinds(route: ServiceRoute) -> list[Kind]:
             names |= _CHANGING_MEMORY
         if "{session_id}" in path:
             names |= {"delivered"}
-    if rule.is_kept or route.name == "put_messages":
+    if rule.is_kept:
         names |= {"idempotency-key-reused"}
     if rule.matches:
         names |= {"other-revision"}
-    if route.name in _COMPARING:
-        names |= {"conflict"}
-    if route.name in _ASKING_MODELS:
-        names |= {"model-failed"}
     return [kind for kind in KINDS if kind.name in names]
 
 

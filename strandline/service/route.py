@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from inspect import Parameter, signature
+from inspect import signature
 from typing import Any, TypeVar, get_type_hints
 from uuid import uuid4
 
@@ -74,6 +74,8 @@ logger = logging.getLogger("strandline.service")
 
 T = TypeVar("T")
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+# By name, the kind of a parameter, and its default, or `...` where there is none.
+Taken = Mapping[str, tuple[Any, Any]]
 
 MAX_KEY_BYTES = 512
 # Of a body that no endpoint declares: the SDK of MCP reads it on the event loop.
@@ -162,6 +164,7 @@ class ServiceRoute(Route):
     Args:
         status_code: of its usual answer.
         tag: its subject, in the description.
+        takes: what the endpoint takes; default: as its signature says.
         response_model: of its usual answer, in the description; None: the model that the endpoint returns.
         responses: further answers by status, in the description: ``model``, ``description``, ``content``.
         include_in_schema: whether the description has it.
@@ -175,6 +178,7 @@ class ServiceRoute(Route):
         *,
         status_code: int = 200,
         tag: str,
+        takes: Taken | None = None,
         response_model: type[BaseModel] | None = None,
         responses: Mapping[int, Mapping[str, Any]] | None = None,
         include_in_schema: bool = True,
@@ -183,18 +187,16 @@ class ServiceRoute(Route):
         self.method, self.methods = method, {method}
         self.status, self.tag, self.responses = status_code, tag, responses or {}
         self.access = access_of(endpoint)
-        kinds = get_type_hints(endpoint, include_extras=True)
-        returned = _model(kinds.pop("return"))
-        self.answer = response_model or returned
-        self.body = _model(kinds.pop("body", None))
-        declared = signature(endpoint).parameters
-        self.needs_body = self.body is not None and declared["body"].default is Parameter.empty
-        # All but the first, which is the call, or the request of an open route.
-        defaults = {name: one.default for name, one in declared.items() if one.default is not one.empty}
-        fields = {name: (kinds[name], defaults.get(name, ...)) for name in [*kinds][1:]}
+        self.answer = response_model or model_of(get_type_hints(endpoint)["return"])
+        # The first is the call, or the request of an open route.
+        _, *others = (taken_by(endpoint) if takes is None else takes).items()
+        fields = dict(others)
+        body, self.default_body = fields.pop("body", (None, None))
+        self.body = model_of(body)
+        self.needs_body = self.default_body is ...
         self.parameters: type[BaseModel] = create_model(self.name, **fields)  # type: ignore[call-overload]
         self._queries = fields.keys() - self.param_convertors.keys()
-        self._lists = {name for name in self._queries if "list" in str(kinds[name])}
+        self._lists = {name for name in self._queries if "list" in str(fields[name][0])}
 
     @property
     def has_head(self) -> bool:
@@ -339,7 +341,17 @@ class Router:
         return declare
 
 
-def _model(kind: object) -> type[BaseModel] | None:
+def taken_by(endpoint: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
+    """What an endpoint takes, by its signature."""
+    hints = get_type_hints(endpoint, include_extras=True)
+    return {
+        name: (hints[name], ... if one.default is one.empty else one.default)
+        for name, one in signature(endpoint).parameters.items()
+    }
+
+
+def model_of(kind: object) -> type[BaseModel] | None:
+    """A model, as it is; None for all else."""
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
