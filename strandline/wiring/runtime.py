@@ -7,30 +7,21 @@ resources in each process. A child never touches its parent's.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any, get_args
+from operator import attrgetter
+from typing import TYPE_CHECKING, get_args
 from weakref import WeakSet
 
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from strandline.pipelines.models.contract import ModelAnswer, Task, TextModel
 from strandline.pipelines.redaction.hook import Redaction
-from strandline.producers.audit.compliance import Compliance
-from strandline.producers.audit.levels import KnownLevels
-from strandline.producers.execution import Measure
-from strandline.producers.reading.window_cache import WindowCache
-from strandline.producers.search.index.index_cache import IndexCache
-from strandline.producers.writing.group_commit import GroupCommit
+from strandline.producers.execution import Measure, Resources
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import ProcessKey, renew_in_child, this_process
-from strandline.schemas.postgres.async_database import AsyncDatabase
-from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.pools.engine_pool import Pool, is_async_engine, is_engine
-from strandline.schemas.sealing.codec import ContentCodec
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.lanes import Lane
 from strandline.wiring.given_pool import GivenPool
 from strandline.wiring.metrics import operation_metrics
 from strandline.wiring.process_resources import Consume, ProcessResources
@@ -132,14 +123,23 @@ def _is_pool(pool: object) -> bool:
         ) from error
 
 
-class Runtime:
-    """Implements ``producers.execution.Resources``; safe to share between threads, event loops and forks."""
+if TYPE_CHECKING:
+    _OfProcess = ProcessResources
+else:
+    _OfProcess = object
+
+
+class Runtime(_OfProcess):
+    """Implements ``producers.execution.Resources``; safe to share between threads, event loops and forks.
+
+    Other attributes and methods are those of the calling process's ``ProcessResources``.
+    """
 
     def __init__(
         self, settings: Settings, *, pool: Pool | None, consume: Consume | None, forget: Callable[[], None]
     ) -> None:
         self.settings = settings
-        self._pool = pool
+        self._given_pool = pool
         self._consume = consume
         self._forget = forget
         self._made_in = this_process()
@@ -148,7 +148,7 @@ class Runtime:
 
     def __reduce__(self) -> tuple[Callable[..., Runtime], tuple[object, ...]]:
         """Another process has its own, by the same settings; a pool of the caller's stays where it is."""
-        if self._pool is not None:
+        if self._given_pool is not None:
             raise ConfigurationError(
                 "A Memory with pool= cannot go to another process, since connections cannot; give it"
                 " database_url=, or make the Memory in that process."
@@ -160,60 +160,8 @@ class Runtime:
         return storing_redaction(self.settings) if self.settings.redact_before_storing else None
 
     @property
-    def compliance(self) -> Compliance | None:
-        return self.own().compliance
-
-    @property
-    def audit_levels(self) -> KnownLevels:
-        return self.own().audit_levels
-
-    @property
-    def windows(self) -> WindowCache:
-        return self.own().windows
-
-    @property
-    def content(self) -> ContentCodec:
-        return self.own().content
-
-    @property
-    def indexes(self) -> IndexCache:
-        return self.own().indexes
-
-    def database(self) -> Database:
-        return self.own().database()
-
-    async def async_database(self) -> AsyncDatabase:
-        return await self.own().async_database()
-
-    async def group_commit(self) -> GroupCommit:
-        return await self.own().group_commit()
-
-    def ring(self, lanes: Iterable[Lane]) -> None:
-        self.own().ring(lanes)
-
-    @property
     def measure(self) -> Measure | None:
         return operation_metrics() if self.settings.operation_metrics else None
-
-    @property
-    def broker_trouble(self) -> str | None:
-        return self.own().broker_trouble
-
-    def embed_query(self, text: str, config: Mapping[str, Any]) -> str | None:
-        return self.own().embed_query(text, config)
-
-    def ask_model(self, task: Task, *, model: str | None = None) -> ModelAnswer:
-        return self.own().ask_model(task, model=model)
-
-    def build_facts_model(self, config: Mapping[str, Any], prompts: Mapping[str, str]) -> TextModel:
-        return self.own().build_facts_model(config, prompts)
-
-    def close(self) -> None:
-        """End runner, doorbell, pool and stack in that order; running work gets five seconds."""
-        self.own().close()
-
-    async def aclose(self) -> None:
-        await self.own().aclose()
 
     def own(self) -> ProcessResources:
         """The resources of the calling process; made at the first call, without any I/O."""
@@ -224,9 +172,19 @@ class Runtime:
 
     def _make(self, process: ProcessKey) -> ProcessResources:
         pool = None
-        if self._pool is not None:
-            pool = GivenPool(self._pool, inherited=process != self._made_in)
+        if self._given_pool is not None:
+            pool = GivenPool(self._given_pool, inherited=process != self._made_in)
         return ProcessResources(self.settings, pool=pool, consume=self._consume, forget=self._forget)
+
+
+def _of_process(name: str) -> property:
+    get = attrgetter(name)
+    return property(lambda runtime: get(runtime.own()))
+
+
+for _name in {*vars(Resources)} - {*vars(Runtime), "settings"}:
+    if not _name.startswith("_"):
+        setattr(Runtime, _name, _of_process(_name))
 
 
 def _forget(key: tuple[object, ...]) -> None:
