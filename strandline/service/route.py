@@ -21,12 +21,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from strandline.pipelines.audit.appending import Act, append_act
+from strandline.producers.audit.carrying_out import Recorder
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.operations import ASIDE
+from strandline.schemas.postgres.operations import ASIDE, Operation
 from strandline.schemas.queries.application.service import FindServiceKeysRow
 from strandline.schemas.values.acts.acting import acting
-from strandline.schemas.values.identity import NO_USER
+from strandline.schemas.values.identity import NO_USER, Owner, SessionIdentity
 from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, USER_HEADER
 from strandline.service.access import Access, access_of
 from strandline.service.gate.authentication import Caller, caller_of, check_scope
@@ -140,12 +141,21 @@ class Call:
         """Record in the trail of each namespace that names of it are told to the key of the installation."""
         for namespace in sorted({*namespaces} - {None}, key=str) if self.caller.namespace is None else ():
             act = Act.here("reveal", detail={"from": source})
-            await self.service.runner.arun(append_act(str(namespace), act))
+            await self.run(append_act(str(namespace), act))
 
     def seconds_to_wait(self, otherwise: float) -> float:
         """How long to wait for an unfinished result: the client's time, or ``otherwise``."""
         seconds = otherwise if self.wait_seconds is None else self.wait_seconds
         return min(seconds, longest_wait(self.service.settings.service_request_seconds))
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Carry an operation out, on the pool of the event loop."""
+        return await self.service.runner.arun(operation)
+
+    def recorder(self, whom: SessionIdentity | Owner) -> Recorder:
+        """Records acts on someone's memory, and asks the compliance hook."""
+        resources = self.service.resources
+        return Recorder(whom, resources.compliance, resources.audit_levels)
 
     async def block(self, work: Callable[[Database], T]) -> T:
         """Run what blocks in a thread, on the pool for threads; it ends with the request.

@@ -148,9 +148,7 @@ async def _covers(call: Call, identity: SessionIdentity, seq: int, *, begun_only
             raise
         return False
     pipelines = pipelines_of(record.blocks)
-    return not pipelines or await call.service.runner.arun(
-        is_covered(identity, pipelines, seq, call.service.resources.ring)
-    )
+    return not pipelines or await call.run(is_covered(identity, pipelines, seq, call.service.resources.ring))
 
 
 async def _open(

@@ -80,7 +80,7 @@ async def erase_session(call: Call, identity: SessionIdentity, body: ErasureIn =
     """Erase one session for good, and of its user what only this session gave; as for a user."""
     if body.items_below:
         raise invalid("/body/items_below", "Items belong to no session.")
-    target = await call.service.runner.arun(own_session_target(identity))
+    target = await call.run(own_session_target(identity))
     return await _erase(call, target, body)
 
 
@@ -102,7 +102,7 @@ async def plan_user(call: Call, user: UserId) -> PlannedErasureOut:
 @routes.answer(acts.PLAN_SESSION, "erase", "others")
 async def plan_session(call: Call, session_id: SessionId) -> PlannedErasureOut:
     """Count what an erasure of the session would delete now, by table; nothing is changed."""
-    target = await call.service.runner.arun(own_session_target(call.caller.session(session_id)))
+    target = await call.run(own_session_target(call.caller.session(session_id)))
     return await _plan(call, target)
 
 
@@ -118,7 +118,7 @@ async def readmit_session(
     call: Call, session_id: SessionId, body: ReadmissionIn = _BY_NOBODY
 ) -> ReceiptReport:
     """Let the id of an erased session be used again by its owner; 404 if no fence keeps it away."""
-    target = await call.service.runner.arun(own_session_target(call.caller.session(session_id)))
+    target = await call.run(own_session_target(call.caller.session(session_id)))
     return await _readmit(call, target, body)
 
 
@@ -173,7 +173,7 @@ async def _erase(call: Call, target: ErasureTarget, body: ErasureIn) -> Response
         call.service.records.forget_owner(target.owner_key)
     if call.wait_seconds:
         await carried.wait(number, call.wait_seconds)
-    record = await call.service.runner.arun(show_erasure(number))
+    record = await call.run(show_erasure(number))
     form = _form(call, record).model_dump(mode="json")
     status = 202 if record.receipt is None else 200
     return json_response(form, status, {"Location": f"/v1/erasures/{number}"})
@@ -184,9 +184,9 @@ async def _refuse_unknown(call: Call, target: ErasureTarget, body: ErasureIn) ->
     if not target.is_whole_owner or call.caller.is_bound or body.items_below or body.even_if_unknown:
         return
     known = UserIsKnown(namespace=target.namespace, user_id=target.user_id or "", owner_key=target.owner_key)
-    (row,) = await call.service.runner.arun(fetch(known))
+    (row,) = await call.run(fetch(known))
     # All rows are counted only for names that the directory lacks.
-    if not row.known and (await call.service.runner.arun(plan_erasure(target))).is_of_nobody:
+    if not row.known and (await call.run(plan_erasure(target))).is_of_nobody:
         raise ProblemError(NOT_FOUND, detail=OF_NOBODY)
 
 
@@ -203,7 +203,7 @@ async def _find_begun(call: Call, target: ErasureTarget) -> int | None:
     """The finished erasure that this Idempotency-Key began: a user readmitted since stays."""
     if call.idempotency_key is None:
         return None
-    record = await call.service.runner.arun(find_erasure(erasure_id=_erasure_id(call, target)))
+    record = await call.run(find_erasure(erasure_id=_erasure_id(call, target)))
     return None if record is None or record.state == "running" else record.number
 
 
@@ -216,14 +216,14 @@ def _erasure_id(call: Call, target: ErasureTarget) -> UUID:
 
 
 async def _plan(call: Call, target: ErasureTarget) -> PlannedErasureOut:
-    planned = await call.service.runner.arun(plan_erasure(target))
+    planned = await call.run(plan_erasure(target))
     return PlannedErasureOut(rows=dict(planned.rows), erased_by=planned.erased_by)
 
 
 async def _readmit(call: Call, target: ErasureTarget, body: ReadmissionIn) -> ReceiptReport:
     if call.caller.is_bound:
         raise ProblemError(FORBIDDEN, detail=OF_ONE_USER)
-    receipt = await call.service.runner.arun(readmit(target, body.actor, call.service.signer))
+    receipt = await call.run(readmit(target, body.actor, call.service.signer))
     return ReceiptReport.model_validate(receipt, from_attributes=True)
 
 
@@ -233,9 +233,7 @@ async def _list(
     before = read_number_cursor(name, cursor)
     if before >= 2**31:
         before = 0  # no erasure has such a number
-    records = await call.service.runner.arun(
-        list_erasures(call.caller.tenant, limit + 1, before or None, owner_key)
-    )
+    records = await call.run(list_erasures(call.caller.tenant, limit + 1, before or None, owner_key))
     items = [ErasureReport.model_validate(one, from_attributes=True) for one in records[:limit]]
     following = cursor_of(name, items[-1].number) if len(records) > limit else None
     return Page[ErasureReport](items=items, next_cursor=following)
@@ -244,7 +242,7 @@ async def _list(
 async def _find(call: Call, number: int) -> ErasureRecord:
     """An erasure of the caller's; raises a problem for an unknown one, and for another's."""
     caller = call.caller
-    record = await call.service.runner.arun(show_erasure(number, caller.tenant))
+    record = await call.run(show_erasure(number, caller.tenant))
     if caller.is_bound and record.owner_key != caller.owner(caller.user_id or "").shard_key:
         raise ProblemError(NOT_FOUND)
     return record

@@ -72,7 +72,7 @@ async def export_user(call: Call, user: UserId) -> ExportStream:
 )
 async def export_session(call: Call, session_id: SessionId) -> ExportStream:
     """Everything that is kept about one session, in the same form."""
-    whole = await call.service.runner.arun(own_session_target(call.caller.session(session_id)))
+    whole = await call.run(own_session_target(call.caller.session(session_id)))
     target = ExportTarget(whole.namespace, whole.owner_key, whole.user_id, whole.session_key)
     return await _stream(call, target, session_id)
 

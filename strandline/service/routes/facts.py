@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from strandline.pipelines.audit.appending import Act
-from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.facts.listing import FactFilter, FactPlace, PageRequest
 from strandline.producers.facts.listing import list_facts as facts_of
 from strandline.producers.owner_facts import OwnerFacts
@@ -84,13 +83,13 @@ async def list_facts(
     after = read_place_cursor(f"{_LIST}/{sort}", cursor, FactPlace.read)
     page_request = replace(PageRequest.check(limit, 0, sort, contains), limit=limit + 1, after=after)
     filters = FactFilter.check(topic, agent_id, team_id, with_invalidated, doubtful, since, until)
-    recorder = Recorder(owner, call.service.resources.compliance, call.service.resources.audit_levels)
+    recorder = call.recorder(owner)
     listing = recorder.read(
         Act.here("facts.read"),
         facts_of(owner, page_request, filters),
         lambda act, page: replace(act, count=min(len(page), limit)),
     )
-    fact_page = await call.service.runner.arun(listing)
+    fact_page = await call.run(listing)
     page = fact_page[:limit]
     more = fact_page.is_cut or len(fact_page) > limit
     following = cursor_of(f"{_LIST}/{sort}", str(FactPlace.of(page[-1], sort))) if more else None

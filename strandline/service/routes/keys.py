@@ -75,16 +75,14 @@ async def post_key(call: Call, body: KeyRequest) -> NewKey:
         shared_scopes=body.shared_scopes,
         expires_in_seconds=body.expires_in_seconds,
     )
-    return await call.service.runner.arun(create_key(spec, _maker(call)))
+    return await call.run(create_key(spec, _maker(call)))
 
 
 @routes.answer(acts.GET_KEYS, "operate", "keys", ("names", "operators"), holder="namespace")
 async def get_keys(call: Call, limit: PageSize = 100, cursor: Cursor = None) -> Page[KeyInfo]:
     """The keys of this namespace, ended ones too; an operator of the installation sees those of all."""
     after = read_text_cursor(_LIST, cursor)
-    keys = await call.service.runner.arun(
-        list_keys(call.caller.managed_namespace, after=after, limit=limit + 1)
-    )
+    keys = await call.run(list_keys(call.caller.managed_namespace, after=after, limit=limit + 1))
     page = keys[:limit]
     await call.reveal((one.namespace for one in page), _LIST)
     following = cursor_of(_LIST, page[-1].key_id) if len(keys) > limit else None
@@ -97,7 +95,7 @@ async def post_rotation(call: Call, key_id: KeyId, body: KeyRotation = _USUAL_OV
 
     Repeated with its `Idempotency-Key` it is a conflict, which names the key that was made.
     """
-    return await call.service.runner.arun(
+    return await call.run(
         rotate_key(
             key_id,
             namespace=call.caller.managed_namespace,
@@ -112,7 +110,7 @@ async def post_rotation(call: Call, key_id: KeyId, body: KeyRotation = _USUAL_OV
 async def delete_key(call: Call, key_id: KeyId, with_made: WithMade = False) -> RevokedKey:
     """End a key now; every process refuses it within five seconds."""
     revoking = revoke_key(key_id, namespace=call.caller.managed_namespace, with_made=with_made)
-    return await call.service.runner.arun(revoking)
+    return await call.run(revoking)
 
 
 def _maker(call: Call) -> KeyMaker:

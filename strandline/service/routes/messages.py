@@ -9,7 +9,6 @@ from pydantic import Field
 from starlette.responses import Response
 
 from strandline.pipelines.audit.appending import Act
-from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.blocks.resolve import max_facts_of, pipelines_of
 from strandline.producers.reading.history import HistoryRequest as NewestRequest
@@ -89,12 +88,12 @@ async def list_messages(
     """The whole log in order, flushed messages included, page by page."""
     await call.service.records.find(identity)
     after = max(after_seq, read_number_cursor(_LOG, cursor))
-    listing = _recorder(call, identity).read(
+    listing = call.recorder(identity).read(
         Act.here("history"),
         history_part(identity, after, limit + 1),
         lambda act, part: replace(act, count=min(len(part[0]), limit)),
     )
-    messages, more = await call.service.runner.arun(listing)
+    messages, more = await call.run(listing)
     page = messages[:limit]
     following = cursor_of(_LOG, page[-1].seq or 0) if more else None
     return await _respond(call, page, following)
@@ -143,8 +142,8 @@ async def run_history(call: Call, identity: SessionIdentity, body: RunHistoryQue
 
 
 async def _read(call: Call, identity: SessionIdentity, reading: Operation[list[Message]]) -> Response:
-    listing = _recorder(call, identity).record_read("history", reading)
-    return await _respond(call, await call.service.runner.arun(listing))
+    listing = call.recorder(identity).record_read("history", reading)
+    return await _respond(call, await call.run(listing))
 
 
 async def _respond(call: Call, messages: list[Message], next_cursor: str | None = None) -> Response:
@@ -184,8 +183,3 @@ def _policy(
         max_facts=max_facts_of(blocks),
     )
     return policy, blocks
-
-
-def _recorder(call: Call, identity: SessionIdentity) -> Recorder:
-    resources = call.service.resources
-    return Recorder(identity, resources.compliance, resources.audit_levels)

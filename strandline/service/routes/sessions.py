@@ -10,7 +10,6 @@ from starlette.responses import Response
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.inspect.sessions import SessionPicture, list_sessions, show_session
 from strandline.pipelines.upkeep.policies import RetentionLevel, record_retention
-from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.blocks.resolve import max_facts_of, pipelines_of
 from strandline.producers.memory import SessionMemory
 from strandline.producers.writing.set_policy import set_policy
@@ -161,8 +160,8 @@ async def change_policy(call: Call, identity: SessionIdentity, body: PolicyChang
     if call.caller.is_bound and not call.caller.may_operate:
         _check_tightens(record.policy, change)
     changing = partial(set_policy, identity, change, in_callers_transaction=False)
-    recorder = Recorder(identity, call.service.resources.compliance, call.service.resources.audit_levels)
-    done = await call.service.runner.arun(recorder.carry_out(Act.here("policy", actor=body.actor), changing))
+    recorder = call.recorder(identity)
+    done = await call.run(recorder.carry_out(Act.here("policy", actor=body.actor), changing))
     if done.flushed is not None:
         call.service.resources.ring(done.flushed.lanes)
     call.service.records.forget(identity)
@@ -188,9 +187,9 @@ async def put_retention(call: Call, identity: SessionIdentity, body: RetentionIn
         Retention(**body.model_dump(exclude={"actor"})),
         only_tightens=not call.caller.may_operate,
     )
-    recorder = Recorder(identity, call.service.resources.compliance, call.service.resources.audit_levels)
+    recorder = call.recorder(identity)
     act = Act.here("retention", actor=body.actor)
-    return RetentionSet(number=await call.service.runner.arun(recorder.carry_out(act, recording)))
+    return RetentionSet(number=await call.run(recorder.carry_out(act, recording)))
 
 
 @routes.answer(acts.NAME_SCOPE, "read", "reads")
