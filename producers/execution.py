@@ -264,7 +264,7 @@ def methods(
     Callable[Concatenate[Face[Subject], P], T],
     Callable[Concatenate[Face[Subject], P], Coroutine[Any, Any, T]],
 ]:
-    """The two methods of a face for an operation: one waits, and one is awaited."""
+    """The two methods of a face for an operation, for threads and for asyncio."""
     return sync_method(operation), async_method(operation)
 
 

@@ -22,7 +22,7 @@ class WireAct:
         repeats: the effect of a repeated request.
         names_user: whether the header ``Strandline-User`` names the session's user.
         waits: whether a client may say how long it waits (``Prefer: wait=5``).
-        goes_on: whether the answer may come before all is done, with a ``Location`` of what is left.
+        goes_on: whether the answer may come before all is done, with a ``Location`` for the rest.
         meets: kinds of problems that only this act, or only some acts like it, may end with.
     """
 

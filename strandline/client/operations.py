@@ -144,7 +144,7 @@ class Awaiting:
 
 
 class OfFace(Generic[F, P, Waited, Got]):
-    """A method in two forms: ``waiting`` for a face that waits, ``asynchronous`` for one that is awaited."""
+    """A method in two forms: ``waiting`` is called, and ``asynchronous`` is awaited."""
 
     def __init__(
         self,

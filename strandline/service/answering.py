@@ -116,7 +116,7 @@ def _with_subject(
     answer: type[BaseModel] | None,
     status: int,
 ) -> tuple[Callable[..., Awaitable[Any]], Taken]:
-    """The endpoint as ``ServiceRoute`` calls it, with the call and the name of its subject; what it takes."""
+    """The endpoint as ``ServiceRoute`` calls it, and its arguments there: the call, its subject's name."""
     subjects = {name: kind for name, (kind, _) in takes.items() if kind in (*_SUBJECTS,)}
     if not subjects:
         return endpoint, takes

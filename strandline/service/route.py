@@ -174,7 +174,7 @@ class ServiceRoute(Route):
     Args:
         status_code: of its usual answer.
         tag: its subject, in the description.
-        takes: what the endpoint takes; default: as its signature says.
+        takes: the parameters of the endpoint; default: as its signature says.
         response_model: of its usual answer, in the description; None: the model that the endpoint returns.
         responses: further answers by status, in the description: ``model``, ``description``, ``content``.
         include_in_schema: whether the description has it.
