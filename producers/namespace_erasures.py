@@ -21,15 +21,16 @@ from strandline.pipelines.upkeep.erasure.target import ErasureTarget, session_ta
 from strandline.producers.arguments import check_count
 from strandline.producers.erasing.beside import Beside, OpenArchive, Outside
 from strandline.producers.erasing.erase import (
+    PlannedErasure,
     Reapplied,
     ReceiptVerdict,
     erase,
     erased_rows,
+    plan_erasure,
     reapply,
     refuse_forged,
     verify_receipt,
 )
-from strandline.producers.erasing.planned import PlannedErasure, plan_erasure
 from strandline.producers.execution import Closing, OperationRunner, Resources, methods
 from strandline.producers.exports.export import aexport_lines, export_lines
 from strandline.producers.exports.pages import ExportTarget

@@ -11,9 +11,10 @@ from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.facts.edits import open_fact_lanes
 from strandline.pipelines.facts.recording import clear_facts
 from strandline.producers.arguments import check_count
+from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.execution import Closing, OperationRunner, Resources, methods
+from strandline.producers.facts.capturing import CaptureLevel
 from strandline.producers.facts.figures import UserPage, users_page
-from strandline.producers.operations.namespace import Namespace
 from strandline.producers.owner_facts import CaptureFace
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.derived.facts_edit import OwnersWithFacts
@@ -40,6 +41,23 @@ class Clearing:
 class _Page:
     last: UUID | None
     to_clear: tuple[tuple[UUID, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A tenant by its name, and the resources of the process."""
+
+    resources: Resources
+    name: str
+
+    @property
+    def capture_level(self) -> CaptureLevel:
+        return CaptureLevel(self.name)
+
+    @property
+    def recorder(self) -> Recorder:
+        """Runs operations on the namespace with the compliance hook and the audit trail."""
+        return Recorder(self.name, self.resources.compliance, self.resources.audit_levels)
 
 
 def list_users(namespace: Namespace, *, limit: int = 50, after: str | None = None) -> Operation[UserPage]:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from strandline.pipelines.upkeep.erasure.receipt import ErasureReceipt, ReaderCheck, Signer, Verifier
 from strandline.pipelines.upkeep.erasure.records import ErasureRecord, ErasureSummary
 from strandline.producers.erasing.beside import Outside
-from strandline.producers.erasing.erase import ReceiptVerdict
-from strandline.producers.erasing.planned import PlannedErasure
+from strandline.producers.erasing.erase import PlannedErasure, ReceiptVerdict
 from strandline.producers.namespace_erasures import NamespaceErasures
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import undivided

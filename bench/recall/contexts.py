@@ -15,8 +15,7 @@ from bench.recall.data import Conversation
 from bench.recall.searches import wait_until_derived
 from bench.recall.tables import EMBEDDER, WORDS, Score
 from strandline import Memory, MemoryContext
-from strandline.producers.evaluation.asking import Subject
-from strandline.producers.evaluation.judging import count_standing, forms_of
+from strandline.producers.evaluation.asking import Subject, count_standing, forms_of
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session
 from strandline.wiring.runtime import runtime_for

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 from uuid import UUID, uuid4
@@ -19,6 +19,7 @@ from strandline.pipelines.upkeep.erasure.records import (
     show_erasure,
 )
 from strandline.pipelines.upkeep.erasure.steps import (
+    MOVED,
     ErasureOrder,
     Fenced,
     erase_what_is_left,
@@ -288,3 +289,33 @@ def erased_rows() -> Operation[dict[str, int]]:
     """By table, what there is of all owners and sessions that were erased; empty if nothing came back."""
     rows = yield from fetch(ErasedRows(shard_key=None, scope_key=None))
     return {row.table_name: row.rows for row in rows if row.rows}
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedErasure:
+    """The extent of an erasure.
+
+    Attributes:
+        rows: by table, how many rows there are now that would go; tables without any are left out.
+        erased_by: the erasure that was done before, or is under way; None if there is none.
+    """
+
+    rows: Mapping[str, int]
+    erased_by: int | None
+
+    @property
+    def is_of_nobody(self) -> bool:
+        """Whether nothing is stored, and nothing was erased: of a name that never came."""
+        return not self.total and self.erased_by is None
+
+    @property
+    def total(self) -> int:
+        return sum(self.rows.values())
+
+
+def plan_erasure(target: ErasureTarget) -> Operation[PlannedErasure]:
+    """Count the rows of a user or of a session, in the tables that the catalog has."""
+    rows = yield from fetch(OwnerRows(shard_key=target.owner_key, scope_key=target.scope_key))
+    erased_by = yield from fence_of(target.owner_key, target.scope_key)
+    going = {row.table_name: row.rows for row in rows if row.rows and row.table_name not in MOVED}
+    return PlannedErasure(going, erased_by)

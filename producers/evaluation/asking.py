@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from strandline.producers.blocks.base import BaseMemoryBlock
-from strandline.producers.evaluation.judging import count_standing, forms_of
+from strandline.producers.blocks.render import escaped
 from strandline.producers.execution import Resources
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.read import read
@@ -68,6 +68,22 @@ class Subject:
             vectors=self.vectors,
         )
         return self.resources.database().run(read(request))
+
+
+def flat(text: str) -> str:
+    """The text with its letters in one case, and one blank for any white space."""
+    return " ".join(text.split()).casefold()
+
+
+def forms_of(text: str) -> frozenset[str]:
+    """How a read may show a text: as the window does, and as memory does."""
+    return frozenset({flat(text), flat(escaped(text))})
+
+
+def count_standing(needed: Iterable[frozenset[str]], texts: Sequence[str]) -> int:
+    """How many of the needed texts, each with its forms, stand in the given texts."""
+    whole = flat("\n".join(texts))
+    return sum(any(form and form in whole for form in forms) for forms in needed)
 
 
 @dataclass(frozen=True, slots=True)

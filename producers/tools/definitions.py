@@ -6,10 +6,10 @@ model's text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from strandline.pipelines.models.answers import MAX_FACT_CHARACTERS, MAX_TOPIC_CHARACTERS, MAX_TOPICS
 from strandline.schemas.display.shown_text import quote
@@ -193,3 +193,19 @@ def openai_tools(form: ToolForm, *, read_only: bool) -> list[dict[str, Any]]:
     if form == "responses":
         return [{"type": "function", **function} for function in functions]
     return [{"type": "function", "function": function} for function in functions]
+
+
+class CallTool(Protocol):
+    """``SessionMemory.acall_tool``."""
+
+    def __call__(
+        self, name: str, arguments: Mapping[str, Any] | None, *, read_only: bool
+    ) -> Awaitable[dict[str, Any]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One client's offer: ``read_only`` tools alone, or all, and the answerer of its calls."""
+
+    call_tool: CallTool
+    read_only: bool

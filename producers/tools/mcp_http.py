@@ -13,8 +13,8 @@ from typing import Any
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
+from strandline.producers.tools.definitions import Offer
 from strandline.producers.tools.mcp_server import Context, server_of
-from strandline.producers.tools.offering import Offer
 
 # Of a request's ASGI scope: its offer.
 OFFER = "strandline.offer"

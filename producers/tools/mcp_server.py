@@ -14,8 +14,7 @@ from mcp import types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 
-from strandline.producers.tools.definitions import ToolDefinition, offered_tools
-from strandline.producers.tools.offering import CallTool, Offer
+from strandline.producers.tools.definitions import CallTool, Offer, ToolDefinition, offered_tools
 from strandline.producers.tools.results import RESULTS, short_schema
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.version import VERSION

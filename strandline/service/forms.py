@@ -101,11 +101,7 @@ def freshness(context: MemoryContext) -> dict[str, str]:
     }
 
 
-_FACT_FIELDS = (
-    "fact_id", "text", "topics", "said_by", "about_date", "said_at", "valid_from", "valid_until",
-    "invalidated_at", "invalidated_by", "condensed_into", "input", "agent_id", "team_id", "feedback",
-    "created_at", "updated_at", "user_id", "is_live", "is_doubtful", "doubt", "version",
-)  # fmt: skip
+_FACT_FIELDS = tuple(FactOut.model_fields)
 
 
 def fact_form(fact: Fact) -> dict[str, Any]:

@@ -40,7 +40,7 @@ from bench.recall.weighting import STANDING, Tried, left_out, try_all
 from strandline import Memory
 from strandline.pipelines.models.factory import build_query_embedder
 from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
-from strandline.producers.evaluation.judging import forms_of
+from strandline.producers.evaluation.asking import forms_of
 from strandline.schemas.settings import load_settings
 from tests.support.processes import forking
 from tests.support.servers.embedder_servers import random_vectors

@@ -18,7 +18,7 @@ from strandline.pipelines.upkeep.erasure.records import (
 )
 from strandline.pipelines.upkeep.erasure.steps import ErasureOrder
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget, own_session_target, user_target
-from strandline.producers.erasing.planned import plan_erasure
+from strandline.producers.erasing.erase import plan_erasure
 from strandline.producers.namespace_erasures import NamespaceErasures, item_ranges
 from strandline.schemas.postgres.operations import fetch
 from strandline.schemas.queries.conversation.sessions import UserIsKnown

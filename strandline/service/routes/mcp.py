@@ -8,7 +8,7 @@ from starlette.types import ASGIApp
 
 from strandline.producers.blocks.resolve import declare_blocks, default_blocks, owner_wide
 from strandline.producers.memory import new_session_id
-from strandline.producers.tools.offering import Offer
+from strandline.producers.tools.definitions import Offer
 from strandline.schemas.settings import Settings
 from strandline.schemas.wire.base import USER_HEADER
 from strandline.service.access import Access

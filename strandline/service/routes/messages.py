@@ -1,4 +1,4 @@
-"""Putting messages, and the log as it is."""
+"""Putting messages, the log as it is, and its corrections."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from starlette.responses import Response
 from strandline.pipelines.audit.appending import Act
 from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.blocks.resolve import max_facts_of, pipelines_of
+from strandline.producers.memory import SessionMemory
 from strandline.producers.reading.history import HistoryRequest as NewestRequest
 from strandline.producers.reading.history import newest_history, newest_that_fit
 from strandline.producers.runs.run import RunHistoryRequest as RunHistory
@@ -27,18 +28,22 @@ from strandline.schemas.values.policy import Policy, make_policy
 from strandline.schemas.wire import acts
 from strandline.schemas.wire.base import MAX_SEQ, Page, ProblemPlace
 from strandline.schemas.wire.messages import (
+    CorrectionOut,
     HistoryRequest,
     MessageOut,
     MessagePlace,
     MessagesPut,
     PolicyIn,
     PutMessages,
+    ReplaceMessage,
+    RewindRequest,
     RunHistoryQuery,
     RunOut,
     RunRequest,
 )
+from strandline.schemas.wire.sessions import PopOut
 from strandline.service.answering import Routes
-from strandline.service.forms import json_response, message_forms
+from strandline.service.forms import json_response, message_form, message_forms
 from strandline.service.gate.problems import CONFLICT, KEY_REUSED, ProblemError
 from strandline.service.idempotency import message_id
 from strandline.service.params import Cursor, PageSize, RunId, SessionId, cursor_of, read_number_cursor
@@ -47,6 +52,7 @@ from strandline.service.route import Call
 
 routes = Routes("messages")
 runs = Routes("runs")
+corrections = Routes("corrections")
 
 _LOG = "messages"
 
@@ -139,6 +145,23 @@ async def run_history(call: Call, identity: SessionIdentity, body: RunHistoryQue
     await call.service.records.find(identity)
     messages = messages_of_runs(RunHistory(identity, **body.model_dump(), max_bytes=HISTORY_PAGE_BYTES))
     return await _read(call, identity, messages)
+
+
+@corrections.answer(acts.POP_MESSAGE, "write", "writes", ("messages",))
+async def pop_message(memory: SessionMemory, connection: object | None) -> PopOut:
+    """Remove the newest message and give it back; null if none is left.  Its number is not used again."""
+    message = await memory.apop(connection=connection)
+    return PopOut(message=None if message is None else MessageOut.model_validate(message_form(message)))
+
+
+corrections.pass_on(
+    acts.REWIND_SESSION, "write", "writes", (), CorrectionOut, to=SessionMemory.rewind, body=RewindRequest,
+    about="Take back every message from a number on, with all derivations; no copy is kept.",
+)  # fmt: skip
+corrections.pass_on(
+    acts.REPLACE_CONTENT, "write", "writes", (), CorrectionOut, to=SessionMemory.replace, body=ReplaceMessage,
+    about="Give a message other content at the same place; memory of the old content is derived again.",
+)  # fmt: skip
 
 
 async def _read(call: Call, identity: SessionIdentity, reading: Operation[list[Message]]) -> Response:

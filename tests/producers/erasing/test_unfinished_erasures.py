@@ -18,8 +18,7 @@ from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.upkeep.erasure.steps import ErasureOrder
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget, own_session_target
 from strandline.producers.erasing import erase as erasing
-from strandline.producers.erasing.erase import find_unsettled
-from strandline.producers.erasing.planned import plan_erasure
+from strandline.producers.erasing.erase import find_unsettled, plan_erasure
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
