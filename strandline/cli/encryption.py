@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -13,7 +12,7 @@ from strandline.administration.encryption import EncryptedNamespaceReport, Encry
 from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.options import settings_alone
 from strandline.cli.servers.targets import check_to_be_changed, even_if_unknown_option, opened_database
-from strandline.cli.terminal.output import console, is_rich, say
+from strandline.cli.terminal.output import NowAndThen, console, is_rich
 from strandline.pipelines.sealing.enabling import find_encryption
 from strandline.pipelines.sealing.resealing import Pace, Progress
 from strandline.schemas.display.shown_text import quantity, quote
@@ -282,22 +281,11 @@ def _describe_wait(progress: Progress) -> str:
     )
 
 
-def _told_now_and_then(what: str) -> Tell:
-    told_at: dict[str, float] = {}
-
-    def tell(text: str, kind: str = "goes on") -> None:
-        now = time.monotonic()
-        if kind not in told_at or now >= told_at[kind] + LINE_SECONDS:
-            told_at[kind] = now
-            say(f"{what}: {text}", err=True)
-
-    return tell
-
-
 @contextmanager
 def _progress(what: str) -> Iterator[Tell]:
     if not is_rich(stderr=True):
-        yield _told_now_and_then(what)
+        lines = NowAndThen(LINE_SECONDS)
+        yield lambda text, kind="goes on": lines.say(f"{what}: {text}", kind)
         return
     with console(stderr=True).status(what) as line:
         yield lambda text, kind="goes on": line.update(f"{what}: {text}")

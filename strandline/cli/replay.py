@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import click
@@ -23,7 +23,7 @@ from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.options import FiniteRange, UtcTime, namespace_filter, settings_alone
 from strandline.cli.servers.targets import Running, opened_servers
 from strandline.cli.terminal.interrupts import stops_at_signals
-from strandline.cli.terminal.output import say
+from strandline.cli.terminal.output import NowAndThen, say
 from strandline.pipelines.replay.estimate import Estimate, estimate
 from strandline.pipelines.replay.in_place import InPlace
 from strandline.pipelines.replay.new_generation import Progress
@@ -109,13 +109,13 @@ def command(
                 of_one = asked.model_copy(update={"pipeline": name})
                 replay = begin_replay(database, settings, of_one, from_archive=from_archive)
                 begun.append(replay.replay_id)
-                tell = (lambda _progress: None) if as_json else _Teller(replay).tell
+                lines = None if as_json else NowAndThen(SAY_SECONDS)
                 run_replay(
                     database,
                     settings,
                     replay.replay_id,
                     stop,
-                    on_progress=tell,
+                    on_progress=partial(_tell, lines, replay),
                     provide_input=provide_input,
                 )
                 if stop.is_set():
@@ -126,20 +126,13 @@ def command(
     return Output(ReplaysReport(replays=ended), map(_sentence, ended), code=stop.exit_code)
 
 
-class _Teller:
-    def __init__(self, replay: ReplayReport) -> None:
-        self._replay = replay
-        self._next = 0.0
-        self._phase = ""
-
-    def tell(self, progress: Progress | InPlace) -> None:
-        """Print a line now and then, and one at each new phase."""
-        phase = progress.phase if isinstance(progress, Progress) else "checking"
-        if phase == self._phase and time.monotonic() < self._next:
-            return
-        self._phase, self._next = phase, time.monotonic() + SAY_SECONDS
-        text = _describe(progress) if isinstance(progress, Progress) else _describe_in_place(progress)
-        say(f"{self._replay.pipeline} (generation {self._replay.generation}): {text}", err=True)
+def _tell(lines: NowAndThen | None, replay: ReplayReport, progress: Progress | InPlace) -> None:
+    """Print a line now and then, and one at each new phase."""
+    if lines is None:
+        return
+    phase = progress.phase if isinstance(progress, Progress) else "checking"
+    text = _describe(progress) if isinstance(progress, Progress) else _describe_in_place(progress)
+    lines.say(f"{replay.pipeline} (generation {replay.generation}): {text}", phase)
 
 
 def _describe(progress: Progress) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime
@@ -22,7 +21,7 @@ from strandline.cli.servers.targets import (
     opened_to_read,
 )
 from strandline.cli.terminal.interrupts import stops_at_signals
-from strandline.cli.terminal.output import print_json_line, say
+from strandline.cli.terminal.output import NowAndThen, print_json_line
 from strandline.retention import ArchivedRange, Past, Removal, Retention
 from strandline.schemas.display.shown_text import quantity, quote, time_text
 from strandline.schemas.errors import ArchiveError
@@ -411,13 +410,11 @@ def run_command(database: Database, at_once: bool, as_json: bool, **which: Any) 
 
     What workers still derive stays until they have. Ctrl-C stops it between two sessions.
     """
-    told_at = time.monotonic()
+    lines = NowAndThen(SAY_SECONDS, later=True)
 
     def tell(done: Removal) -> None:
-        nonlocal told_at
-        if not as_json and time.monotonic() - told_at > SAY_SECONDS:
-            told_at = time.monotonic()
-            say(f"{quantity(done.removed, 'message')} removed so far", err=True)
+        if not as_json:
+            lines.say(f"{quantity(done.removed, 'message')} removed so far")
 
     with stops_at_signals() as stop:
         done = retention.run(database, on_progress=tell, stop=stop, at_once=at_once, **which)

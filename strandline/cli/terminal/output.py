@@ -11,6 +11,7 @@ import math
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -159,6 +160,20 @@ def shown_progress(line_every: int) -> Iterator[Show]:
     with Progress(*columns, console=console(stderr=True), transient=True) as bar:
         task = bar.add_task("importing", total=None)
         yield lambda done, total, words: bar.update(task, total=total, completed=done, description=words)
+
+
+class NowAndThen:
+    """Says lines to stderr, of each kind one in so many seconds; with ``later`` none sooner than that."""
+
+    def __init__(self, seconds: float, *, later: bool = False) -> None:
+        self._seconds = seconds
+        self._first = time.monotonic() + seconds if later else 0.0
+        self._next: dict[str, float] = {}
+
+    def say(self, line: str, kind: str = "") -> None:
+        if time.monotonic() >= self._next.get(kind, self._first):
+            self._next[kind] = time.monotonic() + self._seconds
+            say(line, err=True)
 
 
 def _lines(line_every: int) -> Show:
