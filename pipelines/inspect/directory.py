@@ -29,7 +29,7 @@ from strandline.schemas.values.identity import (
 
 
 class OfUser(TypedDict, total=False):
-    """The owner of a session, as far as a caller names it.
+    """The owner of a session, by the names that a caller gives.
 
     Without ``user_id`` it may be any user, or, with ``without_user``, there must be none.  The namespace is
     ``default`` unless another is given.

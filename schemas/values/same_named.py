@@ -8,7 +8,7 @@ from typing import Any
 
 
 def same_named(kind: type, source: object) -> dict[str, Any]:
-    """The values of ``source`` under the names of a dataclass's fields, as far as it has them."""
+    """The values that ``source`` has under the names of a dataclass's fields."""
     return {name: getattr(source, name) for name in _names(kind) if hasattr(source, name)}
 
 

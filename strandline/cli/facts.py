@@ -383,9 +383,11 @@ def _wording_options(command: Command) -> Command:
 @click.argument("text")
 @_wording_options
 @click.option("--as-is", is_flag=True, help="Do not look for facts that it may contradict.")
-def add_command(facts: Facts, namespace: str, user: str | None, session: str | None, **said: Any) -> Output:
+def add_command(
+    facts: Facts, namespace: str, user: str | None, session: str | None, **wording: Any
+) -> Output:
     """Add the fact TEXT for a user, or for the owner of a session; the same statement is one fact."""
-    return _output("added", facts.add(**said))
+    return _output("added", facts.add(**wording))
 
 
 @cli_command("replace", opened_facts, FactReport, short_help="Give a fact other words.")
@@ -393,10 +395,10 @@ def add_command(facts: Facts, namespace: str, user: str | None, session: str | N
 @click.argument("text")
 @_wording_options
 def replace_command(
-    facts: Facts, fact_id: str, namespace: str, user: str | None, session: str | None, **said: Any
+    facts: Facts, fact_id: str, namespace: str, user: str | None, session: str | None, **wording: Any
 ) -> Output:
     """Give a live fact the words TEXT; the old ones do not come back from earlier messages."""
-    return _output("replaced", facts.replace(fact_id, **said), fact_id)
+    return _output("replaced", facts.replace(fact_id, **wording), fact_id)
 
 
 @cli_command("delete", opened_facts, DeletedFactReport, short_help="Delete a fact for good.")

@@ -73,7 +73,7 @@ def _check_wording(sent: dict[str, Any]) -> dict[str, Any]:
     return others | set_fields(**{name: getattr(wording, name) for name in names})
 
 
-def _checking(name: str, check: Callable[[Any], Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def _check_field(name: str, check: Callable[[Any], Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return lambda sent: sent | {name: check(sent[name])} if name in sent else sent
 
 
@@ -118,7 +118,7 @@ class FactMethods:
         out = reply.read(FactHistoryOut)
         return fact_from(out.fact, (yield from namespace_of(self.service)), out.revisions)
 
-    @remote(acts.SEARCH_FACTS, FoundFacts, check=_checking("limit", checked_limit))
+    @remote(acts.SEARCH_FACTS, FoundFacts, check=_check_field("limit", checked_limit))
     def search(
         self,
         query: str,
@@ -135,13 +135,17 @@ class FactMethods:
         acts.REPLACE_FACT, library.replace, FactOut, check=_check_wording, missing=None, repeat="always"
     )
     settle = as_in_library(
-        acts.SETTLE_FACT, library.settle, FactOut, check=_checking("keep", checked_settlement), missing=None
+        acts.SETTLE_FACT,
+        library.settle,
+        FactOut,
+        check=_check_field("keep", checked_settlement),
+        missing=None,
     )
     feedback = as_in_library(
         acts.JUDGE_FACT,
         library.feedback,
         FactOut,
-        check=_checking("feedback", checked_feedback),
+        check=_check_field("feedback", checked_feedback),
         missing=None,
     )
 
