@@ -57,9 +57,12 @@ def tool_parts(content: Content) -> Iterator[tuple[Mapping[str, Any], ToolPart |
         kind = str(wrapper or part.get("type")).replace("_", "").replace("-", "").lower()
         is_item = isinstance(body.get("call_id"), str)
         is_result = kind in _RESULTS or (is_item and kind.endswith("output"))
+        if not (is_result or is_item or kind in _CALLS):
+            yield part, None
+            continue
         name = str(_first(body, _NAMES) or "")
         call_id = _first(body, _IDS)
-        if not (is_result or is_item or kind in _CALLS) or not (call_id or name):
+        if not (call_id or name):
             yield part, None
             continue
         if not isinstance(call_id, str) or not call_id:
