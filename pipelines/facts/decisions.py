@@ -13,10 +13,11 @@ from difflib import SequenceMatcher
 from itertools import product
 from typing import Protocol
 
-from strandline.pipelines.facts.kinds import kinds_of, may_share_subject
+from strandline.pipelines.facts.kinds import USER, kinds_of, may_share_subject, subject_of
 from strandline.pipelines.facts.statements import (
     adds_to,
     contradict,
+    counts_otherwise,
     differ_at_end,
     has_name,
     have_in_common,
@@ -100,6 +101,8 @@ def _update(op: MergeOperation, candidate: str, known: str, is_older: bool) -> M
         return op
     if _covers(candidate, known):
         return replace(op, text=None)
+    if not is_older and counts_otherwise(candidate, known):
+        return replace(op, op="invalidate", text=None)
     return beside(op, "older" if is_older else _fault(op.text or candidate, parts, parts) or "loses")
 
 
@@ -138,6 +141,7 @@ def repeats_badly(candidate: Statement, known: Statement) -> DoubtReason | None:
         not numbers_in(candidate.text) <= numbers_in(known.text)
         or is_miscounted(candidate.text, [known.text])
         or _names_another(candidate.text, known.text)
+        or len({subject_of(candidate.text), subject_of(known.text)} - {None, USER}) > 1
     )
     if is_lost or differ_at_end(candidate.text, known.text) or _says_other(candidate.text, known.text):
         return "loses"

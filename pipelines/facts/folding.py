@@ -239,11 +239,10 @@ def _changed_by(known: RelatedFactsRow, tombstones: Sequence[Tombstone]) -> int 
 def _each_added_once(operations: Iterable[MergeOperation]) -> Iterator[MergeOperation]:
     added: set[int] = set()
     for op in operations:
-        if op.op != "add":
+        if op.op != "add" or op.doubt is not None or op.candidate not in added:
             yield op
-        elif op.candidate not in added:
+        if op.op == "add":
             added.add(op.candidate)
-            yield op
 
 
 class _Source(DerivationKeys):
@@ -268,8 +267,8 @@ class Fold:
 
     Ids of new facts follow from event and words, so that they last in later derivations.
     The outcome of each candidate is kept, for later repetitions; and the current wording of
-    each known fact, since a fact is changed only if its words are as expected.  ``doubts`` counts the facts
-    that were added with a doubt.
+    each known fact, since a fact is changed only if its words are as expected.  ``refused`` counts the
+    decisions that came as a doubt.
 
     Args:
         batch_id: the merge batch.
@@ -286,7 +285,7 @@ class Fold:
         self._words = {fact.fact_id: fact.fingerprint for fact in work.known}
         self._withheld: set[int] = set()
         self._number = 0
-        self.doubts = 0
+        self.refused = 0
 
     @property
     def withheld(self) -> list[int]:
@@ -295,6 +294,7 @@ class Fold:
 
     def apply(self, operation: MergeOperation) -> None:
         """Apply an operation within the operator's capture."""
+        self.refused += operation.doubt is not None
         allowed = self._work.capture.restrict(operation)
         if allowed is None:
             self._withheld.add(operation.candidate)
@@ -355,7 +355,6 @@ class Fold:
                 doubt_fact_id=None if doubt is None else self._work.known[doubt.fact - 1].fact_id,
             )
         )
-        self.doubts += doubt is not None and kept.is_new
         self._became[self._number] = self._added[self._number, text] = kept.fact_id
         return kept
 

@@ -66,10 +66,11 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class CarriedOut:
-    """The changes that one instruction asks for."""
+    """The changes that one instruction asks for; ``refused`` counts deletions that it does not ask for."""
 
     instruction: Instruction
     changes: tuple[InstructedChange, ...]
+    refused: int = 0
 
 
 def load_instructions(fetcher: Fetcher, batch: Batch) -> tuple[Instruction, ...]:
@@ -124,8 +125,10 @@ def read_changes(instruction: Instruction, answer: RawAnswer, capture: Capture) 
         for c in changes
         if c.op != "delete" or c.fact in meant_facts
     )
+    refused = sum(c.op == "delete" and c.fact not in meant_facts for c in changes)
     off = {"add": capture.is_add_off, "update": capture.is_update_off, "delete": capture.is_delete_off}
-    return CarriedOut(instruction, tuple(change for change in dict.fromkeys(checked) if not off[change.op]))
+    kept = tuple(change for change in dict.fromkeys(checked) if not off[change.op])
+    return CarriedOut(instruction, kept, refused)
 
 
 def _meant_facts(instruction: Instruction) -> set[int]:

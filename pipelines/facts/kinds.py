@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from importlib import resources
 from typing import NamedTuple
 from unicodedata import normalize  # noqa: TID251 - of the table's words
@@ -47,8 +47,17 @@ _Entries = Mapping[str, Sequence[_Entry]]
 
 def kinds_of(text: str) -> frozenset[str]:
     """The kinds of statement that ``text`` makes, such as ``residence``; none if no word tells one."""
-    plain = _plain(text)
-    return frozenset(e.name for start in _START.finditer(plain) for e in _at(plain, start.start(), _kinds()))
+    return frozenset(entry.name for entry in _entries_in(_plain(text)))
+
+
+def words_of_kinds(plain: str) -> set[str]:
+    """The words of several characters in a text in small letters that tell its kinds."""
+    return {entry.text for entry in _entries_in(plain) if len(entry.text) > 1}
+
+
+def _entries_in(plain: str) -> Iterator[_Entry]:
+    for start in _START.finditer(plain):
+        yield from _at(plain, start.start(), _kinds())
 
 
 def fact_lexemes(text: str) -> list[str]:
@@ -89,6 +98,13 @@ def subject_of(text: str, speaker: str | None = None) -> str | None:
         else:
             break
     return subject
+
+
+@lru_cache(maxsize=4_096)
+def kin_of(word: str) -> str | None:
+    """The relation that a word names, such as ``mother`` for "mum", in any language."""
+    names = {entry.name for entry in _at(word, 0, _others())} - {_OTHER}
+    return names.pop() if len(names) == 1 else None
 
 
 def may_share_subject(one: str, other: str, speaker: str | None = None) -> bool:

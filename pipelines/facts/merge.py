@@ -160,8 +160,8 @@ class MergeStage:
             fetcher.fetch(DropCandidate(**keys, **candidate.place, number=number))
         if work.condensing is not None and effect.condensed is not None:
             condense(fetcher, keys, batch.batch_id, work.condensing, effect.condensed)
-        if fold.doubts:
-            act = Act.here("facts.doubt", actor=WORKER, count=fold.doubts)
+        if refused := fold.refused + sum(one.refused for one in effect.instructed):
+            act = Act.here("facts.doubt", actor=WORKER, count=refused)
             fetcher.run(append_owners_act(keys["shard_key"], act))
         return []
 

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
+from strandline.pipelines.facts.kinds import kin_of, kinds_of, words_of_kinds
 from strandline.pipelines.text.common_words import joining_words, pattern, speakers, weak_words
 from strandline.pipelines.text.languages import SCRIPTS_WITHOUT_CASE, language_of
 from strandline.pipelines.text.lexemes import lexemes, query_lexemes
@@ -14,9 +15,10 @@ from strandline.schemas.values.normal_form import folded, normal_form
 
 # How much of a part's telling words a sentence must hold: all of three, all but one of four.
 KEPT_SHARE = 0.75
-_UNSPACED_SPEAKER = re.compile("用户|用戶|ユーザー|사용자|ผู้ใช้")
 # Words of one stem share this much of their beginning, and differ by no more at their ends.
 _STEM, _ENDING = 4, 4
+# A word this long that begins another is a part of it, as languages that write words together make them.
+_COMPOUNDED = 8
 # Smaller numbers alone tie nothing together: ages of children and days of months meet by chance.
 _TELLING_NUMBER = 32
 
@@ -60,8 +62,8 @@ def _holds(text: str, part: str) -> bool:
 
 
 def says_all_of(text: str, other: str) -> bool:
-    """Whether ``text`` has every word of another statement."""
-    return _share(_words(other), _words(text)) == 1
+    """Whether ``text`` has every telling word of another statement."""
+    return _share(telling_words(other) or _words(other), _words(text)) == 1
 
 
 def adds_to(text: str, parts: Sequence[str]) -> set[str]:
@@ -107,12 +109,16 @@ def is_denied_otherwise(text: str, parts: Sequence[str]) -> bool:
 
 
 def share_of(one: str, other: str) -> float:
-    """How much of the telling words of a statement another one has, denied or not."""
+    """How much of the telling words of a statement another one has, denied or not.
+
+    Besides words that are the same, a kind of statement counts as a word: "by plane" is like "on flights".
+    """
     own, spoken = _words_without_denial(one), numbers_in(other)
     kept = _words_kept(own, _words(other)) | {
         word for word in own if numbers_in(word) and numbers_in(word) <= spoken
     }
-    return len(kept) / len(own) if own else 1.0
+    alike = len(kinds_of(one) & kinds_of(other)) if kept else 0
+    return min(1.0, (len(kept) + alike) / len(own)) if own else 1.0
 
 
 def _words_without_denial(text: str) -> frozenset[str]:
@@ -125,6 +131,14 @@ def contradict(one: str, other: str) -> bool:
         return False
     fewer, more = sorted((_words_without_denial(one), _words_without_denial(other)), key=len)
     return bool(fewer) and _share(fewer, more) == 1
+
+
+def counts_otherwise(one: str, other: str) -> bool:
+    """Whether a statement has all words of another, with other numbers: what was counted has changed."""
+    if not numbers_in(one) or not numbers_in(other) or numbers_in(one) == numbers_in(other):
+        return False
+    counted = {word for word in telling_words(other) if not numbers_in(word)}
+    return bool(counted) and _share(counted, _words(one)) == 1 and is_negated(one) == is_negated(other)
 
 
 def _denials(text: str) -> dict[str, set[bool | None]]:
@@ -176,11 +190,13 @@ def has_name(name: str, text: str) -> bool:
 
 def telling_words(text: str, common: Collection[str] = ()) -> frozenset[str]:
     """The words that tell the matter of a statement; ``common``: words that tell nothing about this owner."""
-    plain = _ELISION.sub(" ", _UNSPACED_SPEAKER.sub(" ", _plain(text)))
+    plain = _ELISION.sub(" ", pattern("speaker").sub(" ", _plain(text)))
     # Of a word's variants the last, which is the one without accents; of characters all.
     words = {word if _CHARACTER.search(word) else place: word for word, place in lexemes(plain)}.values()
-    content = frozenset(word for word in words if not _CHARACTER.search(word) or _is_content(word))
-    return content - joining_words(language_of(text)) - speakers() - weak_words() - set(common)
+    # A character of a known word is no word: a mobile phone (手机) has nothing of surgery (手术).
+    parts = set().union(*filter(_CHARACTER.search, words_of_kinds(plain)))
+    content = {word for word in words if not _CHARACTER.search(word) or _is_content(word)} - parts
+    return frozenset(content) - joining_words(language_of(text)) - speakers() - weak_words() - set(common)
 
 
 def _is_content(word: str) -> bool:
@@ -215,7 +231,7 @@ def differ_at_end(one: str, other: str) -> bool:
 
 
 def _tokens(text: str) -> list[str]:
-    return _TOKEN.findall(_UNSPACED_SPEAKER.sub(" ", _plain(text)))
+    return _TOKEN.findall(pattern("speaker").sub(" ", _plain(text)))
 
 
 def _plain(text: str) -> str:
@@ -231,8 +247,8 @@ def _share(part: Collection[str], whole: Collection[str]) -> float:
 
 
 def _words_kept(part: Collection[str], whole: Collection[str]) -> set[str]:
-    stems = _stems(whole)
-    return {word for word in part if _is_known(word, whole, stems)}
+    stems, kin = _stems(whole), set(map(kin_of, whole)) - {None}
+    return {word for word in part if _is_known(word, whole, stems) or (kin and kin_of(word) in kin)}
 
 
 def _stems(words: Collection[str]) -> dict[str, list[str]]:
@@ -251,7 +267,9 @@ def _is_same_stem(one: str, other: str) -> bool:
     if min(len(one), len(other)) < _STEM or _CHARACTER.search(one):
         return False
     same = next(_equal_until(one, other))
-    return max(len(one), len(other)) - same <= min(_ENDING, same - 1)
+    # "Katzenhaarallergie" speaks of "Katzenhaare".
+    is_compound = same >= _COMPOUNDED and same == min(len(one), len(other))
+    return is_compound or max(len(one), len(other)) - same <= min(_ENDING, same - 1)
 
 
 def _equal_until(one: Sequence[str], other: Sequence[str]) -> Iterator[int]:

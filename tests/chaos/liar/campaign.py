@@ -26,6 +26,7 @@ from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
 from tests.chaos.command import servers
 from tests.chaos.liar.lies import INVENTED, Liar
 from tests.chaos.liar.people import Person
+from tests.conftest import rows_of
 from tests.pipelines.facts.test_facts_tombstones import derive_again, switch_to
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
@@ -56,6 +57,7 @@ class Findings:
     right: dict[str, int] = field(default_factory=dict)
     done: dict[str, int] = field(default_factory=dict)
     doubts: int = 0
+    refused: int = 0
     true_facts: int = 0
     right_refused: int = 0
     wrong: list[str] = field(default_factory=list)
@@ -100,6 +102,8 @@ class Campaign:
         dice = self._chance.random()
         if not is_first and dice < 0.06 and self._delete(person):
             return
+        if not is_first and dice < 0.08 and self._instruct(person):
+            return
         if not is_first and dice < 0.16 and self._import_late(person):
             return
         text = person.say()
@@ -125,6 +129,17 @@ class Campaign:
         self._facts(person).delete(fact.fact_id)
         person.delete(fact.text)
         self._done["deleted"] += 1
+        return True
+
+    def _instruct(self, person: Person) -> bool:
+        """Have a fact forgotten by an instruction, on which the model may delete more than it asks for."""
+        live = [fact for fact in self._facts(person).list() if fact.text in person.now.values()]
+        if not live:
+            return False
+        text = self._chance.choice(live).text
+        self._facts(person).instruct(f"Forget: {text}", key=f"{self._now:%Y%m%d%H%M}")
+        person.delete(text)
+        self._done["instructed"] += 1
         return True
 
     def _import_late(self, person: Person) -> bool:
@@ -164,10 +179,31 @@ class Campaign:
             facts = self._facts(person).list()
             self.found.doubts += sum(fact.is_doubtful for fact in facts)
             self.found.wrong += [f"{person.name}: {sentence}" for sentence in self._faults(person, facts)]
+        self.found.wrong += self._hidden_refusals()
         self.found.wrong += [str(violation) for violation in verify(self._database, deep=True).violations]
         self.found.events = sum(self._done.values())
         self.found.told, self.found.right = dict(self._liar.told), dict(self._liar.right)
         self.found.done = dict(self._done)
+
+    def _hidden_refusals(self) -> Iterator[str]:
+        """Refused decisions of the answers applied, less those in the trail."""
+        answers = rows_of(
+            self._url,
+            "SELECT a.shard_key, a.step, convert_from(a.body, 'utf8') FROM strandline.answer a"
+            " JOIN strandline.batch b USING (shard_key, batch_id) WHERE b.state = 'applied'",
+        )
+        trail = rows_of(
+            self._url,
+            "SELECT s.shard_key, sum(e.count)::bigint FROM strandline.audit_entry e"
+            " JOIN strandline.audit_subject s USING (subject) WHERE e.act = 'facts.doubt' GROUP BY 1",
+        )
+        hidden: Counter[object] = Counter()
+        for shard_key, step, body in answers:
+            hidden[shard_key] += self._liar.refusals_of(step, body)
+        self.found.refused = hidden.total()
+        hidden.subtract(dict(trail))
+        for shard_key, count in (+hidden).items():
+            yield f"{count} refusals of {shard_key} are in no trail"
 
     def _faults(self, person: Person, facts: list[Fact]) -> Iterator[str]:
         texts = [fact.text for fact in facts]

@@ -6,8 +6,11 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from strandline.pipelines.models.answers import parse_merge
+from strandline.schemas.values.fingerprints import fingerprint
 from tests.chaos.liar.people import statement_of
 from tests.pipelines.facts.test_facts_merge import rows_in
 from tests.support.servers.model_server import RecordedRequest, answer_to
@@ -80,6 +83,7 @@ LIES: dict[str, Lie] = {
     ),
 }
 # What code cannot know, and which ends no true fact: a model that adds beside an old fact what ends it.
+NOT_ASKED = "deletes what an instruction does not ask for"
 UNKNOWABLE = "adds what ends an older fact"
 INVENTED = ("…", "None", "keine Angaben", "无", "Zebulon Quark was born in Ulan Bator in 1971.")
 
@@ -94,6 +98,8 @@ class Liar:
         self._has_failed = False
         self.told: Counter[str] = Counter()
         self.right: Counter[str] = Counter()
+        # Of each step of a merge the known facts and the candidates.
+        self.asked: dict[str, tuple[Sequence[Row], Sequence[Row]]] = {}
 
     def __call__(self, request: RecordedRequest) -> str | None:
         # A repair repeats the conversation behind it.
@@ -101,15 +107,44 @@ class Liar:
         self._has_failed = not self._has_failed and self._chance.random() < self._failing
         if self._has_failed:
             return "This is no answer: {"
+        if "<instruction>\n" in prompt:
+            return json.dumps({"operations": self._obey(prompt)})
         if "<candidates>" not in prompt:
             return json.dumps(self._extracted(answer_to(prompt)))
         known = rows_in(prompt, "known") if "<known>" in prompt else []
+        candidates = rows_in(prompt, "candidates")
+        self.asked[step_of(known, candidates)] = known, candidates
         operations: list[Row] = []
-        for candidate in rows_in(prompt, "candidates"):
+        for candidate in candidates:
             operations += self._decide(candidate, known)
         if self._chance.random() < self._lying:
             operations.reverse()
         return json.dumps({"operations": operations}, ensure_ascii=False)
+
+    def refusals_of(self, step: str, body: str) -> int:
+        """How many decisions of a stored answer are on facts of other aspects, so that code refuses them."""
+        if step.startswith("instruct-"):
+            return max(0, len(json.loads(body)["operations"]) - 1)
+        if step not in self.asked:
+            return 0
+        known, candidates = self.asked[step]
+        aspects = [[statement_of(row["text"]).aspect for row in rows] for rows in (known, candidates)]
+        return sum(
+            aspects[0][op.fact - 1] != aspects[1][op.candidate - 1]
+            for op in parse_merge(body, len(known), len(candidates))
+            if op.fact is not None
+        )
+
+    def _obey(self, prompt: str) -> list[Row]:
+        """Delete the fact named in an instruction, and by chance another one after it."""
+        facts = rows_in(prompt, "facts")
+        meant = [row for row in facts if row["text"] in prompt.partition("<facts>")[0]]
+        others = [row for row in facts if row not in meant]
+        operations = [{"op": "delete", "fact": row["n"], "text": None} for row in meant[:1]]
+        if meant and others and self._chance.random() < self._lying:
+            self.told[NOT_ASKED] += 1
+            operations.append({"op": "delete", "fact": self._chance.choice(others)["n"], "text": None})
+        return operations
 
     def _extracted(self, answer: Answer) -> Answer:
         if answer.get("facts") and self._chance.random() < self._lying:
@@ -149,6 +184,14 @@ class Liar:
         victim = self._chance.choice(list(victims))
         self.told[kind] += 1
         return operation(lie.op, asked.candidate["n"], victim["n"], lie.text(asked, victim))
+
+
+def step_of(known: Sequence[Row], candidates: Sequence[Row]) -> str:
+    """The name of the model call that shows these facts, as merge gives it."""
+    shown = blake2b(digest_size=8)
+    for row in (*known, *candidates):
+        shown.update(fingerprint(row["text"]))
+    return f"merge-{shown.hexdigest()}"
 
 
 def operation(op: str, candidate: int, fact: int | None, text: str | None = None) -> Row:

@@ -67,8 +67,8 @@ def test_right_decisions_are_applied() -> None:
 def test_wrong_decisions_are_doubts(op: str, known: str, candidate: str, text: str, reason: str) -> None:
     """Or they are applied in the new statement's own words, where these say all that is known."""
     checked = decide(op, known, candidate, None if text == "-" else text)
-    if reason in ("words", "update"):
-        assert checked == MergeOperation("update" if reason == "update" else op, 1, 1, None)  # type: ignore[arg-type]
+    if reason in ("words", "update", "invalidate"):
+        assert checked == MergeOperation(op if reason == "words" else reason, 1, 1, None)  # type: ignore[arg-type]
     else:
         assert checked.op == "add" and checked.doubt is not None
         assert (checked.doubt.op, checked.doubt.fact, checked.doubt.reason) == (op, 1, reason)
@@ -88,7 +88,10 @@ def test_whatever_a_model_decides_nothing_is_lost_or_added(
     known: str, candidate: str, text: str, op: str
 ) -> None:
     checked = decide(op, known, candidate, None if op == "duplicate" else text)
-    assert checked.op in (op, "add") or (op, checked.op) == ("duplicate", "update")
+    assert checked.op in (op, "add") or (op, checked.op) in (
+        ("duplicate", "update"),
+        ("update", "invalidate"),
+    )
     assert (checked.op == "add") == (checked.doubt is not None)
     if checked.op in ("update", "invalidate"):
         worded = checked.text or candidate

@@ -173,7 +173,7 @@ def test_a_candidate_that_is_known_marks_nothing(rig: Rig, tell: Tell, doubtful:
     tell(NEW)
     assert live(facts) == [NEW, OLD] and not facts.list(doubtful=True)
     acts = rows_of(rig.url, "SELECT act FROM strandline.audit_entry WHERE act = 'facts.doubt'")
-    assert len(acts) == 1
+    assert len(acts) == 2, "each refusal is in the trail, also where no fact is added"
 
 
 def test_only_a_doubtful_fact_is_settled(doubtful: Doubtful) -> None:

@@ -1,7 +1,7 @@
 """What merge shows to the model: among 500 other facts of an owner, the one that a statement contradicts.
 
-300 pairs in six languages, none from a template, and most without a common word; the even ones were used to
-choose words of ``kinds.toml`` and weights, the odd ones were not.
+360 pairs in six languages, none from a template, and most without a common word.  Of the first 300 the even ones
+were used to choose words of ``kinds.toml`` and weights; the others were measured first, and used after it.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def share_shown(owner: Owner, pairs: Sequence[Pair]) -> tuple[float, list[Pair]]
 def test_the_set_is_what_it_is_said_to_be() -> None:
     languages = [pair.language for pair in PAIRS]
     assert {language: languages.count(language) for language in languages} == dict.fromkeys(
-        ("en", "de", "fr", "es", "zh", "ru"), 50
+        ("en", "de", "fr", "es", "zh", "ru"), 60
     )
     apart = [pair for pair in PAIRS if not {*query_lexemes(pair.fact)} & {*query_lexemes(pair.statement)}]
     assert len(apart) >= len(PAIRS) / 2
