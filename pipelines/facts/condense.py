@@ -24,6 +24,7 @@ from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import CondenseTask, NumberedFact, TextModel
 from strandline.schemas.errors import PermanentModelError
 from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.derived import facts_merge as queries
 from strandline.schemas.queries.derived.facts_edit import LiveFactLike
 from strandline.schemas.queries.derived.facts_merge import (
@@ -112,7 +113,8 @@ def condense(
         unchanged = all(untouched.get(part.fact_id) == part.fingerprint for part in parts)
         if unchanged and may_condense(merged.text, parts):
             fact_id = uuid5(batch_id, f"condense-{place}")
-            applied += _merge_parts(fetcher, keys, batch_id, fact_id, merged, parts, answer)
+            part_ids, answered = [part.fact_id for part in parts], (answer.model, answer.prompt_hash)
+            applied += fetcher.run(put_in_place(keys, fact_id, batch_id, merged, part_ids, answered))
     outcome: Outcome = "applied" if applied else "refused" if proposed else "unchanged"
     refused = len(proposed) - applied
     reason = (
@@ -151,33 +153,36 @@ def _nearness(place: int, fact: CondensableFactsRow, holders: Mapping[str, Seque
     return max(shared.values(), default=0) / max(1, len(fact.lexemes))
 
 
-def _merge_parts(
-    fetcher: Fetcher,
+def put_in_place(
     keys: DerivationKeys,
-    batch_id: UUID,
     fact_id: UUID,
-    merged: CondensedFact,
-    parts: Sequence[CondensableFactsRow],
-    answer: RawAnswer,
-) -> bool:
-    words = fingerprint(merged.text)
-    part_ids = [part.fact_id for part in parts]
-    like = [row.fact_id for row in fetcher.fetch(LiveFactLike(**keys, fingerprint=words))]
-    if set(like) - set(part_ids):
+    batch_id: UUID,
+    sentence: CondensedFact,
+    parts: Sequence[UUID],
+    answered: tuple[str, str],
+) -> Operation[bool]:
+    """Put a sentence in the place of its parts; False if another fact has its words.
+
+    ``answered``: the model and the hash of its prompt.
+    """
+    words, part_ids = fingerprint(sentence.text), list(parts)
+    like = yield from fetch(LiveFactLike(**keys, fingerprint=words))
+    if {row.fact_id for row in like} - set(part_ids):
         return False
-    fetcher.fetch(EndCondensed(**keys, fact_id=fact_id, parts=part_ids))
-    fetcher.fetch(
+    model, prompt_hash = answered
+    yield from fetch(EndCondensed(**keys, fact_id=fact_id, parts=part_ids))
+    yield from fetch(
         AddCondensed(
             **keys,
             fact_id=fact_id,
             parts=part_ids,
-            text=merged.text,
+            text=sentence.text,
             fingerprint=words,
-            lexemes=fact_lexemes(merged.text),
-            topics=list(merged.topics),
+            lexemes=fact_lexemes(sentence.text),
+            topics=list(sentence.topics),
             batch_id=batch_id,
-            model=answer.model,
-            prompt_hash=answer.prompt_hash,
+            model=model,
+            prompt_hash=prompt_hash,
         )
     )
     return True

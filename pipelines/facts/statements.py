@@ -194,7 +194,7 @@ def telling_words(text: str, common: Collection[str] = ()) -> frozenset[str]:
     # Of a word's variants the last, which is the one without accents; of characters all.
     words = {word if _CHARACTER.search(word) else place: word for word, place in lexemes(plain)}.values()
     # A character of a known word is no word: a mobile phone (手机) has nothing of surgery (手术).
-    parts = set().union(*filter(_CHARACTER.search, words_of_kinds(plain)))
+    parts = set().union(*words_of_kinds(plain)) if _CHARACTER.search(plain) else set()
     content = {word for word in words if not _CHARACTER.search(word) or _is_content(word)} - parts
     return frozenset(content) - joining_words(language_of(text)) - speakers() - weak_words() - set(common)
 

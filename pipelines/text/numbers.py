@@ -17,7 +17,7 @@ _MAX_DIGITS = 1_000
 _WORD = re.compile(r"[^\W\d_]+")
 # Vowel signs are no letters to ``re``.
 _NAME = re.compile(r"[^\s\d.,;:!?()]+")
-_COUNTED = re.compile("([两兩二三四五六七八九十])(?=[个個只歳岁年月日匹本台人つ名])")
+_COUNTED = re.compile("([两兩二三四五六七八九十])(?=[个個只歳岁年月日匹本台人つ名点點时時次杯条件辆])")
 _COUNTS = dict(zip("两兩二三四五六七八九十", (2, 2, *range(2, 11)), strict=True))
 
 

@@ -65,34 +65,20 @@ class FactChanges:
 
     def replace(self, fact_id: UUID | str, wording: Wording, actor: str | None) -> Operation[Fact | None]:
         """Give a live fact other words; None if there is no such fact."""
-        id_ = as_fact_id(fact_id)
-        if id_ is None:
-            return None
-        replacement_id = yield from replace_fact(self.owner.shard_key, id_, wording, actor)
-        return None if replacement_id is None else (yield from get_fact(self.owner, replacement_id))
+        return self._change(fact_id, lambda id_: replace_fact(self.owner.shard_key, id_, wording, actor))
 
     def delete(self, fact_id: UUID | str, actor: str | None) -> Operation[bool]:
         """Delete a fact for good; False if there is no such fact."""
         id_ = as_fact_id(fact_id)
-        if id_ is None:
-            return False
-        return (yield from delete_fact(self.owner.shard_key, id_, actor))
+        return id_ is not None and (yield from delete_fact(self.owner.shard_key, id_, actor))
 
     def settle(self, fact_id: UUID | str, keep: Settlement, actor: str | None) -> Operation[Fact | None]:
         """Decide between a doubtful fact and the fact it may contradict; None if it is unknown."""
-        id_ = as_fact_id(fact_id)
-        if id_ is None:
-            return None
-        kept_id = yield from settle_doubt(self.owner.shard_key, id_, keep, actor)
-        return None if kept_id is None else (yield from get_fact(self.owner, kept_id))
+        return self._change(fact_id, lambda id_: settle_doubt(self.owner.shard_key, id_, keep, actor))
 
     def judge(self, fact_id: UUID | str, feedback: str | None, actor: str | None) -> Operation[Fact | None]:
         """Record people's opinion of a fact; None if there is no such fact."""
-        id_ = as_fact_id(fact_id)
-        if id_ is None:
-            return None
-        judged_id = yield from judge_fact(self.owner.shard_key, id_, feedback, actor)
-        return None if judged_id is None else (yield from get_fact(self.owner, judged_id))
+        return self._change(fact_id, lambda id_: judge_fact(self.owner.shard_key, id_, feedback, actor))
 
     def put(
         self, fact_id: UUID | None, wording: Wording, feedback: str | None, actor: str | None
@@ -117,6 +103,13 @@ class FactChanges:
         if feedback in (None, fact.feedback):
             return fact
         return (yield from self.judge(fact.fact_id, feedback, actor)) or fact
+
+    def _change(
+        self, fact_id: UUID | str, change: Callable[[UUID], Operation[UUID | None]]
+    ) -> Operation[Fact | None]:
+        id_ = as_fact_id(fact_id)
+        changed_id = None if id_ is None else (yield from change(id_))
+        return None if changed_id is None else (yield from get_fact(self.owner, changed_id))
 
     def _live(self, fact_id: UUID) -> Operation[Fact | None]:
         fact = yield from get_fact(self.owner, fact_id)

@@ -13,8 +13,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID, uuid4, uuid5
 
-from strandline.pipelines.facts.condense import MAX_LOADED_FACTS, may_condense, most_alike
-from strandline.pipelines.facts.kinds import fact_lexemes
+from strandline.pipelines.facts.condense import MAX_LOADED_FACTS, may_condense, most_alike, put_in_place
 from strandline.pipelines.facts.recording import lock_registered
 from strandline.pipelines.models.answers import CondensedFact, parse_condense
 from strandline.pipelines.models.contract import CondenseTask, ModelAnswer, NumberedFact, TextModel
@@ -23,16 +22,12 @@ from strandline.schemas.errors import ConflictError, UnknownPipelineError
 from strandline.schemas.postgres.operations import Operation, Run, fetch
 from strandline.schemas.queries.conversation.read import ServingGeneration
 from strandline.schemas.queries.derived.capture import NewestFacts, NewestFactsRow
-from strandline.schemas.queries.derived.facts_edit import LiveFactLike
 from strandline.schemas.queries.derived.facts_merge import (
-    AddCondensed,
     CondensableFacts,
     CondensableFactsRow,
-    EndCondensed,
     RecordCondensation,
 )
 from strandline.schemas.queries.derived.generations import FindGeneration
-from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import FACTS, DerivationKeys
 
 # How many live facts are counted and compared; far more than workers let an owner have.
@@ -133,7 +128,13 @@ def apply_optimization(optimization: Optimization) -> Operation[None]:
     if serving.keys != keys or not is_unchanged:
         raise _change_error()
     for place, one in enumerate(optimization.merged, 1):
-        yield from _put_in_place(optimization, uuid5(optimization.id, f"condense-{place}"), one)
+        fact_id, sentence = (
+            uuid5(optimization.id, f"condense-{place}"),
+            CondensedFact(text=one.text, facts=(), topics=one.topics),
+        )
+        answered = optimization.model, optimization.prompt_hash
+        if not (yield from put_in_place(keys, fact_id, optimization.id, sentence, one.fact_ids, answered)):
+            raise _change_error()
     yield from fetch(
         RecordCondensation(
             **keys,
@@ -142,28 +143,6 @@ def apply_optimization(optimization: Optimization) -> Operation[None]:
             facts_before=optimization.facts_before,
             facts_after=optimization.facts_after,
             reason=None,
-        )
-    )
-
-
-def _put_in_place(optimization: Optimization, fact_id: UUID, one: MergedFacts) -> Operation[None]:
-    keys, words, part_ids = optimization.keys, fingerprint(one.text), list(one.fact_ids)
-    like = yield from fetch(LiveFactLike(**keys, fingerprint=words))
-    if {row.fact_id for row in like} - set(part_ids):
-        raise _change_error()
-    yield from fetch(EndCondensed(**keys, fact_id=fact_id, parts=part_ids))
-    yield from fetch(
-        AddCondensed(
-            **keys,
-            fact_id=fact_id,
-            parts=part_ids,
-            text=one.text,
-            fingerprint=words,
-            lexemes=fact_lexemes(one.text),
-            topics=list(one.topics),
-            batch_id=optimization.id,
-            model=optimization.model,
-            prompt_hash=optimization.prompt_hash,
         )
     )
 

@@ -62,19 +62,21 @@ WITH known AS MATERIALIZED (
     WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live
 ), amount AS MATERIALIZED (
     SELECT count(*)::float8 AS facts FROM known
-), asked AS (
+), asked AS MATERIALIZED (
     -- Sealed, the words are there twice, one list after the other.
     SELECT w.lexeme, (%(numbers)s::integer[])[n.place] AS candidate, (%(weights)s::float8[])[n.place] AS weight
     FROM unnest(%(lexemes)s::text[]) WITH ORDINALITY AS w (lexeme, place)
     CROSS JOIN LATERAL (SELECT mod(w.place - 1, cardinality(%(numbers)s::integer[])) + 1 AS place) AS n
-), held AS (
-    SELECT h.fact_id, h.lexeme,
-        greatest(0, ln((a.facts - h.times + 0.5::float8) / (h.times + 0.5::float8))) AS weight
-    FROM (
-        SELECT k.fact_id, l.lexeme, count(*) OVER (PARTITION BY l.lexeme) AS times
-        FROM known k CROSS JOIN LATERAL unnest(k.lexemes) AS l (lexeme)
-        WHERE l.lexeme = ANY (%(lexemes)s::text[])) AS h
-    CROSS JOIN amount a
+), held AS MATERIALIZED (
+    SELECT u.fact_id, u.lexeme
+    FROM (SELECT k.fact_id, unnest(k.lexemes) AS lexeme FROM known k) AS u
+    WHERE u.lexeme = ANY (%(lexemes)s::text[])
+), telling AS MATERIALIZED (
+    SELECT q.candidate, q.lexeme,
+        q.weight * ln((a.facts - h.times + 0.5::float8) / (h.times + 0.5::float8)) AS weight
+    FROM (SELECT lexeme, count(*) AS times FROM held GROUP BY lexeme) AS h
+    JOIN asked q ON q.lexeme = h.lexeme CROSS JOIN amount a
+    WHERE 2 * h.times < a.facts
 ), served AS MATERIALIZED (
     SELECT v.generation_id FROM @serving(%(shard_key)s, ARRAY['vectors']) AS v
     WHERE (SELECT a.facts FROM amount a) > %(limit)s::bigint
@@ -83,15 +85,19 @@ WITH known AS MATERIALIZED (
     SELECT m.candidate, c.embedding
     FROM unnest(%(sessions)s::uuid[], %(seqs)s::bigint[], %(cited)s::integer[]) AS m (session_key, seq, candidate)
     CROSS JOIN LATERAL (@embedded(%(shard_key)s, (SELECT v.generation_id FROM served v), m)) AS c
+), cited AS MATERIALIZED (
+    -- The messages of each fact, of which the last few count.
+    SELECT s.fact_id, s.session_key, s.seq, row_number() OVER (PARTITION BY s.fact_id ORDER BY s.revision) AS place,
+        count(*) OVER (PARTITION BY s.fact_id) AS places
+    FROM (
+        SELECT r.fact_id, r.revision, r.session_key, unnest(r.seqs) AS seq FROM strandline.fact_revision r
+        WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.operation <> 'invalidate'
+            AND EXISTS (SELECT FROM said)) AS s
+    JOIN known k ON k.fact_id = s.fact_id
 ), pieces AS MATERIALIZED (
-    SELECT k.fact_id, c.embedding
-    FROM known k CROSS JOIN LATERAL (
-        SELECT r.session_key, s.seq FROM strandline.fact_revision r CROSS JOIN LATERAL unnest(r.seqs) AS s (seq)
-        WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = k.fact_id
-            AND r.operation <> 'invalidate'
-        ORDER BY r.revision DESC LIMIT 4) AS m
-    CROSS JOIN LATERAL (@embedded(%(shard_key)s, (SELECT v.generation_id FROM served v), m)) AS c
-    WHERE EXISTS (SELECT FROM said)
+    SELECT m.fact_id, c.embedding
+    FROM cited m CROSS JOIN LATERAL (@embedded(%(shard_key)s, (SELECT v.generation_id FROM served v), m)) AS c
+    WHERE m.place > m.places - 4
 ), centre AS MATERIALIZED (
     -- What all have in common says nothing; of a few it cannot be told.
     SELECT CASE WHEN count(*) >= 20 THEN avg(p.embedding) END AS embedding FROM pieces p
@@ -101,22 +107,28 @@ WITH known AS MATERIALIZED (
 ), said_directions AS MATERIALIZED (
     SELECT s.candidate, coalesce(s.embedding - c.embedding, s.embedding) AS direction
     FROM said s CROSS JOIN centre c
+), candidates AS (
+    SELECT candidate FROM asked UNION SELECT candidate FROM said
 ), scores AS (
-    SELECT n.fact_id, n.candidate, sum(n.score) AS score FROM (
-        SELECT h.fact_id, q.candidate, h.weight * q.weight AS score FROM held h JOIN asked q ON q.lexeme = h.lexeme
-        UNION ALL
-        SELECT d.fact_id, s.candidate, %(meaning)s::float8 * greatest(0, max(1 - (d.direction <=> s.direction)))
-        FROM directions d CROSS JOIN said_directions s GROUP BY d.fact_id, s.candidate) AS n
-    GROUP BY n.fact_id, n.candidate
+    SELECT c.candidate, best.fact_id, best.score FROM candidates c CROSS JOIN LATERAL (
+        SELECT n.fact_id, sum(n.score) AS score FROM (
+            SELECT h.fact_id, t.weight AS score
+            FROM held h JOIN telling t ON t.lexeme = h.lexeme AND t.candidate = c.candidate
+            UNION ALL
+            SELECT d.fact_id, %(meaning)s::float8 * greatest(0, max(1 - (d.direction <=> s.direction)))
+            FROM directions d CROSS JOIN said_directions s WHERE s.candidate = c.candidate GROUP BY d.fact_id) AS n
+        GROUP BY n.fact_id ORDER BY score DESC FETCH FIRST (%(limit)s::bigint) ROWS WITH TIES) AS best
+), placed AS (
+    SELECT s.fact_id, s.score, rank() OVER (PARTITION BY s.candidate ORDER BY s.score DESC) AS place FROM scores s
+), shown AS (
+    SELECT p.fact_id, min(p.place) AS place, max(p.score) AS score FROM placed p GROUP BY p.fact_id
+), newest AS (
+    SELECT k.fact_id FROM known k ORDER BY k.is_same DESC, k.said_at DESC, k.fact_id LIMIT %(limit)s
 ), nearest AS (
-    SELECT n.fact_id, row_number() OVER (
-        ORDER BY bool_or(n.is_same) DESC, min(n.place), max(n.score) DESC, max(n.said_at) DESC, n.fact_id) AS place
-    FROM (
-        SELECT k.fact_id, k.is_same, k.said_at, NULL AS place, 0 AS score FROM known k
-        UNION ALL
-        SELECT s.fact_id, false, NULL, rank() OVER (PARTITION BY s.candidate ORDER BY s.score DESC), s.score
-        FROM scores s) AS n
-    GROUP BY n.fact_id
+    SELECT k.fact_id, row_number() OVER (
+        ORDER BY k.is_same DESC, s.place, s.score DESC NULLS LAST, k.said_at DESC, k.fact_id) AS place
+    FROM known k LEFT JOIN shown s ON s.fact_id = k.fact_id
+    WHERE s.fact_id IS NOT NULL OR k.fact_id IN (SELECT n.fact_id FROM newest n)
     ORDER BY place LIMIT %(limit)s
 )
 SELECT f.fact_id, f.text, f.said_at, f.fingerprint, @is_assistants_fact(f, %(shard_key)s) AS is_by_assistants,

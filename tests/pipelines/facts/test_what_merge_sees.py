@@ -1,20 +1,26 @@
 """What merge shows to the model: among 500 other facts of an owner, the one that a statement contradicts.
 
-360 pairs in six languages, none from a template, and most without a common word.  Of the first 300 the even ones
-were used to choose words of ``kinds.toml`` and weights; the others were measured first, and used after it.
+360 pairs in six languages, none from a template, and most without a common word.  Of the first 300 the even
+ones were used to choose words of ``kinds.toml`` and weights; the last 60 were measured first, and then used.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from math import log
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
+from numpy import array, float16, outer
+from numpy.linalg import norm
+
 from strandline.pipelines.facts.folding import MAX_KNOWN_FACTS, Candidate, related_facts
-from strandline.pipelines.facts.kinds import fact_lexemes
+from strandline.pipelines.facts.kinds import MARK, asked_lexemes, fact_lexemes
+from strandline.pipelines.facts.nearest import KIND_WEIGHT, MEANING_WEIGHT
 from strandline.pipelines.models.contract import Embedder
 from strandline.pipelines.models.local.multilingual_embedder import MultilingualEmbedder
 from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
@@ -115,31 +121,47 @@ class Owner:
         self.learn(OTHERS)
 
     def learn(self, texts: Sequence[str]) -> None:
+        chunks = self._chunks(list(enumerate(texts, 1)))
         with self._database.transaction() as transaction:
             for seq, text in enumerate(texts, 1):
                 transaction.fetch(known_fact(self._keys, seq, text))
-            self._embed(transaction, list(enumerate(texts, 1)))
+            for chunk in chunks:
+                transaction.fetch(chunk)
 
     def place_of(self, pair: Pair) -> int | None:
         """The place of a pair's fact among those shown for its statement, from 1; None if it is not shown."""
         shown: list[str] = []
+        chunks = self._chunks([(KNOWN, pair.fact), (NEW, pair.statement)])
         with suppress(Undo), self._database.transaction() as transaction:
-            transaction.fetch(known_fact(self._keys, KNOWN, pair.fact))
-            self._embed(transaction, [(KNOWN, pair.fact), (NEW, pair.statement)])
+            for query in (known_fact(self._keys, KNOWN, pair.fact), *chunks):
+                transaction.fetch(query)
             shown = self.shown(transaction, pair.statement)
             raise Undo
         return shown.index(pair.fact) + 1 if pair.fact in shown else None
 
+    def shown_for(self, statements: Sequence[str]) -> list[str]:
+        """The facts that are shown for statements of one message each."""
+        shown: list[str] = []
+        chunks = self._chunks(list(enumerate(statements, NEW)))
+        with suppress(Undo), self._database.transaction() as transaction:
+            for chunk in chunks:
+                transaction.fetch(chunk)
+            said = [candidate(text)._replace(seqs=[seq]) for seq, text in enumerate(statements, NEW)]
+            shown = [fact.text for fact in related_facts(transaction, self._keys, said)]
+            raise Undo
+        return shown
+
     def shown(self, fetcher: Fetcher, *statements: str) -> list[str]:
         return [fact.text for fact in related_facts(fetcher, self._keys, list(map(candidate, statements)))]
 
-    def _embed(self, fetcher: Fetcher, messages: Sequence[tuple[int, str]]) -> None:
+    def _chunks(self, messages: Sequence[tuple[int, str]]) -> list[InsertChunks]:
+        """What stores the messages' vectors; made before a transaction, which would wait for the model."""
         if self._embedder is None:
-            return
+            return []
         count = len(messages)
         seqs = [seq for seq, _ in messages]
         vectors = self._embedder.embed([text for _, text in messages]).vectors
-        fetcher.fetch(
+        return [
             InsertChunks(
                 shard_key=OWNER,
                 generation_id=self._vectors,
@@ -157,7 +179,7 @@ class Owner:
                 tones=[0] * count,
                 said_on=[None] * count,
             )
-        )
+        ]
 
 
 def share_shown(owner: Owner, pairs: Sequence[Pair]) -> tuple[float, list[Pair]]:
@@ -204,6 +226,41 @@ def test_words_that_half_of_the_facts_hold_do_not_count(database: Database, data
     owner = Owner(database, database_url, None)
     owner.learn(["User is a vegetarian."])
     assert "User is a vegetarian." in owner.shown(database, "User of the user's user likes steak.")[:45]
+
+
+def test_the_choice_is_that_of_comparing_all(database: Database, database_url: str) -> None:
+    """Each candidate with each fact, one by one, as the statement's comment says."""
+    embedder = WordLlamaEmbedder()
+    owner = Owner(database, database_url, embedder)
+    words = [fact_lexemes(text) for text in OTHERS]
+    times = Counter(word for of_fact in words for word in of_fact)
+    told = {word: log((500 - n + 0.5) / (n + 0.5)) for word, n in times.items() if 2 * n < 500}
+    vectors = array(embedder.embed(OTHERS).vectors, dtype=float16).astype(float)
+    centre = vectors.mean(axis=0)
+    for first in range(0, 40, 5):
+        statements = [pair.statement for pair in PAIRS[first : first + 5]]
+        said = array(embedder.embed(statements).vectors, dtype=float16).astype(float) - centre
+        away = vectors - centre
+        near = said @ away.T / outer(norm(said, axis=1), norm(away, axis=1))
+        places: dict[int, int] = {}
+        for statement, likeness in zip(statements, near, strict=True):
+            asked: Counter[str] = Counter()
+            for word in asked_lexemes(statement):
+                asked[word] += KIND_WEIGHT if word.startswith(MARK) else 1.0  # type: ignore[assignment]
+            scores = [
+                sum(told.get(word, 0) * asked[word] for word in of_fact if word in asked)
+                + MEANING_WEIGHT * max(0, like)
+                for of_fact, like in zip(words, likeness, strict=True)
+            ]
+            for fact, score in enumerate(scores):
+                place = sum(other > score for other in scores)
+                places[fact] = min(place, places.get(fact, 500))
+        nearest = sorted(places, key=lambda fact: places[fact])
+        last = places[nearest[MAX_KNOWN_FACTS - 1]]
+        shown = owner.shown_for(statements)
+        assert len(shown) == MAX_KNOWN_FACTS
+        assert {OTHERS[n] for n in nearest if places[n] < last - 1} <= set(shown)
+        assert set(shown) <= {OTHERS[n] for n in nearest if places[n] <= last + 1}
 
 
 def test_few_facts_are_shown_all(rig: Rig, database: Database) -> None:
