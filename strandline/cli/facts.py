@@ -160,9 +160,20 @@ class UsersReport(Report):
 _OPERATIONS = ("add", "update", "delete")
 
 
-def _file_option(name: str, help_text: str) -> Callable[[Command], Command]:
+def _text_option(name: str, help_text: str) -> Callable[[Command], Command]:
     file = click.Path(exists=True, dir_okay=False, path_type=Path)
-    return click.option(name, type=file, metavar="FILE", help=help_text)
+    return click.option(name, type=file, metavar="FILE", callback=_text_of, help=help_text)
+
+
+def _text_of(_context: click.Context, _option: click.Parameter, path: Path | None) -> str | None:
+    """A file's text, read only far enough to tell that it is too long."""
+    if path is None:
+        return None
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.read(MAX_INSTRUCTIONS_CHARACTERS + 1)
+    except (OSError, UnicodeDecodeError):
+        raise click.UsageError(f"{path} cannot be read as UTF-8 text.") from None
 
 
 @cli_command("capture", settings_alone, CaptureReport, short_help="Show or set what is captured as facts.")
@@ -176,9 +187,9 @@ def _file_option(name: str, help_text: str) -> Callable[[Command], Command]:
 @click.option(
     "--off", "off", type=click.Choice(_OPERATIONS), multiple=True, help="Switch an operation off; repeatable."
 )
-@_file_option("--instructions", "What to keep, in place of what the prompt says.")
-@_file_option("--more-instructions", "Further instructions, beside those on what to keep.")
-@_file_option("--summary-instructions", "How to write summaries, in place of what the prompt says.")
+@_text_option("--instructions", "What to keep, in place of what the prompt says.")
+@_text_option("--more-instructions", "Further instructions, beside those on what to keep.")
+@_text_option("--summary-instructions", "How to write summaries, in place of what the prompt says.")
 @actor_option
 def capture_command(
     settings: Settings,
@@ -188,27 +199,23 @@ def capture_command(
     is_set: bool,
     on: tuple[str, ...],
     off: tuple[str, ...],
-    instructions: Path | None,
-    more_instructions: Path | None,
-    summary_instructions: Path | None,
     actor: str | None,
+    **texts: str | None,
 ) -> Output:
     """Show the choice of a namespace or an owner on capturing facts, and all acts; --set records an act.
 
     An act is the whole choice of its level, and applies to what is flushed from then on. A choice that it
     leaves open is the namespace's, and then the prompt's; `--set` alone leaves everything open.
     """
-    files = (instructions, more_instructions, summary_instructions)
-    options = (on, off, *files, actor)
-    if any(options) and not is_set:
+    is_chosen = bool(on or off or actor) or any(text is not None for text in texts.values())
+    if is_chosen and not is_set:
         raise click.UsageError("Nothing would be set. Add --set to record an act.")
     if both := set(on) & set(off):
         raise click.UsageError(f"--on and --off both name {', '.join(sorted(both))}. Choose one of the two.")
     with _open_face(settings, namespace, user, session) as face:
         if is_set:
             add, update, delete = (name in on if name in on + off else None for name in _OPERATIONS)
-            capture = Capture(add, update, delete, *map(_read, files))
-            face.set_capture(capture, actor=actor)
+            face.set_capture(Capture(add, update, delete, **texts), actor=actor)
         applied, acts = face.get_capture(), face.capture_acts()
     acts_done = [
         CaptureActReport(number=act.number, actor=act.actor, created_at=act.created_at, **asdict(act.capture))
@@ -233,17 +240,6 @@ def _open_face(
         closing(Facts.of_namespace(namespace, **running.urls)) as facts_of_all,
     ):
         yield facts_of_all
-
-
-def _read(path: Path | None) -> str | None:
-    """A file's text, read only far enough to tell that it is too long."""
-    if path is None:
-        return None
-    try:
-        with path.open(encoding="utf-8") as file:
-            return file.read(MAX_INSTRUCTIONS_CHARACTERS + 1)
-    except (OSError, UnicodeDecodeError):
-        raise click.UsageError(f"{path} cannot be read as UTF-8 text.") from None
 
 
 def _capture_lines(applied: Capture, acts: list[CaptureAct]) -> Iterator[str]:
