@@ -5,7 +5,7 @@ A context has hundreds of messages, so these become dicts at once, and JSON is m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -25,6 +25,7 @@ from strandline.service.gate.problems import NOT_FOUND, ProblemError, invalid
 from strandline.service.params import cursor_of
 
 A = TypeVar("A", bound=BaseModel)
+R = TypeVar("R")
 
 
 def json_response(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -154,7 +155,15 @@ def response_of(result: Any, answer: type[BaseModel] | None, status: int) -> Any
     return answer.model_validate(result if others or hasattr(result, name) else {name: result})
 
 
-def page_of(kind: type[A], rows: Iterable[object], name: str, after: str | None) -> Page[A]:
+def page_within(
+    kind: type[A], rows: Sequence[R], limit: int, name: str, place: Callable[[R], int | str]
+) -> Page[A]:
+    """The first rows as a page of the list ``name``; the next begins behind the place of its last row."""
+    page = rows[:limit]
+    return page_of(kind, page, name, place(page[-1]) if len(rows) > limit else None)
+
+
+def page_of(kind: type[A], rows: Iterable[object], name: str, after: int | str | None) -> Page[A]:
     """Rows as a page of the list ``name``; the next page begins behind ``after``, None: it is the last."""
     following = None if after is None else cursor_of(name, after)
     return Page[kind](  # type: ignore[valid-type]

@@ -54,12 +54,11 @@ from strandline.schemas.wire.work import (
     WorkerReport,
 )
 from strandline.service.answering import Routes
-from strandline.service.forms import json_response
+from strandline.service.forms import json_response, page_within
 from strandline.service.gate.problems import NOT_FOUND, ProblemError
 from strandline.service.params import (
     Cursor,
     PageSize,
-    cursor_of,
     decoded,
     read_number_cursor,
     read_place_cursor,
@@ -146,11 +145,8 @@ async def get_letters(
             limit=limit + 1,
         ),
     )
-    page = letters[:limit]
-    await call.reveal((letter.namespace for letter in page), _LETTERS)
-    items = [DeadLetterOut.model_validate(letter) for letter in page]
-    following = cursor_of(_LETTERS, str(LetterPlace.of(page[-1]))) if len(letters) > limit else None
-    return Page[DeadLetterOut](items=items, next_cursor=following)
+    await call.reveal((letter.namespace for letter in letters[:limit]), _LETTERS)
+    return page_within(DeadLetterOut, letters, limit, _LETTERS, lambda one: str(LetterPlace.of(one)))
 
 
 @routes.answer(acts.RETRY_LETTER, "operate", "others", holder="namespace")
@@ -196,9 +192,8 @@ async def get_operations(call: Call, limit: PageSize = 100, cursor: Cursor = Non
     service = call.service
     before = read_number_cursor(_OPERATIONS, cursor) or None
     newest = await call.block(lambda database: newest_replays(database, before, limit + 1))
-    items = [_operation(service, report_of(replay)) for replay in newest[:limit]]
-    following = cursor_of(_OPERATIONS, items[-1].operation_id) if len(newest) > limit else None
-    return Page[OperationOut](items=items, next_cursor=following)
+    items = [_operation(service, report_of(replay)) for replay in newest]
+    return page_within(OperationOut, items, limit, _OPERATIONS, lambda one: one.operation_id)
 
 
 @routes.answer(acts.GET_OPERATION, "operate", "others", holder="installation")

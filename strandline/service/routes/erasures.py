@@ -35,10 +35,10 @@ from strandline.schemas.wire.erasures import (
     ReceiptReport,
 )
 from strandline.service.answering import Routes
-from strandline.service.forms import json_response
+from strandline.service.forms import json_response, page_within
 from strandline.service.gate.authentication import OF_ONE_USER
 from strandline.service.gate.problems import FORBIDDEN, NOT_FOUND, ProblemError, invalid
-from strandline.service.params import Cursor, PageSize, SessionId, UserId, cursor_of, read_number_cursor
+from strandline.service.params import Cursor, PageSize, SessionId, UserId, read_number_cursor
 from strandline.service.route import Call
 
 routes = Routes("erasures")
@@ -234,9 +234,7 @@ async def _list(
     if before >= 2**31:
         before = 0  # no erasure has such a number
     records = await call.run(list_erasures(call.caller.tenant, limit + 1, before or None, owner_key))
-    items = [ErasureReport.model_validate(one, from_attributes=True) for one in records[:limit]]
-    following = cursor_of(name, items[-1].number) if len(records) > limit else None
-    return Page[ErasureReport](items=items, next_cursor=following)
+    return page_within(ErasureReport, records, limit, name, lambda one: one.number)
 
 
 async def _find(call: Call, number: int) -> ErasureRecord:

@@ -27,8 +27,9 @@ from strandline.schemas.wire.keys import (
     RevokedKey,
 )
 from strandline.service.answering import Routes
+from strandline.service.forms import page_within
 from strandline.service.gate.problems import FORBIDDEN, ProblemError
-from strandline.service.params import Cursor, KeyId, PageSize, cursor_of, read_text_cursor
+from strandline.service.params import Cursor, KeyId, PageSize, read_text_cursor
 from strandline.service.route import Call
 
 routes = Routes("keys")
@@ -83,10 +84,8 @@ async def get_keys(call: Call, limit: PageSize = 100, cursor: Cursor = None) -> 
     """The keys of this namespace, ended ones too; an operator of the installation sees those of all."""
     after = read_text_cursor(_LIST, cursor)
     keys = await call.run(list_keys(call.caller.managed_namespace, after=after, limit=limit + 1))
-    page = keys[:limit]
-    await call.reveal((one.namespace for one in page), _LIST)
-    following = cursor_of(_LIST, page[-1].key_id) if len(keys) > limit else None
-    return Page[KeyInfo](items=page, next_cursor=following)
+    await call.reveal((one.namespace for one in keys[:limit]), _LIST)
+    return page_within(KeyInfo, keys, limit, _LIST, lambda one: one.key_id)
 
 
 @routes.answer(acts.POST_ROTATION, "operate", "keys", ("names", "operators"), status=201, holder="namespace")
