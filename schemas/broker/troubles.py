@@ -26,6 +26,7 @@ _TROUBLES = {
     "NotAllowed": "does not have the virtual host, or does not let this user access it",
     "OutOfMemoryError": "takes no hints: its memory is full",
     "ReadOnlyError": "takes no hints: it is a read-only replica",
+    "SSLCertVerificationError": "has a certificate that cannot be verified",
     "TimeoutError": "does not answer in time",
     "UNBLOCKED": "takes no hints: it has become a read-only replica",
     "gaierror": "cannot be found: its host has no address",

@@ -107,8 +107,7 @@ class DirectConnection(BoundedConnection):
         plain = None if self.pooled else plain_values(values)
         if plain is None:
             return super().run(statement, values, make_row)
-        result = self.wait(_exchange(self.pgconn, self._statements, statement, plain))
-        return _rows(self, result, make_row)
+        return self.run_plain(statement, plain, make_row)
 
     def run_plain(self, statement: bytes, values: Values, make_row: MakeRow = tuple) -> list[Any]:
         """Run a statement with what ``plain_values`` made of its parameters.

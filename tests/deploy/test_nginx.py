@@ -12,21 +12,18 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.schemas.wire.keys import SCOPES, NewKey
 from tests.conftest import wait_until
 from tests.strandline.service.write_snapshot import SNAPSHOT
+from tests.support.servers.certificates import make_certificate
 from tests.support.servers.databases import temporary_database
 from tests.support.servers.service_server import RunningService
 
@@ -58,27 +55,6 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def make_certificate(folder: Path) -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, NAME)])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    (folder / "memory.pem").write_bytes(certificate.public_bytes(pem))
-    form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    (folder / "memory.key").write_bytes(key.private_bytes(pem, form, plain))
-
-
 @pytest.fixture(scope="module")
 def service(stack: EmbeddedStack) -> Iterator[RunningService]:
     with (
@@ -102,7 +78,7 @@ def nginx_before(first: int, second: int) -> Iterator[int]:
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="strandline-nginx-", dir="/tmp") as name:
         folder = Path(name)
-        make_certificate(folder)
+        make_certificate(folder, NAME)
         for old, new in {
             "127.0.0.1:8420": f"127.0.0.1:{first}",
             "127.0.0.1:8421": f"127.0.0.1:{second}",

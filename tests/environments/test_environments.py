@@ -57,8 +57,8 @@ SCENARIO = """
 import json, sys
 from strandline import Memory
 memory = Memory.from_defaults("s", user_id="ana")
-if sys.argv[1] == "put":
-    memory.put({"role": "user", "content": "My sister Nora lives in Lisbon."})
+if sys.argv[1:]:
+    memory.put({"role": "user", "content": f"My sister Nora lived in {sys.argv[1]}."})
     memory.flush(all=True)
 else:
     memory.get("where does Nora live?")
@@ -70,8 +70,6 @@ memory.close()
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_a_scenario_goes_on_in_each_environment(rig: Rig, name: str) -> None:
     variables = ENVIRONMENTS[name]
-    worker = rig.start_worker("--no-sweep", **variables)
-    wait_until(lambda: "is ready" in "".join(worker.output), timeout=60, what="the worker")
 
     def run(*arguments: str) -> str:
         servers = {"STRANDLINE_DATABASE_URL": rig.url, "STRANDLINE_BROKER_URL": rig.broker_url}
@@ -85,24 +83,27 @@ def test_a_scenario_goes_on_in_each_environment(rig: Rig, name: str) -> None:
         assert (done.returncode, done.stderr) == (0, ""), done.stdout
         return str(done.stdout)
 
-    run("-c", SCENARIO, "put")
-    wait_until(lambda: nothing_due(rig.url), timeout=20, what="the work")
-    assert any("Lisbon" in text for text in json.loads(run("-c", SCENARIO, "get")))
-    assert "broker" in run("-m", "strandline", "doctor", "--no-model-call")
-    assert rows_of(rig.url, "SELECT condition ->> 'no_broker' FROM strandline.worker") == [(None,)]
-    assert worker.stop() == 0
-    assert "away" not in "".join(worker.output)
+    for city in ("Lisbon", "Oslo"):  # the worker is restarted between them
+        worker = rig.start_worker("--no-sweep", **variables)
+        wait_until(lambda: "is ready" in "".join(worker.output), timeout=60, what="the worker")  # noqa: B023
+        run("-c", SCENARIO, city)
+        wait_until(lambda: nothing_due(rig.url), timeout=20, what="the work")
+        assert any(city in text for text in json.loads(run("-c", SCENARIO)))
+        assert rows_of(rig.url, "SELECT condition ->> 'no_broker' FROM strandline.worker") == [(None,)]
+        if city == "Oslo":
+            assert "broker" in run("-m", "strandline", "doctor", "--no-model-call")
+        assert worker.stop() == 0
+        assert "away" not in "".join(worker.output)
 
 
 def test_the_table_in_the_docs_has_a_row_for_each_and_a_test_for_each_row() -> None:
-    section = (
-        OPERATIONS.read_text().partition("## Environment variables of the host")[2].partition("\n## ")[0]
-    )
+    section = OPERATIONS.read_text().partition("## Environments")[2].partition("\n## ")[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][1:]
     assert ENVIRONMENTS.keys() <= {row[0] for row in rows}
     for row in rows:
-        tests = [part.strip("` ") for part in row[-1].split(",")]
-        assert all((OPERATIONS.parent.parent / test).is_file() for test in tests), row
+        for test in row[-1].split(", "):
+            file, _, function = test.strip("` ").partition("::")
+            assert f"\ndef {function}(" in (OPERATIONS.parent.parent / file).read_text(), row
 
 
 # Two installations that share a broker by mistake: each does its work in time, and is told.

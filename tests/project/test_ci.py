@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-INSTALLING = 'for server in rabbitmq-server pgbouncer nginx; do touch "$STRANDLINE_CI_SBIN/$server"; done'
+INSTALLING = (
+    'for server in rabbitmq-server pgbouncer nginx haproxy; do touch "$STRANDLINE_CI_SBIN/$server"; done'
+)
 
 
 def run_ci(place: Path, *, user: str, apt: str) -> tuple[int, list[str]]:

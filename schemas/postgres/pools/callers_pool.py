@@ -10,9 +10,10 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from strandline.schemas.postgres.pools.beginnings import SeenConnections
+from strandline.schemas.postgres.pools.engine_pool import AsyncLentPool, LentPool
 
 
-class CallersPool:
+class CallersPool(LentPool):
     """A ``ConnectionPool`` that its owner opens and closes."""
 
     def __init__(self, pool: ConnectionPool[Any]) -> None:
@@ -40,14 +41,8 @@ class CallersPool:
         """A connection broke, so the others are likely to be dead as well: the pool looks at each."""
         self._pool.check()
 
-    def open(self) -> None:
-        """Nothing: the pool is its owner's."""
 
-    def close(self, timeout: float) -> None:
-        """Nothing: the pool is its owner's."""
-
-
-class AsyncCallersPool:
+class AsyncCallersPool(AsyncLentPool):
     """The same for an event loop."""
 
     def __init__(self, pool: AsyncConnectionPool[Any]) -> None:
@@ -68,9 +63,3 @@ class AsyncCallersPool:
     async def renew(self, lost: psycopg.AsyncConnection[Any]) -> None:
         """Async twin of ``CallersPool.renew``."""
         await self._pool.check()
-
-    async def open(self) -> None:
-        """Async twin of ``CallersPool.open``."""
-
-    async def close(self, timeout: float) -> None:
-        """Async twin of ``CallersPool.close``."""

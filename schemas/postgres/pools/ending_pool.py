@@ -9,20 +9,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 
 from strandline.schemas.errors import DatabaseTimeoutError
-
-if TYPE_CHECKING:
-    from strandline.schemas.postgres.pools.engine_pool import SyncPool
+from strandline.schemas.postgres.pools.engine_pool import LentPool, SyncPool
 
 # A request to cancel needs another connection.
 CANCEL_SECONDS = 5.0
 
 
-class EndingPool:
+class EndingPool(LentPool):
     """The connections that one piece of work borrows of a pool; ``end`` may be called by any thread."""
 
     closed = False
@@ -71,12 +69,6 @@ class EndingPool:
     def renew(self, lost: psycopg.Connection[Any]) -> None:
         """As the pool does."""
         self._pool.renew(lost)
-
-    def open(self) -> None:
-        """Nothing: the pool is open."""
-
-    def close(self, timeout: float) -> None:
-        """Nothing: the pool is its owner's."""
 
     def _check(self) -> None:
         if self._has_ended:

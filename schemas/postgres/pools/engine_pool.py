@@ -61,11 +61,28 @@ class AsyncPool(Protocol):
     async def close(self, timeout: float) -> None: ...
 
 
-class EnginePool:
-    """A caller's SQLAlchemy ``Engine`` on psycopg 3 as a pool.
+class LentPool:
+    """A pool that its owner opens and closes."""
 
-    ``close`` leaves the engine to its caller; ``renew`` drops its idle connections.
-    """
+    def open(self) -> None:
+        """Nothing."""
+
+    def close(self, timeout: float) -> None:
+        """Nothing."""
+
+
+class AsyncLentPool:
+    """The same for an event loop."""
+
+    async def open(self) -> None:
+        """Nothing."""
+
+    async def close(self, timeout: float) -> None:
+        """Nothing."""
+
+
+class EnginePool(LentPool):
+    """A caller's SQLAlchemy ``Engine`` on psycopg 3 as a pool; ``renew`` drops its idle connections."""
 
     closed = False
 
@@ -101,14 +118,8 @@ class EnginePool:
         """Dispose of the idle connections: one broke, so the others are likely to be dead as well."""
         self._engine.dispose()
 
-    def open(self) -> None:
-        """An engine opens its connections as they are needed."""
 
-    def close(self, timeout: float) -> None:
-        """Do nothing: the caller disposes of the engine."""
-
-
-class AsyncEnginePool:
+class AsyncEnginePool(AsyncLentPool):
     """Async twin of ``EnginePool``, on an ``AsyncEngine``."""
 
     closed = False
@@ -137,12 +148,6 @@ class AsyncEnginePool:
     async def renew(self, lost: psycopg.AsyncConnection[Any]) -> None:
         """Async twin of ``EnginePool.renew``."""
         await self._engine.dispose()
-
-    async def open(self) -> None:
-        """Async twin of ``EnginePool.open``."""
-
-    async def close(self, timeout: float) -> None:
-        """Async twin of ``EnginePool.close``."""
 
 
 def _check_driver(engine: Engine | AsyncEngine) -> None:
