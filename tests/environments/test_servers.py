@@ -104,6 +104,11 @@ def test_a_redis_with_tls(rig: Rig, tmp_path: Path) -> None:
     settings = "".join(f"tls-{name} {value}\n" for name, value in tls.items()) + "tls-auth-clients no\n"
     server = RedisServer(tmp_path, settings, Path(str(REDIS)))
     server.start()
+
+    def restart() -> None:
+        server.kill()
+        server.start()
+
     try:
         password = urlsplit(server.url).password
         url = f"rediss://:{password}@localhost:{port}/0"
@@ -112,7 +117,7 @@ def test_a_redis_with_tls(rig: Rig, tmp_path: Path) -> None:
         assert [report.result for report in found] == ["warning", "ok"]
         unknown = check_broker(Servers("", f"{url}?ssl_cert_reqs=required", "configured", "configured"))
         assert (unknown.result, "certificate" in unknown.found) == ("problem", True)
-        converse(rig, rig.url, verified, lambda: (server.kill(), server.start()))
+        converse(rig, rig.url, verified, restart)
     finally:
         server.stop()
 
