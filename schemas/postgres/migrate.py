@@ -88,16 +88,19 @@ def migrate(
     with _connection(url, _kind(public_apis_only)) as connection:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
         before = _current(connection, schema)
-        _check_server(connection)
+        server = connection.exec_driver_sql(statements(schema)["describe_server"], {"schema": schema}).one()
+        _refuse(server_trouble(server.server, server.encoding))
         if partitions is not None and before is not None:
             require_partitions(_count_partitions(connection, schema), partitions, schema)
         if before == head_revision():
             # For every role: the application's may not make a schema, even an existing one.
             report(f"{schema}: at revision {before}, so there is nothing to do")
             return before
-        _check_writable(connection)
+        _check_writable(connection, is_standby=server.is_standby)
         connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {schema}"))
-        _ensure_pgvector(connection)
+        _refuse(pgvector_trouble(server.vector_installed, server.vector_available))
+        where = connection.scalar(text("SELECT quote_ident(coalesce(current_schema(), 'public'))"))
+        connection.execute(text(f"CREATE EXTENSION IF NOT EXISTS vector SCHEMA {where}"))
         _settle(connection)  # now that pgvector has a schema
         command.upgrade(_config(connection, schema, partitions or 0), "head")
         after = _current(connection, schema) or ""
@@ -173,34 +176,16 @@ def _settle(connection: Connection) -> None:
         connection.exec_driver_sql(wrong)
 
 
-def _check_writable(connection: Connection) -> None:
-    asked = "SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'"
-    is_standby, is_read_only = connection.exec_driver_sql(asked).one()
+def _check_writable(connection: Connection, *, is_standby: bool) -> None:
     if is_standby:
         raise SchemaError(
             "The server is a standby, which only reads; run `strandline migrate` on its primary."
         )
-    if is_read_only:
+    if connection.scalar(text("SHOW transaction_read_only")) == "on":
         raise SchemaError(
             "Transactions are read-only by default here. Run `strandline migrate` past the pooler, or `ALTER"
             " ROLE … SET default_transaction_read_only = off` for this role."
         )
-
-
-def _check_server(connection: Connection) -> None:
-    settings = "SELECT current_setting('server_version'), current_setting('server_encoding')"
-    _refuse(server_trouble(*connection.exec_driver_sql(settings).one()))
-
-
-def _ensure_pgvector(connection: Connection) -> None:
-    installed = connection.scalar(text("SELECT extversion FROM pg_extension WHERE extname = 'vector'"))
-    there = connection.scalar(
-        text("SELECT default_version FROM pg_available_extensions WHERE name = 'vector'")
-    )
-    _refuse(pgvector_trouble(installed, there))
-    if installed is None:
-        where = connection.scalar(text("SELECT quote_ident(coalesce(current_schema(), 'public'))"))
-        connection.execute(text(f"CREATE EXTENSION IF NOT EXISTS vector SCHEMA {where}"))
 
 
 def _refuse(trouble: Trouble | None) -> None:

@@ -32,13 +32,10 @@ Trouble = tuple[str, str]
 
 
 def server_trouble(version: str, encoding: str) -> Trouble | None:
-    """Why a server or its database cannot hold the tables; None if it can."""
+    """Why a server or its database cannot hold the tables."""
     if major_version(version) < OLDEST_SERVER:
-        needs = f"Strandline needs PostgreSQL {OLDEST_SERVER} or newer"
-        return (
-            f"the server is PostgreSQL {version}, and {needs}",
-            "upgrade it, or name another in STRANDLINE_DATABASE_URL",
-        )
+        needed = f"Strandline needs PostgreSQL {OLDEST_SERVER} or newer"
+        return f"the server is PostgreSQL {version}, and {needed}", "upgrade it, or name another in the URL"
     if encoding != "UTF8":
         finding = f"the database is in the encoding {encoding}, which does not hold every text"
         return finding, "create one WITH ENCODING 'UTF8' TEMPLATE template0"
@@ -46,13 +43,13 @@ def server_trouble(version: str, encoding: str) -> Trouble | None:
 
 
 def pgvector_trouble(installed: str | None, available: str | None) -> Trouble | None:
-    """Why the extension of a database, or of its server, cannot be used; None if it can."""
-    oldest = ".".join(map(str, OLDEST_PGVECTOR))
+    """Why the extension of a database, or of its server, cannot be used."""
+    needed = f"Strandline needs {'.'.join(map(str, OLDEST_PGVECTOR))} or newer"
     version = installed or available
     if version is None:
-        finding = "the server does not have the pgvector extension"
-        return finding, f"install {oldest} or newer, as by the package postgresql-NN-pgvector"
+        finding = f"the server does not have the pgvector extension, and {needed}"
+        return finding, "install it, as by the package postgresql-NN-pgvector"
     if version_numbers(version) < OLDEST_PGVECTOR:
-        finding = f"pgvector {version} is on the server, and Strandline needs {oldest} or newer"
+        finding = f"pgvector {version} is on the server, and {needed}"
         return finding, "upgrade it, and run ALTER EXTENSION vector UPDATE where it is installed"
     return None

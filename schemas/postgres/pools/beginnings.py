@@ -59,14 +59,7 @@ _REFUSES_OPTIONS = re.compile("unsupported startup parameter|command-line option
 class Beginnings:
     """How the connections of one pool begin, and whether a pooler in transaction mode is before the server.
 
-    Args:
-        own_options: the ``options`` of the database's URL, which a pooler gets as well.
-        is_declared: a pooler was declared.
-        durable: commits wait for the disk.
-
-    Attributes:
-        pooled: a pooler was declared, or noticed.
-        corrected: the settings that each transaction behind it has to correct.
+    A pooler gets ``own_options``, those of the URL, and ``corrected`` is what its transactions set.
     """
 
     def __init__(self, own_options: str = "", *, is_declared: bool = False, durable: bool = True) -> None:
@@ -119,11 +112,8 @@ class Beginnings:
     def judge(self, connection: OwnConnection | AsyncOwnConnection, row: tuple[Any, ...]) -> str:
         """The statements to run on a new connection, by the answer to ``question``.
 
-        They correct its settings; behind a pooler they only try to, since each transaction does.
-
-        Raises:
-            ConfigurationError: its transactions begin otherwise than they have to; the sentence names the
-                setting.
+        They correct its settings; behind a pooler they only try to, since each transaction does.  Raises
+        ConfigurationError if its transactions begin otherwise than they have to.
         """
         pid, mark = row[:2]
         if not self.pooled and (mark != "on" or pid != connection.info.backend_pid):

@@ -41,12 +41,7 @@ class Refusals:
         self._codes: dict[str, str] = {}
 
     def code(self, error: Exception, url: str, options: Mapping[str, Any]) -> str | None:
-        """The SQLSTATE; None if the server did not answer, or for other errors.
-
-        Args:
-            error: of the first attempt.
-            url: the target, with ``options`` of psycopg.
-        """
+        """The SQLSTATE of ``error``, of the first attempt; None if the server did not answer."""
         if not isinstance(error, psycopg.OperationalError) or is_unanswered(error):
             return None
         sentence = str(error)
