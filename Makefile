@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast test-legacy check style contracts queries bench bench-charts bench-cost bench-facts bench-recall bench-redaction bench-weighting chaos soak lock docs clean
+.PHONY: help demo test test-fast test-legacy check style contracts queries bench bench-charts bench-cost bench-facts bench-recall bench-redaction bench-weighting chaos soak lock docs release clean
 
 help: ## show this list
 	@echo "Strandline. Commands:"
@@ -106,6 +106,9 @@ lock: $(VENV)/.lock-ready ## write deploy/locks anew: the newest versions that p
 	@$(COMPILE) --output-file deploy/locks/core.txt pyproject.toml
 	@$(COMPILE) $(EXTRAS) --output-file deploy/locks/extras.txt pyproject.toml
 	@$(COMPILE) $(IMAGE) --constraint deploy/locks/core.txt --output-file deploy/locks/image.txt pyproject.toml
+
+release: $(VENV)/.test-ready $(VENV)/.lock-ready ## set up, then build sdist and wheel into dist/, twice, and try them in fresh environments
+	@$(BIN)/python -m tools.release --check dist
 
 docs: $(VENV)/.test-ready ## set up, then build the site of the documents into site/
 	@$(BIN)/python -m tools.site site

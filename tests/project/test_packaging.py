@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.release import build_twice
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDERS = ("deploy", "pipelines", "producers", "schemas", "workers")
 
@@ -68,6 +70,14 @@ def in_wheel(built: Built) -> Mapping[str, zipfile.ZipInfo]:
 def in_sdist(built: Built) -> Mapping[str, tarfile.TarInfo]:
     with tarfile.open(built.sdist) as archive:
         return {member.name.partition("/")[2]: member for member in archive.getmembers()}
+
+
+@pytest.mark.skipif(
+    shutil.which("git") is None or not (ROOT / ".git").exists(), reason="builds the last commit of a checkout"
+)
+def test_two_builds_of_a_commit_are_the_same_bytes(tmp_path: Path) -> None:
+    archives = build_twice(tmp_path)
+    assert [archive.suffix for archive in archives] == [".whl", ".gz"]
 
 
 def test_wheel_holds_only_strandline(in_wheel: Mapping[str, zipfile.ZipInfo]) -> None:
