@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Generic, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, FailFast, Field, ValidationError
 
 from strandline.pipelines.models.contract import TaskName
-from strandline.pipelines.models.loose_json import Found, bounded_int, find_values
+from strandline.pipelines.models.loose_json import Found, bounded_int, find_values, spellings
 from strandline.schemas.errors import UnusableAnswerError
 
 OperationName = Literal["add", "update", "invalidate", "duplicate"]
@@ -31,6 +32,8 @@ _NAMED_NUMBER = re.compile(r"[^\W\d]{0,12}[\s#.:]{0,3}([0-9]{1,20})(?:\.0{1,4})?
 MAX_LIST_ITEMS = 10_000
 # How deep the forms below go: an object, its list, an object in it, its list, a number.
 _MAX_FORM_LEVELS = 5
+# Keys behind which a gateway or a model puts an answer as text.
+_WRAPPERS = frozenset("arguments parameters input answer result output content response".split())
 # Of so many values in one text the first that has the form is looked for.
 _MAX_CANDIDATES = 200
 _MAX_WRAPPING = 3
@@ -64,9 +67,17 @@ def _numbers(value: object) -> list[int]:
         if not (texts := _NUMBER.findall(value)):
             raise ValueError("it holds no number")
         return [bounded_int(digits) for digits in texts[:MAX_LIST_ITEMS]]
-    items = value[:MAX_LIST_ITEMS] if isinstance(value, list) else [value]
-    numbers = (_number(item) for item in items)
-    return [whole for one in numbers if (whole := _whole(one)) is not None]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        nested = (_numbers(item) for item in value[:MAX_LIST_ITEMS] if _holds_numbers(item))
+        return [number for numbers in nested for number in numbers]
+    whole = _whole(value)
+    return [] if whole is None else [whole]
+
+
+def _holds_numbers(value: object) -> bool:
+    return not isinstance(value, str) or _NAMED_NUMBER.fullmatch(value.strip()) is not None
 
 
 def _whole(value: object) -> int | None:
@@ -111,13 +122,18 @@ _Item = TypeVar("_Item")
 _Items = Annotated[list[_Item], FailFast()]
 
 
+def _also(name: str, others: str) -> Any:
+    """The names of a field, the first of which the schema has."""
+    return Field(validation_alias=AliasChoices(name, *others.split()))
+
+
 class _Form(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
 class FactAnswer(_Form):
-    text: _Sentences
-    messages: _Numbers = []
+    text: Annotated[_Sentences, _also("text", "fact content statement memory")]
+    messages: Annotated[_Numbers, _also("messages", "message lines line sources source")] = []
     topics: _Words = None
     said_by: _Phrase = None
     about_date: _Phrase = None
@@ -209,6 +225,17 @@ def read_answer(form: type[_Answer], text: str) -> Reading[_Answer]:
     Raises:
         UnusableAnswerError: there is none; the sentence names the fields, never their content.
     """
+    as_written, *others = spellings(text)
+    try:
+        return _read_spelled(form, as_written)
+    except UnusableAnswerError:
+        for other in others:
+            with suppress(UnusableAnswerError):
+                return _read_spelled(form, other)
+        raise
+
+
+def _read_spelled(form: type[_Answer], text: str) -> Reading[_Answer]:
     candidates = find_values(text)[:_MAX_CANDIDATES]
     problem = ""
     is_alone = len(candidates) == 1
@@ -253,25 +280,53 @@ def _read(form: type[_Answer], candidate: Found, is_alone: bool) -> Reading[_Ans
 
 
 def _fields(candidate: Found, listed: str, item: type[BaseModel] | None, is_alone: bool) -> dict[str, Any]:
-    value, is_bare = candidate.value, isinstance(candidate.value, list)
-    for _ in range(_MAX_WRAPPING):
-        if isinstance(value, dict) and listed not in value and len(value) == 1:
-            value = next(iter(value.values()))
+    is_bare = isinstance(candidate.value, list)
+    value = _unwrapped(_readable(candidate.value, _MAX_FORM_LEVELS + _MAX_WRAPPING), listed)
     is_list = isinstance(value, list) and candidate.is_outermost
     if is_list and (any(map(_is_object, value)) or (value == [] and is_bare and is_alone)):
         value = {listed: value}
     if not isinstance(value, dict):
         raise _OtherFormError("The answer is not one complete JSON object.")
-    fields = _readable_object(value, _MAX_FORM_LEVELS)
     if item is None:
-        return fields
+        return value
+    fields = {**value, listed: _of_text(value[listed])} if listed in value else value
     if listed not in fields and is_alone and candidate.is_outermost and _has_form(item, fields):
         return {listed: [fields]}
     if (listed in fields and fields[listed] is None) or (is_alone and candidate.is_outermost and not fields):
         return {**fields, listed: []}
-    if isinstance(fields.get(listed), (dict, str)):
-        return {**fields, listed: [fields[listed]]}
-    return fields
+    items = fields.get(listed)
+    if isinstance(items, dict) and items and all(map(_is_object, items.values())):
+        return {**fields, listed: list(items.values())}
+    return {**fields, listed: [items]} if isinstance(items, (dict, str)) else fields
+
+
+def _unwrapped(value: Any, listed: str) -> Any:
+    """The outermost object with the form's key; the list in the place of one; else the value."""
+    level = [value]
+    for _ in range(_MAX_WRAPPING):
+        if holders := [one for one in level if isinstance(one, dict) and listed in one]:
+            lists = [one[listed] for one in holders if isinstance(one[listed], list)]
+            return holders[0] if len(lists) < 2 else {listed: [item for one in lists for item in one]}
+        level = [inner for one in level for inner in _inner(one)]
+    while isinstance(value, (dict, list)) and len(value) == 1:
+        (inner,) = value.values() if isinstance(value, dict) else value
+        if not isinstance(inner, list) and (isinstance(value, list) or not isinstance(inner, dict)):
+            break
+        value = inner
+    return value
+
+
+def _inner(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [_of_text(item) if key in _WRAPPERS else item for key, item in value.items()]
+    return value if isinstance(value, list) else []
+
+
+def _of_text(value: Any) -> Any:
+    """The JSON in a text; the value if it holds none."""
+    is_json = isinstance(value, str) and value.strip().startswith(("{", "["))
+    found = find_values(value) if is_json else []
+    return _readable(found[0].value, _MAX_FORM_LEVELS) if found else value
 
 
 def _is_outermost_object(candidate: Found) -> bool:
@@ -283,6 +338,8 @@ def _is_object(value: object) -> bool:
 
 
 def _item(value: object) -> object:
+    if isinstance(value, dict) and len(value) == 1 and _is_object(inner := next(iter(value.values()))):
+        return inner
     return {"text": value} if isinstance(value, str) else value
 
 
@@ -327,7 +384,7 @@ def _readable(value: Any, levels: int) -> Any:
 
 
 def _readable_object(value: dict[str, Any], levels: int) -> dict[str, Any]:
-    return {storable(key): _readable(item, levels - 1) for key, item in value.items()}
+    return {storable(key).strip().lower(): _readable(item, levels - 1) for key, item in value.items()}
 
 
 @cache

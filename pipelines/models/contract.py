@@ -2,8 +2,6 @@
 
 A stage never sees an HTTP client or a prompt.  It hands one task to a ``TextModel`` (or texts to an
 ``Embedder``) and gets a ``ModelAnswer``, whose ``text`` is stored before it is parsed and applied.
-Two families implement this: ``openai_compatible`` renders prompts and calls a server; ``local``
-computes extractive stand-ins in-process.  Both answer in the same JSON, described per task.
 """
 
 from __future__ import annotations

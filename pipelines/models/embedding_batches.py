@@ -3,14 +3,39 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
 from strandline.pipelines.models.answer_forms import storable
+from strandline.pipelines.models.contract import EmbeddingAnswer
 
 
 def ready_to_embed(texts: Sequence[str]) -> list[str]:
     """The texts as a server takes them: encodable, and a space for an empty one, which servers refuse."""
     return [storable(text) or " " for text in texts]
+
+
+class InProcessEmbedder(ABC):
+    """Embeds in this process, one text at a time; safe to call from many threads."""
+
+    model: str
+    dimensions: int
+    max_characters: int
+
+    def wait_seconds(self) -> float:
+        return 0.0
+
+    def embed(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> EmbeddingAnswer:
+        """Embed ``texts`` in order; of each, the first ``max_characters`` count.
+
+        ``timeout_seconds`` is not needed: the longest text takes some milliseconds.
+        """
+        vectors = (unit_length(self.embed_one(text[: self.max_characters])) for text in ready_to_embed(texts))
+        return EmbeddingAnswer(tuple(vectors), self.model, 0)
+
+    @abstractmethod
+    def embed_one(self, text: str) -> Sequence[float]:
+        """The vector of one text, of any length."""
 
 
 def batches(texts: Sequence[str], *, max_texts: int, max_characters: int) -> Iterator[Sequence[str]]:

@@ -76,29 +76,18 @@ def _text_model(
             str(role.of.model), role.of.timeout_seconds or settings.model_timeout_seconds, prompts
         )
     model = _text_model_of_server(settings, purpose, prompts)
-    return GuardedTextModel(model, _breaker(settings, role, model.probe))
+    return GuardedTextModel(model.model, model.answer, _breaker(settings, role, model.probe))
 
 
-def build_embedder(settings: Settings) -> Embedder:
-    """The embedder of a worker: a server's, an installed one, or a local one of 256 or 512 dimensions.
+def build_embedder(settings: Settings, purpose: EmbeddingPurpose = "embedding") -> Embedder:
+    """The embedder of messages or of queries: a server's, an installed one, or a local one.
+
+    No query waits for a probe of a provider that is down.
 
     Raises:
         ConfigurationError: a server is chosen, and key or base URL are missing or unusable; a local
             one is chosen, and its extra is not installed; or none is chosen.
     """
-    return _embedder(settings, "embedding")
-
-
-def build_query_embedder(settings: Settings) -> Embedder:
-    """The embedder of reads: as above, but no read waits for a probe of a provider that is down.
-
-    Raises:
-        ConfigurationError: as for ``build_embedder``.
-    """
-    return _embedder(settings, "query_embedding")
-
-
-def _embedder(settings: Settings, purpose: EmbeddingPurpose) -> Embedder:
     embedder = _plain_embedder(settings, purpose)
     redaction = _redaction(settings)
     return embedder if redaction is None else RedactingEmbedder(embedder, redaction)
@@ -201,7 +190,14 @@ def recorded_bodies(settings: Settings) -> dict[str, Any]:
 
 def _local_embedder(kind: BackendKind) -> Embedder:
     try:
-        return _wordllama_embedder() if kind == "local" else _multilingual_embedder()
+        with undivided:
+            if kind == "local":
+                from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
+
+                return WordLlamaEmbedder()
+            from strandline.pipelines.models.local.multilingual_embedder import MultilingualEmbedder
+
+            return MultilingualEmbedder()
     except ImportError:
         extra = "embedded" if kind == "local" else "multilingual"
         problem = (
@@ -264,15 +260,3 @@ def _embedder_of_server(
     with _client_loads():
         from strandline.pipelines.models.openai.embedder import embedder_from
     return embedder_from(settings, purpose, is_quoted=is_quoted)
-
-
-def _wordllama_embedder() -> Embedder:
-    with undivided:
-        from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
-    return WordLlamaEmbedder()
-
-
-def _multilingual_embedder() -> Embedder:
-    with undivided:
-        from strandline.pipelines.models.local.multilingual_embedder import MultilingualEmbedder
-    return MultilingualEmbedder()

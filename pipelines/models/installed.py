@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from strandline.pipelines.models.answers import check_answer
 from strandline.pipelines.models.contract import EmbeddingAnswer, ModelAnswer, Task, TaskName
+from strandline.pipelines.models.embedding_batches import unit_length
 from strandline.pipelines.models.prompts.render import render
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import (
@@ -121,18 +122,13 @@ class InstalledEmbedder:
             raise
         except Exception as error:  # the edge to foreign code: an application's embedder
             raise _failure(self.model, error) from error
-        lengths = [math.hypot(*vector) for vector in vectors]
-        has_form = len(vectors) == len(texts) and all(len(vector) == self.dimensions for vector in vectors)
-        if not has_form or not all(0 < length < math.inf for length in lengths):
+        is_whole = len(vectors) == len(texts) and all(len(vector) == self.dimensions for vector in vectors)
+        if not is_whole or not all(0 < math.hypot(*vector) < math.inf for vector in vectors):
             raise PermanentModelError(
                 f"The embedder {self.model!r} did not return {len(texts)} vectors of {self.dimensions}"
                 " numbers that are finite and not all 0."
             )
-        units = (
-            tuple(number / length for number in vector)
-            for vector, length in zip(vectors, lengths, strict=True)
-        )
-        return EmbeddingAnswer(tuple(units), self.model, 0)
+        return EmbeddingAnswer(tuple(map(unit_length, vectors)), self.model, 0)
 
 
 def load_text_model(

@@ -7,6 +7,7 @@ libraries that mend JSON take time that grows with its square (decision 0105).
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Iterator
@@ -25,12 +26,17 @@ _MAX_TRIES = 10_000
 
 # Ends of a model's thoughts: the text before is not an answer.
 _THOUGHTS_END = (
-    r"</(?:think|thinking|thought|reasoning)>|\[/(?:THINK|REASONING)\]|<\|channel\|>\s*final\b|<channel\|>"
+    r"[<\[\u25c1]/(?:\w{1,20}:)?(?i:think|thought|reason|reflect|analysis|scratchpad)\w{0,10}[>\]\u25b7]"
+    r"|<\|channel\|>\s*final\b|<channel\|>"
 )
 _BEGINNING = re.compile(rf"(?P<end>{_THOUGHTS_END})|[{{\[]")
-_BLANK = re.compile(r"(?:\s+|//[^\n]*|/\*(?s:.{0,500}?)\*/)*")
+_BLANK = re.compile(r"(?:\s+|(?://|#\s)[^\n]*|/\*(?s:.{0,500}?)\*/)*")
+_ELLIPSIS = re.compile(r"\.\.\.|\u2026")
+# Also as they stand on keyboards of other scripts.
+_COMMAS, _COLONS, _ENDS = ",;\uff0c\uff1b", ":=\uff1a", "}])"
+_NEXT_KEY = re.compile(r'"[^"\\\n]{1,40}"\s{0,4}:')
 _PLAIN = {quote: re.compile(rf"[^\\{quote}]+") for quote in "\"'"}
-_WORD = re.compile(r"[^\s,:{}\[\]\"'/\\]+")
+_WORD = re.compile(rf"[^\s{_COMMAS}{_COLONS}{{}}()\[\]\"'/\\]+")
 _WORDS = {"true": True, "false": False, "null": None, "none": None, "nan": None, "undefined": None}
 _WORDS |= {"infinity": None, "-infinity": None}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
@@ -65,6 +71,17 @@ class Found:
     value: Any
     is_cut: bool = False
     is_outermost: bool = True
+
+
+def spellings(text: str) -> Iterator[str]:
+    """The text, and how it reads where its quotation marks are escaped or printed ones."""
+    yield text
+    if "&quot;" in text:
+        yield html.unescape(text)
+    if '\\"' in text or "\\n" in text:
+        yield text.replace("\\n", "\n").replace('\\"', '"')
+    if "\u201c" in text or "\u201d" in text:
+        yield text.translate({0x201C: '"', 0x201D: '"'})
 
 
 def find_values(text: str) -> list[Found]:
@@ -154,18 +171,18 @@ class _Reader:
         if not begins:
             self.is_cut = True
             return _CUT
-        if begins in "{[":
+        if begins in "{[(":
             if depth == 0:
                 raise Unreadable(self.at)
             self.at += 1
             return self._object(depth - 1) if begins == "{" else self._list(depth - 1)
-        return self._string(",}]") if begins in _PLAIN else self._word()
+        return self._string(_COMMAS + _ENDS) if begins in _PLAIN else self._word()
 
     def _object(self, depth: int) -> Any:
-        pairs: list[tuple[str, Any]] = []
+        pairs: dict[str, Any] = {}
         doubled = 0
         while True:
-            match self._next(","):
+            match self._next(_COMMAS):
                 case "":
                     self.is_cut = True
                 case "{" if not pairs and not doubled:
@@ -177,29 +194,28 @@ class _Reader:
                     break
                 case _:
                     key, value = self._key(), _CUT
-                    if self._next() == ":":
+                    if (mark := self._next()) and mark in _COLONS:
                         self.at += 1
                         value = self.read_value(depth)
                     elif not self.is_cut:
                         raise Unreadable(self.at)
-                    if value is not _CUT:
-                        pairs.append((key, value))
+                    if value is not _CUT and pairs.setdefault(key, value) != value:
+                        raise Unreadable(self.at)
             if self.is_cut:
-                return dict(pairs) if pairs else _CUT
-        try:
-            return refuse_repeated(pairs)
-        except ValueError:
-            raise Unreadable(self.at) from None
+                return pairs or _CUT
+        return pairs
 
     def _list(self, depth: int) -> list[Any]:
         items: list[Any] = []
         while not self.is_cut:
-            match self._next(","):
+            match self._next(_COMMAS):
                 case "":
                     self.is_cut = True
-                case "]":
+                case "]" | ")":
                     self.at += 1
                     break
+                case "." | "\u2026" if items and (left_out := _ELLIPSIS.match(self._text, self.at)):
+                    self.at = left_out.end()
                 case _:
                     item = self.read_value(depth)
                     if not self.is_cut:
@@ -214,7 +230,7 @@ class _Reader:
 
     def _key(self) -> str:
         if self._next() in _PLAIN:
-            key = self._string(":")
+            key = self._string(_COLONS)
             return "" if key is _CUT else str(key)
         word = _WORD.match(self._text, self.at)
         if word is None:
@@ -264,7 +280,7 @@ class _Reader:
     def _ends(self, behind: str) -> bool:
         following = _BLANK.match(self._text, self.at)
         end = following.end() if following else self.at
-        return self._text[end : end + 1] in behind
+        return self._text[end : end + 1] in behind or _NEXT_KEY.match(self._text, end) is not None
 
     def _escape(self) -> str:
         mark = self._text[self.at + 1 : self.at + 2]

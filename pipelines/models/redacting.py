@@ -9,20 +9,17 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar, assert_never
+from dataclasses import fields, replace
+from typing import Any, TypeVar
 
 from strandline.pipelines.models.contract import (
-    ChooseTask,
     CondenseTask,
     Embedder,
     EmbeddingAnswer,
-    ExtractTask,
     InstructTask,
     MergeTask,
     ModelAnswer,
     NumberedFact,
-    SummaryTask,
     Task,
     TextModel,
     TranscriptLine,
@@ -31,7 +28,9 @@ from strandline.pipelines.redaction.hook import Redaction, RedactionWaitsError
 from strandline.schemas.errors import PermanentModelError, RedactionError, RefusalError, UnredactedError
 
 Visit = Callable[[str], str]
-T = TypeVar("T", bound=Task)
+T = TypeVar("T", bound=Task | TranscriptLine | NumberedFact)
+_SAID = frozenset({"text", "previous", "instruction", "question"})
+_LISTED = frozenset({"lines", "context", "known", "candidates", "facts"})
 
 
 class RedactingTextModel:
@@ -101,34 +100,16 @@ def _redact(redaction: Redaction, texts: Sequence[str], seconds: float | None = 
 
 
 def _visit(task: T, visit: Visit) -> T:
-    shown: Task
-    match task:
-        case ExtractTask():
-            shown = replace(task, lines=_lines(task.lines, visit), context=_lines(task.context, visit))
-        case SummaryTask():
-            shown = replace(task, previous=visit(task.previous), lines=_lines(task.lines, visit))
-        case MergeTask():
-            shown = replace(task, known=_facts(task.known, visit), candidates=_facts(task.candidates, visit))
-        case CondenseTask():
-            shown = replace(task, facts=_facts(task.facts, visit))
-        case InstructTask():
-            shown = replace(task, instruction=visit(task.instruction), facts=_facts(task.facts, visit))
-        case ChooseTask():
-            shown = replace(task, question=visit(task.question), facts=_facts(task.facts, visit))
-        case _:
-            assert_never(task)
-    return shown
-
-
-def _lines(lines: Iterable[TranscriptLine], visit: Visit) -> tuple[TranscriptLine, ...]:
-    return tuple(
-        replace(line, name=None if line.name is None else visit(line.name), text=visit(line.text))
-        for line in lines
-    )
-
-
-def _facts(facts: Iterable[NumberedFact], visit: Visit) -> tuple[NumberedFact, ...]:
-    return tuple(replace(fact, text=visit(fact.text)) for fact in facts)
+    """The task with each text in it that people wrote, or a model after them, as ``visit`` gives it."""
+    changed: dict[str, Any] = {}
+    said = _SAID | {"name"} if isinstance(task, TranscriptLine) else _SAID
+    for field in fields(task):
+        content = getattr(task, field.name)
+        if field.name in said and content is not None:
+            changed[field.name] = visit(content)
+        elif field.name in _LISTED:
+            changed[field.name] = tuple(_visit(item, visit) for item in content)
+    return replace(task, **changed)
 
 
 def _spare(task: Task, shown: Task, text: str) -> str:
@@ -142,10 +123,7 @@ def _spare(task: Task, shown: Task, text: str) -> str:
         answer = _kept_apart(answer, _numbers_changed(task.facts, shown.facts))
     elif isinstance(task, InstructTask) and isinstance(shown, InstructTask):
         facts = _numbers_changed(task.facts, shown.facts)
-        answer["operations"] = [
-            {**item, "op": "add", "fact": None} if item["op"] == "update" and item["fact"] in facts else item
-            for item in answer["operations"]
-        ]
+        answer["operations"] = [_added_apart(item, facts) for item in answer["operations"]]
     else:
         return text
     return json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
@@ -155,11 +133,16 @@ def _numbers_changed(facts: Iterable[NumberedFact], shown: Iterable[NumberedFact
     return frozenset(fact.number for fact, seen in zip(facts, shown, strict=True) if fact.text != seen.text)
 
 
+def _added_apart(item: dict[str, Any], facts: frozenset[int]) -> dict[str, Any]:
+    """An update of such a fact adds its words separately."""
+    return {**item, "op": "add", "fact": None} if item["op"] == "update" and item["fact"] in facts else item
+
+
 def _merged_apart(item: dict[str, Any], known: frozenset[int], candidates: frozenset[int]) -> dict[str, Any]:
-    """An update of such a fact adds the candidate separately; such a candidate keeps its words."""
-    if item["op"] == "update" and item.get("fact") in known:
-        item = {**item, "op": "add", "fact": None, "text": None}
-    return {**item, "text": None} if item["candidate"] in candidates else item
+    """As above, in the candidate's own words; and such a candidate keeps its words."""
+    added = _added_apart({"fact": None, **item}, known)
+    is_own = added["op"] != item["op"] or item["candidate"] in candidates
+    return {**item, **added, "text": None} if is_own else item
 
 
 def _kept_apart(answer: dict[str, Any], changed: frozenset[int]) -> dict[str, Any]:

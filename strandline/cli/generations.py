@@ -26,7 +26,7 @@ from strandline.pipelines.generations.definitions import recipe_for
 from strandline.pipelines.generations.registry import Generation, find_kept, serving_generations
 from strandline.pipelines.inspect.directory import check_known, find_session
 from strandline.pipelines.models.contract import Embedder
-from strandline.pipelines.models.factory import build_query_embedder, with_recorded_embedder
+from strandline.pipelines.models.factory import build_embedder, with_recorded_embedder
 from strandline.pipelines.models.prefixes import Prefixes
 from strandline.pipelines.replay.comparison import Diff, OwnerDiff, compare_generations
 from strandline.pipelines.text.lexemes import query_lexemes
@@ -108,7 +108,7 @@ def find_answers(
         NotFoundError: there is no such session or user.
     """
     of_vectors = generation if generation.pipeline == VECTORS else serving_generations(database)[VECTORS]
-    embedder = build_query_embedder(with_recorded_embedder(settings, of_vectors.recipe.config))
+    embedder = build_embedder(with_recorded_embedder(settings, of_vectors.recipe.config), "query_embedding")
     return [_find(database, generation, of_vectors, embedder, question) for question in questions]
 
 

@@ -312,9 +312,9 @@ class ProcessResources:
 
     def _build_embedder(self, name: str, config: Mapping[str, Any]) -> Embedder | str | None:
         with undivided:
-            from strandline.pipelines.models.factory import build_query_embedder, with_recorded_embedder
+            from strandline.pipelines.models.factory import build_embedder, with_recorded_embedder
         try:
-            embedder = build_query_embedder(with_recorded_embedder(self.settings, config))
+            embedder = build_embedder(with_recorded_embedder(self.settings, config), "query_embedding")
         except ConfigurationError as error:
             return str(error)
         same = embedder.model == name and embedder.dimensions == config.get("dimensions")

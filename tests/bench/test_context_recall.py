@@ -38,7 +38,7 @@ from bench.recall.searches import RECALL, judge_search, measure_searches
 from bench.recall.tables import ALL, EMBEDDER, WORDS, Score, Table, as_json
 from bench.recall.weighting import STANDING, Tried, left_out, try_all
 from strandline import Memory
-from strandline.pipelines.models.factory import build_query_embedder
+from strandline.pipelines.models.factory import build_embedder
 from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
 from strandline.producers.evaluation.asking import forms_of
 from strandline.schemas.settings import load_settings
@@ -245,7 +245,7 @@ def test_the_command_prints_each_part_of_each_data_set(tmp_path: Path) -> None:
 def test_a_stand_in_embeds_while_it_is_measured() -> None:
     before = dict(os.environ)
     with embedding_by("random"):
-        embedder = build_query_embedder(load_settings())
+        embedder = build_embedder(load_settings(), "query_embedding")
         (vector,) = embedder.embed(["a boat"]).vectors
     assert embedder.model == "random"
     assert list(vector) == pytest.approx(random_vectors(["a boat"])[0].tolist())

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
+from importlib import resources
 from itertools import pairwise
 
 from strandline.pipelines.models.answers import MAX_FACT_CHARACTERS
@@ -122,81 +125,30 @@ def _cut(row: str, max_tokens: int) -> str:
 # Names of an assistant that describe it instead of naming it.
 PROGRAMS = frozenset({"", "assistant", "ai", "ai assistant", "bot", "chatbot", "助手"})
 
-FIRST_PERSON = word_set("i i'm i've i'd i'll my me mine we we're we've we'd we'll our us myself")
-
-# What people do with their lives, in the forms in which they say so.
-LIFE = word_set(
-    """
-    am was were live lives lived living work works worked working move moved moving study studied
-    studying start started starting quit join joined joining love loved enjoy enjoyed enjoying
-    prefer preferred hate hated dislike allergic favorite favourite bought buying got own owned went
-    visit visited visiting travel traveled travelled traveling travelling met married engaged
-    divorced born grew graduate graduated graduating learn learned learnt learning play played
-    playing read reading watch watched watching cook cooked cooking made make making volunteer
-    volunteered volunteering plan planned planning want wanted need needed decided hoping applied
-    finished won lost broke named called adopted teach taught teaching training trained running ran
-    writing wrote going like liked
-    """
-)
-
-# People and things that belong to a person: they count after "my" or "our", with up to two words between.
-BELONGING = word_set(
-    """
-    wife husband partner girlfriend boyfriend fiancé fiancée mom mum mother dad father parents
-    sister sisters brother brothers son sons daughter daughters kid kids child children grandma
-    grandpa grandmother grandfather aunt uncle cousin cousins nephew niece friend friends boss team
-    dog dogs cat cats pet pets puppy kitten job work career house home apartment car birthday name
-    age degree hobby hobbies dream goal goals family
-    """
-)
-
-COUNTS = word_set("two three four five six seven eight nine ten dozen hundred thousand twice once")
-
-WHEN = word_set(
-    """
-    yesterday today tonight tomorrow last next ago since january february march april june july
-    august september october november december monday tuesday wednesday thursday friday saturday
-    sunday weekend
-    """
-)
-
-# Scripts without spaces: searched for as substrings, in Chinese, Japanese and Korean.
-WIDE_FIRST_PERSON = re.compile("我|咱|私|僕|俺|나는|저는|제가|내가")
-WIDE_LIFE = re.compile(
-    "喜欢|住在|工作|搬|结婚|出生|毕业|学习|买了|去了|叫|养|讨厌|想要|打算|过敏"
-    "|好き|住んで|働|結婚|買|行きました|좋아|살고|일하"
-)
-WIDE_BELONGING = re.compile("我的|我(?:们家|妈|爸|姐|妹|哥|弟|老婆|老公|女儿|儿子|家)|私の|僕の|우리")
-WIDE_NUMBER = re.compile("[一二三四五六七八九十]")
-WIDE_WHEN = re.compile("昨天|今天|明天|去年|上周|上个月|下周|昨日|今日|明日|어제|오늘|내일")
-
 # A name inside a sentence: a capital that is not its beginning.
 NAME = re.compile(r"(?<=[\w,;:] )(?!I\b)[A-Z][\w'-]+")
 
-# How answers begin that are about the other one, or about nothing.
-EMPTY_TALK = re.compile(
-    r"""^(?:
-        thanks | thank\ you | wow | cool | great | nice | awesome | sounds | that's | that\ sounds
-      | congrat\w*
-      | good\ (?:luck|to|job) | glad | let\ me | let's | hey | hi | hello | take\ care | see\ you
-      | talk\ (?:soon|to\ you) | you | you're | keep | it's\ (?:great|so|nice|good|awesome)
-      | i'm\ (?:so\ |really\ )?(?:glad|happy|proud|sorry)\ (?:for|to\ hear|you|of\ you|that)
-      | i\ (?:totally\ |really\ |completely\ )?
-        (?:agree|understand|see|bet|guess|hope\ you|wish\ you|can\ imagine|appreciate)
-    )\b | ^(?:谢谢|你好|哈哈|好的|真的)""",
-    re.VERBOSE,
-)
 
-# Words before the sentence proper, such as the addressee's name.
-LEADING_TALK = re.compile(
-    r"""^(?:(?:
-        yeah | yes | yep | yup | well | so | oh | wow | woah | whoa | and | but | thanks | hey | hi | hello
-      | haha
-      | lol | actually | btw | by\ the\ way | also | no | nope | ok | okay | sure | definitely | absolutely
-      | totally
-    )\b[,!]*\s+)+(?:[A-Z][\w-]*,\ )?""",
-    re.VERBOSE | re.IGNORECASE,
-)
+@cache
+def _table(part: str) -> dict[str, str]:
+    file = resources.files(__package__) / "extractive.toml"
+    table: dict[str, str] = tomllib.loads(file.read_text(encoding="utf-8"))[part]
+    return table
+
+
+@cache
+def _words(name: str) -> frozenset[str]:
+    return word_set(_table("words")[name])
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    return re.compile(_table("patterns")[name], re.VERBOSE)
+
+
+@cache
+def _no_topics() -> frozenset[str]:
+    return STOP_WORDS["english"].union(*map(_words, ("life", "when", "no_topics")))
 
 
 LINES_PER_FACT = 2.5
@@ -206,13 +158,6 @@ MIN_TOPIC_LETTERS = 4
 _MARK_LINE = re.compile(r"^\[(?:picture|sound|video|document)\].*$", re.MULTILINE)
 _NARROW_MINIMUM = 4
 _WIDE_MINIMUM = 5
-
-_NO_TOPICS = (
-    STOP_WORDS["english"]
-    | LIFE
-    | WHEN
-    | word_set("really great good awesome amazing thing things time much many know think week year")
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,22 +186,22 @@ def score(sentence: str) -> float:
         return -1.0
     spoken_words = words(sentence)
     spoken = set(spoken_words)
-    total = 1.5 * bool(spoken & FIRST_PERSON or WIDE_FIRST_PERSON.search(folded))
-    total += 1.0 * bool(spoken & LIFE or WIDE_LIFE.search(folded))
-    total += 1.2 * bool(_speaks_of_belonging(spoken_words) or WIDE_BELONGING.search(folded))
-    total += 0.6 * bool(_has_number(spoken_words) or WIDE_NUMBER.search(folded))
-    total += 0.6 * bool(spoken & WHEN or WIDE_WHEN.search(folded))
+    total = 1.5 * bool(spoken & _words("first_person") or _pattern("wide_first_person").search(folded))
+    total += 1.0 * bool(spoken & _words("life") or _pattern("wide_life").search(folded))
+    total += 1.2 * bool(_speaks_of_belonging(spoken_words) or _pattern("wide_belonging").search(folded))
+    total += 0.6 * bool(_has_number(spoken_words) or _pattern("wide_number").search(folded))
+    total += 0.6 * bool(spoken & _words("when") or _pattern("wide_when").search(folded))
     total += 0.4 * min(len(NAME.findall(sentence)), 2)
-    return total - 3.0 * bool(EMPTY_TALK.search(folded))
+    return total - 3.0 * bool(_pattern("empty_talk").search(folded))
 
 
 def _speaks_of_belonging(spoken_words: Sequence[str]) -> bool:
     owners = [index for index, word in enumerate(spoken_words) if word in ("my", "our")]
-    return any(BELONGING.intersection(spoken_words[index + 1 : index + 4]) for index in owners)
+    return any(_words("belonging").intersection(spoken_words[index + 1 : index + 4]) for index in owners)
 
 
 def _has_number(spoken_words: Sequence[str]) -> bool:
-    return any(word in COUNTS or any(map(str.isdigit, word)) for word in spoken_words)
+    return any(word in _words("counts") or any(map(str.isdigit, word)) for word in spoken_words)
 
 
 def attribute_sentence(line: TranscriptLine, sentence: str) -> str:
@@ -275,7 +220,7 @@ def topic_words(sentence: str) -> Iterator[str]:
     for word in words(sentence):
         if (
             len(word) >= MIN_TOPIC_LETTERS
-            and word not in _NO_TOPICS
+            and word not in _no_topics()
             and "'" not in word
             and not word.isdigit()
         ):
@@ -310,7 +255,7 @@ def _dated(text: str, day: date | None) -> str:
 
 
 def _without_leading_talk(sentence: str) -> str:
-    rest = LEADING_TALK.sub("", sentence)
+    rest = _pattern("leading_talk").sub("", sentence)
     return rest[:1].upper() + rest[1:] if rest else sentence
 
 

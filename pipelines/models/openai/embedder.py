@@ -24,7 +24,12 @@ from strandline.pipelines.models.openai.errors import (
     judge,
     refuses_everything,
 )
-from strandline.pipelines.models.openai.replies import Embeddings, in_order, read_embeddings
+from strandline.pipelines.models.openai.replies import (
+    Embeddings,
+    not_of_form,
+    read_embeddings,
+    read_vector,
+)
 from strandline.schemas.errors import (
     PermanentModelError,
     ProviderSetupError,
@@ -46,6 +51,7 @@ _FORMAT = re.compile(r"encoding.?format|\bbase64\b|\bfloat\b", re.IGNORECASE)
 _DIMENSIONS = re.compile(r"dimensions?\b|matryoshka", re.IGNORECASE)
 # A limit on the number of texts; another one is on their length.
 _TOO_MANY = re.compile(r"batch.?size|\binputs?\b|\bitems?\b|\barray|\belements?\b", re.IGNORECASE)
+_NO_EMBEDDINGS = re.compile(r"not support (the )?embeddings?\b|--embeddings?\b", re.IGNORECASE)
 _ABOUT_THE_INPUT = frozenset({400, 413, 422})
 
 logger = logging.getLogger(__name__)
@@ -56,6 +62,7 @@ NONE: tuple[float, ...] = ()
 
 @dataclass(frozen=True, slots=True)
 class _Form:
+    sends_list: bool = True
     sends_format: bool = True
     sends_dimensions: bool = False
     max_texts: int = MAX_TEXTS_PER_REQUEST
@@ -81,6 +88,12 @@ class _Form:
             return replace(self, sends_format=False)
         return None
 
+    def plainer(self) -> _Form | None:
+        """The next form to try where nothing says what the server objects to; None: there is none."""
+        if self.sends_format or self.sends_dimensions:
+            return replace(self, sends_format=False, sends_dimensions=False)
+        return replace(self, sends_list=False, max_texts=1) if self.sends_list else None
+
 
 class OpenAIEmbedder:
     """Embeds through ``/embeddings``; safe to call from many threads.
@@ -94,7 +107,7 @@ class OpenAIEmbedder:
         self.model = model
         self.dimensions = dimensions
         # Replaced as a whole; threads that race here only repeat a request.
-        self._form = _Form.of_role(role.of)
+        self.form = _Form.of_role(role.of)
 
     def close(self) -> None:
         """Close the HTTP connections; calls after this fail."""
@@ -113,46 +126,54 @@ class OpenAIEmbedder:
         vectors: list[tuple[float, ...]] = []
         for batch in batches(
             ready_to_embed(texts),
-            max_texts=self._form.max_texts,
-            max_characters=self._form.max_characters,
+            max_texts=self.form.max_texts,
+            max_characters=self.form.max_characters,
         ):
             vectors += call.embed(batch)
+        if call.answered and not any(vectors):
+            self.probe()
         return EmbeddingAnswer(tuple(vectors), self.model, call.tokens)
 
     def probe(self) -> None:
         """Embed one word, to learn whether the server answers at all; raises as ``embed``."""
-        _EmbeddingCall(self, PROBE_SECONDS).embed([PROBE_TEXT])
+        if not any(_EmbeddingCall(self, PROBE_SECONDS).embed([PROBE_TEXT])):
+            raise not_of_form()
 
     def request(self, batch: Sequence[str], timeout_seconds: float | None) -> Embeddings:
         """The server's answer for one batch, in the form that it takes.
 
         Raises: RejectedError, TransientModelError.
         """
+        form = self.form
         while True:
-            form = self._form
-            request: dict[str, Any] = {"model": self.role.of.model, "input": list(batch)}
+            texts = list(batch) if form.sends_list or len(batch) > 1 else batch[0]
+            request: dict[str, Any] = {"model": self.role.of.model, "input": texts}
             if form.sends_format:
                 request["encoding_format"] = "float"
             if form.sends_dimensions:
                 request["dimensions"] = self.dimensions
             try:
-                return read_embeddings(
-                    self._client.post(EMBEDDINGS, request, timeout_seconds=timeout_seconds)
-                )
+                body = self._client.post(EMBEDDINGS, request, timeout_seconds=timeout_seconds)
+                answer = read_embeddings(body, len(batch))
             except RejectedError as error:
                 weaker = form.weaker(error.rejection)
+                if weaker is None and list(batch) == [PROBE_TEXT]:
+                    weaker = form.plainer() if error.rejection.status in _ABOUT_THE_INPUT else None
                 if weaker is None:
                     raise
-                self._form = weaker
+                form = weaker
+            else:
+                self.form = form
+                return answer
 
     def note_size(self, texts: Sequence[str], rejection: Rejection) -> None:
         """Ask for no more at once from now on than worked after a refusal."""
-        form = self._form
+        form = self.form
         if is_too_long(rejection) and not _TOO_MANY.search(rejection.subject):
             form = replace(form, max_characters=min(form.max_characters, sum(map(len, texts))))
         else:
             form = replace(form, max_texts=min(form.max_texts, len(texts)))
-        self._form = form
+        self.form = form
         logger.info(
             "embedding requests are made smaller",
             extra={"model": self.model, "texts": form.max_texts, "characters": form.max_characters},
@@ -163,27 +184,28 @@ class _EmbeddingCall:
     def __init__(self, embedder: OpenAIEmbedder, timeout_seconds: float | None) -> None:
         self._embedder = embedder
         self._ends_at = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-        self._answered = 0
+        self.answered = 0
         self._refused_alone = 0
         self.tokens = 0
 
     def embed(self, batch: Sequence[str]) -> list[tuple[float, ...]]:
         """A vector for each text; empty for a text refused by itself."""
         try:
-            with after_answers(some=self._answered > 0):
+            with after_answers(some=self.answered > 0):
                 answer = self._embedder.request(batch, self._time_left())
         except RejectedError as error:
             return self._after_refusal(batch, error.rejection)
-        self._answered += 1
+        self.answered += 1
         self.tokens += answer.usage.prompt_tokens if answer.usage else sum(map(len, batch)) // 4
-        return self._vectors(answer, len(batch))
+        return [self._vector(read_vector(vector)) for vector in answer.vectors]
 
     def _after_refusal(self, batch: Sequence[str], rejection: Rejection) -> list[tuple[float, ...]]:
         role, is_probe = self._embedder.role, list(batch) == [PROBE_TEXT]
         problem = judge(rejection, role)
-        if rejection.status == 404 and "model" not in rejection.subject.lower():
+        is_absent = rejection.status == 404 and "model" not in rejection.subject.lower()
+        if is_absent or _NO_EMBEDDINGS.search(rejection.subject):
             raise ProviderSetupError(
-                "The model server answered 404: it has no embeddings at this address; set"
+                f"The model server answered {rejection.status}: it has no embeddings at this address; set"
                 f" STRANDLINE_EMBEDDING_BACKEND=local, or check {role.place('base_url')}."
             )
         if not isinstance(problem, PermanentModelError):
@@ -192,8 +214,11 @@ class _EmbeddingCall:
             return self._embed_halves(batch, rejection)
         if is_probe:
             raise refuses_everything(rejection, role)
-        if not self._answered:
+        form = self._embedder.form
+        if not self.answered:
             self._embedder.probe()
+        if form != self._embedder.form:  # found by the probe
+            return self.embed(batch)
         self._refused_alone += 1
         (text,) = batch
         return [NONE] if len(text) <= _SHORTEST else self.embed([text[: len(text) // 2]])
@@ -213,14 +238,8 @@ class _EmbeddingCall:
             raise TransientModelError("The embedding took longer than its time limit.")
         return left
 
-    def _vectors(self, answer: Embeddings, expected: int) -> list[tuple[float, ...]]:
-        places = in_order([item.index for item in answer.data], expected)
-        if places is None:
-            raise TransientModelError("The model server did not return one embedding for each text.")
-        return [self._vector(answer.data[place].embedding) for place in places]
-
     def _vector(self, vector: Sequence[float]) -> tuple[float, ...]:
-        if len(vector) != self._embedder.dimensions:
+        if vector and len(vector) != self._embedder.dimensions:
             # Wrong for every text alike, so an outage until the setting is right, and no text's fault.
             raise ProviderSetupError(
                 f"The model {self._embedder.model} returns {len(vector)} dimensions, but"
@@ -229,7 +248,7 @@ class _EmbeddingCall:
                 f" {self._embedder.role.place('model')}."
             )
         try:
-            return unit_length(vector)
+            return unit_length(vector) if vector else NONE
         except ValueError:
             return NONE
 

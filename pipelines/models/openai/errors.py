@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
@@ -35,9 +35,11 @@ _MAX_LEVELS = 8
 _MAX_BODY = 200_000
 # Where servers put sentences about their objections.
 _TOLD_IN = frozenset(
-    "error errors message detail details msg error_msg raw metadata reason reasons status type title"
-    " description error_description loc".split()
+    "error errors message detail details msg error_msg status_msg raw metadata reason reasons status type"
+    " title description error_description loc".split()
 )
+# Where a body with status 200 holds an error.
+_ERRORS = ("error", "errors", "base_resp")
 _WAITS = frozenset({"retryDelay", "retry_after", "retry_after_seconds"})
 # A quotation of several words, and an object: parts of the request, or of the model's answer.
 _QUOTED = re.compile(
@@ -111,24 +113,32 @@ def error_within(value: object, headers: Mapping[str, str]) -> Rejection | None:
     if not isinstance(value, dict):
         return None
     choices = value.get("choices")
-    first = choices[0] if isinstance(choices, list) and choices else None
-    for holder in (value, first):
-        error = holder.get("error") if isinstance(holder, dict) else None
-        if error and not (holder is value and first):
-            return _rejection(_status_of(error), error, headers)
-    return None
+    holder = choices[0] if isinstance(choices, list) and choices else value
+    error = (
+        next((holder[key] for key in _ERRORS if holder.get(key)), None) if isinstance(holder, dict) else None
+    )
+    if error is None and holder is value and _is_bare_error(value):
+        error = value
+    if error is None:
+        return None
+    rejection = _rejection(502, error, headers)
+    return replace(rejection, status=_status_of(error, rejection.subject))
 
 
-def _status_of(error: object) -> int:
+def _is_bare_error(value: Mapping[str, Any]) -> bool:
+    """Whether an object has sentences alone, where an error, or an answer, would be an object."""
+    return any(isinstance(value.get(key), str) for key in ("message", "detail", "msg")) and not any(
+        isinstance(content, (dict, list)) for content in value.values()
+    )
+
+
+def _status_of(error: object, words: str) -> int:
     """The status that an error stands for; without one it is the server's own trouble, which passes."""
-    if isinstance(error, dict):
-        for key in ("code", "status", "status_code", "http_status"):
-            number = str(error.get(key, ""))
-            if number.isdecimal() and 400 <= int(number[:4]) < 600:
-                return int(number)
-        if "rate_limit" in f"{error.get('code')} {error.get('type')}".lower():
-            return 429
-    return 502
+    for key in ("code", "status", "status_code", "http_status") if isinstance(error, dict) else ():
+        number = str(error.get(key, ""))  # type: ignore[attr-defined]
+        if number.isdecimal() and 400 <= int(number[:4]) < 600:
+            return int(number)
+    return next((status for pattern, status in _MEANING.items() if pattern.search(words)), 502)
 
 
 def _rejection(status: int, value: Any, headers: Mapping[str, str]) -> Rejection:
@@ -274,6 +284,9 @@ _TOO_LONG = re.compile(
     r"|n_ctx",
     re.IGNORECASE,
 )
+_RATE = re.compile(r"rate.?limit|too many requests", re.IGNORECASE)
+# The status that other servers send with what the words say.
+_MEANING = {_QUOTA: 402, _RATE: 429, _KEY: 401, _MODEL: 404, _MODERATED: 400, _TOO_LONG: 400}
 
 # OpenAI's words for a request that no waiting makes small enough.
 _REQUEST_TOO_LARGE = re.compile(r"request too large", re.IGNORECASE)

@@ -115,6 +115,8 @@ class OpenAITextModel:
         if best.text:
             logger.warning("an answer is used in part", extra={"model": self.model, "reason": problem})
             return self._answer(prompt, best, spent)
+        if not completion.text.strip() and not completion.is_cut_off:
+            self.probe()  # which finds out whether all answers are empty
         raise UnusableAnswerError(f"The model's answer stayed unusable after one repair. {problem}")
 
     def probe(self) -> None:
@@ -126,9 +128,15 @@ class OpenAITextModel:
         messages = _messages(render(task))
         seconds = min(PROBE_SECONDS, self._role.of.timeout_seconds or PROBE_SECONDS)
         try:
-            self._complete(messages, task.name, PROBE_TOKENS, is_probe=True, timeout_seconds=seconds)
+            completion = self._complete(
+                messages, task.name, PROBE_TOKENS, is_probe=True, timeout_seconds=seconds
+            )
         except PermanentModelError as error:
             raise TransientModelError(str(error)) from None
+        if not (completion.text.strip() or completion.is_cut_off or completion.is_refused):
+            raise TransientModelError(
+                f"The model server's answers are empty; check {self._role.place('model')}."
+            )
 
     def _answer(self, prompt: Prompt, checked: CheckedAnswer, spent: Usage) -> ModelAnswer:
         return ModelAnswer(

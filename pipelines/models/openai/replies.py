@@ -1,68 +1,51 @@
 """Reads OpenAI's response bodies as servers send them, strictly enough to notice a broken one.
 
-The text of an answer may stand in parts, next to thoughts, in the arguments of a call or in a stream; the
-rest of a body is ignored.
+A body is one JSON value, or a stream of them.  The text of an answer may stand in parts, next to thoughts, or
+in the arguments of a call; the rest of a body is ignored.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import json
+import math
+import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
-
-from pydantic import BaseModel, BeforeValidator, FailFast, ValidationError
+from dataclasses import dataclass, field
+from typing import Any
 
 from strandline.pipelines.models.openai.errors import RejectedError, error_within
 from strandline.schemas.errors import TransientModelError
 
-
-def read_vector(value: object) -> object:
-    """The numbers of an embedding; a value of another form as it is, for its reader to refuse."""
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
-        value = value[0]
-    if not isinstance(value, str):
-        return value
-    try:
-        raw = base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError):
-        return value
-    return list(struct.unpack(f"<{len(raw) // 4}f", raw)) if raw and len(raw) % 4 == 0 else value
-
-
-def in_order(indexes: Sequence[int | None], expected: int) -> list[int] | None:
-    """For each text the place of its vector; None if that cannot be told.
-
-    A number that is left out is 0, as some encoders leave out zeros, and the first may be 1; where all
-    are the same, or none is there, the order counts.
-    """
-    if len(indexes) != expected:
-        return None
-    if len(set(indexes)) <= 1:
-        return list(range(expected))
-    known = [index or 0 for index in indexes]
-    first = min(known)
-    if first not in (0, 1) or sorted(known) != list(range(first, first + expected)):
-        return None
-    places = [0] * expected
-    for place, index in enumerate(known):
-        places[index - first] = place
-    return places
-
-
-_Reply = TypeVar("_Reply", bound=BaseModel)
-
 # More than any call takes; sums over many calls stay within the database's range.
 MAX_TOKENS_OF_CALL = 2**31 - 1
+_MAX_LEVELS = 8
 
 _CUT_OFF = frozenset({"length", "max_tokens", "max_length", "model_length", "token_limit"})
 _FILTERED = frozenset(
     {"content_filter", "safety", "recitation", "blocklist", "prohibited_content", "spii", "refusal"}
 )
-_TEXT_PARTS = frozenset({"text", "output_text"})
+# Where servers put an answer, thoughts, the arguments of a call, and a refusal.
+_PLACES = {
+    "answer": "content text output_text value parts parsed json",
+    "thoughts": "reasoning_content reasoning reasoning_details thinking",
+    "arguments": "tool_calls function_call function arguments input",
+    "refusal": "refusal",
+}
+_KINDS = {place: kind for kind, places in _PLACES.items() for place in places.split()}
+_THOUGHTS = re.compile(r"think|reason", re.IGNORECASE)
+# Around the body of OpenAI's form, and around its list of vectors.
+_AROUND = ("data", "embeddings", "result", "response", "float")
+
+_EVENTS = re.compile(r"^data:", re.MULTILINE)
+# What may stand before a value: also the marks that keep a browser from running a list.
+_BEFORE_FIRST = re.compile(r"[^\w{\[<]{0,16}")
+_BEFORE_NEXT = re.compile(r"[\s\0,;]*")
+_END = "[DONE]"
+
+# The length of vectors: numbers read in the wrong order of bytes have any.
+_LENGTHS = (1e-9, 1e9)
 
 
 def _tokens(value: object) -> int:
@@ -72,29 +55,17 @@ def _tokens(value: object) -> int:
     return int(min(max(0, value), MAX_TOKENS_OF_CALL))  # in this order, NaN becomes 0
 
 
-def _object(value: object) -> object:
-    return value if isinstance(value, dict) else None
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens spent, from 0 to ``MAX_TOKENS_OF_CALL``; 0 where the server does not count them."""
 
-
-_Tokens = Annotated[int, BeforeValidator(_tokens)]
-# Fields next to an answer never make it unusable.
-_UsageBeside = Annotated["Usage | None", BeforeValidator(_object)]
-
-
-class Usage(BaseModel):
-    """Tokens spent, 0 where the server does not count them; never below 0, nor above
-    ``MAX_TOKENS_OF_CALL``.
-    """
-
-    prompt_tokens: _Tokens = 0
-    completion_tokens: _Tokens = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
 
     def plus(self, more: Usage) -> Usage:
         """The sum of both."""
-        return Usage(
-            prompt_tokens=self.prompt_tokens + more.prompt_tokens,
-            completion_tokens=self.completion_tokens + more.completion_tokens,
-        )
+        prompt = _tokens(self.prompt_tokens + more.prompt_tokens)
+        return Usage(prompt, _tokens(self.completion_tokens + more.completion_tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +75,46 @@ class Body:
     content: bytes
     headers: Mapping[str, str]
 
-    @property
-    def text(self) -> str:
-        """The body in its own character set, without a byte order mark."""
+    def values(self) -> Iterator[Any]:
+        """The JSON values of the body, or of its events; None for the end of a stream.
+
+        Raises:
+            TransientModelError: one of them is not JSON, or not whole.
+        """
+        text = self._text()
+        if _EVENTS.search(text) and text[:1] not in "{[":
+            lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+            text = "\n".join(line[5:].strip() for line in lines if line.startswith("data:"))
+        before, at = _BEFORE_FIRST, 0
+        while (begin := _end_of(before, text, at)) < len(text):
+            if text[begin : begin + len(_END)].upper() == _END:
+                value, at = None, begin + len(_END)
+            else:
+                value, at = _decoded(text, begin)
+            yield value
+            before = _BEFORE_NEXT
+
+    def _text(self) -> str:
         _, _, charset = self.headers.get("content-type", "").partition("charset=")
         try:
-            text = self.content.decode(charset.split(";")[0].strip(" \"'") or "utf-8", "replace")
+            text = self.content.decode(
+                charset.split(";")[0].strip(" \"'") or json.detect_encoding(self.content), "replace"
+            )
         except LookupError:
             text = self.content.decode("utf-8", "replace")
         return text.lstrip("\ufeff")
+
+
+def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return found.end() if found else at
+
+
+def _decoded(text: str, at: int) -> tuple[Any, int]:
+    try:
+        return json.JSONDecoder().raw_decode(text, at)
+    except (ValueError, RecursionError):
+        raise not_of_form() from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,7 @@ class Completion:
     """A model's answer.
 
     Attributes:
+        text: empty if there is none.
         is_cut_off: it ended at the limit of tokens.
         is_refused: the model declined, or a filter took the answer away.
         usage: None if the server does not count.
@@ -131,172 +134,194 @@ class Completion:
     usage: Usage | None = None
 
 
-class Vector(BaseModel):
-    """One embedding and the number of its text in the request, from 0; servers may leave the number out."""
+@dataclass(slots=True)
+class _Choice:
+    reason: str = ""
+    parts: dict[str, list[str]] = field(default_factory=dict)
 
-    index: int | None = None
-    # One wrong item is told of: an error for each of millions takes gigabytes.
-    embedding: Annotated[list[float], FailFast(), BeforeValidator(read_vector)]
+    def text(self) -> str:
+        texts = ("".join(self.parts.get(kind, ())) for kind in ("answer", "thoughts", "arguments"))
+        return next((text for text in texts if text.strip()), "")
 
+    def add(self, choice: Mapping[str, Any]) -> None:
+        """Take in a choice of a body, or its part in a chunk of a stream."""
+        reason = choice.get("finish_reason")
+        self.reason = reason.lower() if isinstance(reason, str) and reason else self.reason
+        message = choice.get("delta") or choice.get("message")
+        if choice.get("message"):
+            self.parts = {}  # a stream that ends with all of it
+        self._collect(choice if message is None else message, "answer", _MAX_LEVELS)
 
-class Embeddings(BaseModel):
-    """The body of ``/embeddings``."""
-
-    data: Annotated[list[Vector], FailFast()]
-    usage: _UsageBeside = None
+    def _collect(self, value: object, kind: str, levels: int) -> None:
+        if isinstance(value, str):
+            self.parts.setdefault(kind, []).append(value)
+        elif levels and isinstance(value, list):
+            for item in value:
+                self._collect(item, kind, levels - 1)
+        elif levels and isinstance(value, dict):
+            if _THOUGHTS.search(str(value.get("type", ""))):
+                kind = "thoughts"
+            places = [place for place in value if place in _KINDS]
+            if not places and levels < _MAX_LEVELS and "type" not in value:  # JSON that is no text
+                self._collect(json.dumps(value), kind, levels)
+            for place in places:
+                inner = _KINDS[place]
+                self._collect(value[place], inner if kind == "answer" else kind, levels - 1)
 
 
 def read_completion(body: Body) -> Completion:
-    """Read the body of ``/chat/completions``, streamed or not.
+    """Read the body of ``/chat/completions``, streamed or not; an answer without choices is empty.
 
     Raises:
         RejectedError: it holds an error in place of an answer.
         TransientModelError: cut off on its way, or not of this form; the input is not to blame.
     """
-    text = body.text
-    value = _joined_events(text) if _is_stream(text) else _load(text)
-    if isinstance(value, list) and value:
-        value = value[0]
-    if rejection := error_within(value, body.headers):
-        raise RejectedError(rejection)
-    choices = value.get("choices") if isinstance(value, dict) else None
-    choices = [one for one in choices if isinstance(one, dict)] if isinstance(choices, list) else []
-    if not choices or not any(isinstance(_message(choice), dict) for choice in choices):
-        raise _not_of_form()
-    choice = next((one for one in choices if _text_of(_message(one))), choices[0])
-    reason = str(choice.get("finish_reason") or "").lower()
-    message = _message(choice) or {}
-    refusal = message.get("refusal")
+    choices: dict[int, _Choice] = {}
+    usage, is_of_form, is_whole, is_streamed = None, False, False, False
+    for value in body.values():
+        is_whole = is_whole or value is None
+        for chunk in map(_inner, value if isinstance(value, list) else [value]):
+            if rejection := error_within(chunk, body.headers):
+                raise RejectedError(rejection)
+            found = _choices(chunk)
+            is_of_form = is_of_form or found is not None
+            usage = _usage(chunk) or usage
+            for place, choice in enumerate(found or ()):
+                index = choice.get("index")
+                choices.setdefault(index if isinstance(index, int) else place, _Choice()).add(choice)
+                is_streamed = is_streamed or "delta" in choice
+    is_whole = is_whole or any(choice.reason for choice in choices.values())
+    if not is_of_form or (is_streamed and not is_whole):
+        raise not_of_form()
+    ordered = [choices[index] for index in sorted(choices)]
+    best = next((one for one in ordered if one.text()), ordered[0] if ordered else _Choice())
     return Completion(
-        _text_of(message),
-        is_cut_off=reason in _CUT_OFF,
-        is_refused=reason in _FILTERED or (isinstance(refusal, str) and refusal != ""),
-        usage=_usage(value),
+        best.text(),
+        is_cut_off=best.reason in _CUT_OFF,
+        is_refused=best.reason in _FILTERED or bool(best.parts.get("refusal")),
+        usage=usage,
     )
 
 
-def read_embeddings(body: Body) -> Embeddings:
-    """Read the body of ``/embeddings``.
+def _inner(value: object) -> object:
+    """The body of OpenAI's form that a gateway has put into another one; else the value."""
+    if isinstance(value, dict) and not {"choices", "error"}.intersection(value):
+        return next((value[key] for key in _AROUND if isinstance(value.get(key), dict)), value)
+    return value
+
+
+def _choices(chunk: object) -> list[dict[str, Any]] | None:
+    """The choices of a body or chunk; None if it is none."""
+    if not isinstance(chunk, dict):
+        return None
+    found = chunk.get("choices")
+    if isinstance(found, dict):
+        found = [found] if {"message", "delta", "text"}.intersection(found) else list(found.values())
+    if isinstance(found, list):
+        return [choice for choice in found if isinstance(choice, dict)]
+    is_choice = "choices" not in chunk and isinstance(chunk.get("message"), dict)
+    return [chunk] if is_choice else [] if "choices" in chunk else None
+
+
+@dataclass(frozen=True, slots=True)
+class Embeddings:
+    """The body of ``/embeddings``: a vector for each text, in order, as it stands there."""
+
+    vectors: list[Any]
+    usage: Usage | None
+
+
+def read_embeddings(body: Body, expected: int) -> Embeddings:
+    """Read the body of ``/embeddings``, or a bare list of vectors.
 
     Raises:
-        RejectedError, TransientModelError: as for ``read_completion``.
+        RejectedError: as for ``read_completion``.
+        TransientModelError: also for fewer or more vectors than expected.
     """
-    try:
-        return Embeddings.model_validate_json(body.content)
-    except ValidationError:
-        value = _load(body.text)
+    value = next(body.values(), None)
     if rejection := error_within(value, body.headers):
         raise RejectedError(rejection)
+    vectors, numbers = [], []
+    for row in _rows(value, _MAX_LEVELS):
+        if not isinstance(row, (dict, list, str)) or (isinstance(row, dict) and "embedding" not in row):
+            raise not_of_form()
+        vectors.append(row["embedding"] if isinstance(row, dict) else row)
+        numbers.append(_number(row.get("index")) if isinstance(row, dict) else None)
+    places = _in_order(numbers, expected)
+    if places is None:
+        raise TransientModelError("The model server did not return one embedding for each text.")
+    return Embeddings([vectors[place] for place in places], _usage(value))
+
+
+def _rows(value: object, levels: int) -> list[Any]:
+    if isinstance(value, dict) and "embedding" in value:
+        return [value]
+    if isinstance(value, dict) and levels:
+        return _rows(next((value[key] for key in _AROUND if key in value), None), levels - 1)
+    if not isinstance(value, list):
+        raise not_of_form()
+    is_around = len(value) == 1 and isinstance(value[0], dict) and "embedding" not in value[0]
+    return _rows(value[0], levels - 1) if is_around and levels else value
+
+
+def _number(value: object) -> int | None:
     try:
-        return Embeddings.model_validate(value)
-    except ValidationError:
-        raise _not_of_form() from None
+        return int(value) if isinstance(value, (int, float, str)) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def read_vector(value: object) -> Sequence[float]:
+    """The numbers of a vector, also of one in a list or in base64; none if they cannot be read."""
+    while isinstance(value, list) and len(value) == 1 and isinstance(value[0], (list, str)):
+        value = value[0]
+    try:
+        return _floats(value) if isinstance(value, str) else [float(item) for item in value]  # type: ignore[attr-defined]
+    except (TypeError, ValueError, OverflowError):
+        return ()
+
+
+def _floats(text: str) -> Sequence[float]:
+    """Float32 in base64, of either order of bytes."""
+    plain = text.translate({ord("-"): "+", ord("_"): "/"}).rstrip("=")
+    raw = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+    if len(raw) % 4:
+        raise ValueError("it is of no whole number of numbers")
+    little, big = (struct.unpack(f"{order}{len(raw) // 4}f", raw) for order in "<>")
+    least, most = _LENGTHS
+    return big if not least < math.hypot(*little) < most and least < math.hypot(*big) < most else little
+
+
+def _in_order(numbers: Sequence[int | None], expected: int) -> list[int] | None:
+    """For each text the place of its vector; None if that cannot be told.
+
+    A number that is left out is 0, as some encoders leave out zeros, and the first may be 1; where all
+    are the same, or none is there, the order counts.
+    """
+    if len(numbers) != expected:
+        return None
+    if len(set(numbers)) <= 1:
+        return list(range(expected))
+    known = [number or 0 for number in numbers]
+    first = min(known)
+    if first not in (0, 1) or sorted(known) != list(range(first, first + expected)):
+        return None
+    places = [0] * expected
+    for place, number in enumerate(known):
+        places[number - first] = place
+    return places
 
 
 def _usage(value: object) -> Usage | None:
     counts = value.get("usage") if isinstance(value, dict) else None
-    usage = Usage.model_validate(counts) if isinstance(counts, dict) else None
-    return usage if usage and (usage.prompt_tokens or usage.completion_tokens) else None
+    if not isinstance(counts, dict):
+        return None
+    usage = Usage(_tokens(counts.get("prompt_tokens")), _tokens(counts.get("completion_tokens")))
+    return usage if usage.prompt_tokens or usage.completion_tokens else None
 
 
-def _message(choice: Mapping[str, Any]) -> dict[str, Any] | None:
-    message = choice.get("message")
-    return message if isinstance(message, dict) else None
-
-
-def _text_of(message: Mapping[str, Any] | None) -> str:
-    if message is None:
-        return ""
-    content = message.get("content")
-    if isinstance(content, list):
-        content = "".join(_part_text(part) for part in content)
-    calls = message.get("tool_calls")
-    function = calls[0].get("function") if calls and _is_list_of_one_object(calls) else None
-    arguments = function.get("arguments") if isinstance(function, dict) else None
-    texts = (content, message.get("reasoning_content"), message.get("reasoning"), arguments)
-    return next((text for text in texts if isinstance(text, str) and text.strip()), "")
-
-
-def _part_text(part: object) -> str:
-    if isinstance(part, str):
-        return part
-    is_text = isinstance(part, dict) and part.get("type", "text") in _TEXT_PARTS
-    text = part.get("text") if is_text and isinstance(part, dict) else None
-    return text if isinstance(text, str) else ""
-
-
-def _is_list_of_one_object(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict)
-
-
-def _is_stream(text: str) -> bool:
-    return text.lstrip()[:6].startswith(("data:", "event:", ": ", ":\n"))
-
-
-def _joined_events(text: str) -> dict[str, Any]:
-    parts: dict[str, list[str]] = {}
-    beside: dict[str, Any] = {}
-    is_whole = False
-    for chunk in _chunks(text):
-        if chunk is None:
-            is_whole = True
-            continue
-        if chunk.get("error"):
-            return chunk
-        if isinstance(chunk.get("usage"), dict):
-            beside["usage"] = chunk["usage"]
-        choices = chunk.get("choices")
-        choice = choices[0] if isinstance(choices, list) and choices else None
-        if not isinstance(choice, dict) or choice.get("index"):
-            continue
-        is_whole = is_whole or choice.get("finish_reason") is not None
-        beside["finish_reason"] = choice.get("finish_reason") or beside.get("finish_reason")
-        _collect(choice.get("delta") or choice.get("message"), parts)
-    if not is_whole:
-        raise _not_of_form()
-    message: dict[str, Any] = {name: "".join(pieces) for name, pieces in parts.items()}
-    if "arguments" in message:
-        message["tool_calls"] = [{"function": {"arguments": message.pop("arguments")}}]
-    choice = {"message": message, "finish_reason": beside.get("finish_reason")}
-    return {"choices": [choice], "usage": beside.get("usage")}
-
-
-def _collect(delta: object, parts: dict[str, list[str]]) -> None:
-    if not isinstance(delta, dict):
-        return
-    for name in ("content", "reasoning_content", "reasoning", "refusal"):
-        value = delta.get(name)
-        text = "".join(map(_part_text, value)) if isinstance(value, list) else value
-        if isinstance(text, str) and text:
-            parts.setdefault(name, []).append(text)
-    for call in delta.get("tool_calls") or ():
-        function = call.get("function") if isinstance(call, dict) and not call.get("index") else None
-        arguments = function.get("arguments") if isinstance(function, dict) else None
-        if isinstance(arguments, str):
-            parts.setdefault("arguments", []).append(arguments)
-
-
-def _chunks(text: str) -> Iterator[dict[str, Any] | None]:
-    for line in text.replace("\r", "\n").split("\n"):
-        name, _, data = line.partition(":")
-        if name != "data":
-            continue
-        if data.strip() == "[DONE]":
-            yield None
-            continue
-        value = _load(data)
-        if isinstance(value, dict):
-            yield value
-
-
-def _load(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise _not_of_form() from None
-
-
-def _not_of_form() -> TransientModelError:
+def not_of_form() -> TransientModelError:
+    """The error of a response that cannot be read."""
     return TransientModelError(
         "The model server's response is not of OpenAI's form, or incomplete; check its base URL."
     )

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import httpx2
@@ -28,7 +29,13 @@ MAX_STREAM_BYTES = 32_000_000
 
 _CLOCK = "strandline_clock"
 _OPENED = (".connect_tcp.complete", ".connect_unix_socket.complete", ".start_tls.complete")
-_WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 47}
+_PLAIN = frozenset({"", "identity"})
+_READABLE = _PLAIN | {"gzip", "x-gzip", "deflate"}
+# How gzip and zlib begin, and no JSON and no event; and what these begin with.
+_MARK_BYTES = 2
+_MARKS = (b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+_BEGINNINGS = b"{[ \r\n\t:de\xef"
+_ANY_WINDOW, _BARE_WINDOW = 47, -15
 _PIECE_BYTES = 65_536
 
 
@@ -100,53 +107,71 @@ def watch_body(max_bytes: int) -> Callable[[httpx2.Response], None]:
     """
 
     def watch(response: httpx2.Response) -> None:
-        encoding = response.headers.get("content-encoding", "identity").strip().lower()
-        unpacks = encoding not in ("", "identity")
-        if unpacks and encoding not in _WINDOW_BITS:
+        encoding = response.headers.pop("content-encoding", "").strip().lower()
+        if encoding not in _READABLE:
             raise UnboundedAnswerError("it is compressed, although the request forbids that, and not as gzip")
         is_stream = "event-stream" in response.headers.get("content-type", "")
         most = max(max_bytes, MAX_STREAM_BYTES) if is_stream else max_bytes
         if isinstance(response.stream, httpx2.SyncByteStream):
             clock = response.request.extensions.get(_CLOCK)
-            response.stream = _BoundedBody(response.stream, clock, most, _WINDOW_BITS.get(encoding))
-        if unpacks:
-            del response.headers["content-encoding"]
+            response.stream = _BoundedBody(response.stream, clock, most, encoding)
 
     return watch
 
 
 class _BoundedBody(httpx2.SyncByteStream):
     def __init__(
-        self, body: httpx2.SyncByteStream, clock: _Clock | None, max_bytes: int, window_bits: int | None
+        self, body: httpx2.SyncByteStream, clock: _Clock | None, max_bytes: int, encoding: str
     ) -> None:
         self._body = body
         self._clock = clock
         self._max_bytes = max_bytes
-        self._unpacking = None if window_bits is None else zlib.decompressobj(window_bits)
+        self._encoding = encoding
 
     def __iter__(self) -> Iterator[bytes]:
         left = self._max_bytes
+        for piece in self._unpacked(self._in_time()):
+            left -= len(piece)
+            if left < 0:
+                raise UnboundedAnswerError(f"it is larger than {self._max_bytes:,} bytes")
+            yield piece
+
+    def _in_time(self) -> Iterator[bytes]:
         for chunk in self._body:
             if self._clock is not None:
                 self._clock.has_begun = True
                 if self._clock.ends_at is not None and time.monotonic() > self._clock.ends_at:
                     raise self._clock.over()
-            for piece in self._unpack(chunk):
-                left -= len(piece)
-                if left < 0:
-                    raise UnboundedAnswerError(f"it is larger than {self._max_bytes:,} bytes")
-                yield piece
-
-    def _unpack(self, chunk: bytes) -> Iterator[bytes]:
-        if self._unpacking is None:
             yield chunk
+
+    def _unpacked(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """Unpacks a body that looks packed: some say so of one that is not, or keep silent about it."""
+        first = b""
+        while len(first) < _MARK_BYTES and (more := next(chunks, b"")):
+            first += more
+        if first.startswith(_MARKS):
+            window = _ANY_WINDOW
+        elif self._encoding in _PLAIN or first[:1] in _BEGINNINGS:
+            yield first
+            yield from chunks
             return
+        else:
+            window = _BARE_WINDOW
         try:
-            while chunk:
-                yield self._unpacking.decompress(chunk, _PIECE_BYTES)
-                chunk = self._unpacking.unconsumed_tail
+            yield from _decompressed(chain((first,), chunks), window)
         except zlib.error:
             raise UnboundedAnswerError("it says that it is compressed, and is not") from None
 
     def close(self) -> None:
         self._body.close()
+
+
+def _decompressed(chunks: Iterable[bytes], window: int) -> Iterator[bytes]:
+    unpacking = zlib.decompressobj(window)
+    for chunk in chunks:
+        left = chunk
+        while left:
+            yield unpacking.decompress(left, _PIECE_BYTES)
+            left = unpacking.unconsumed_tail or unpacking.unused_data
+            if unpacking.eof:
+                unpacking = zlib.decompressobj(window)

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from strandline.pipelines.models.contract import EmbeddingAnswer, ModelAnswer, Task
 from strandline.pipelines.models.provided.breaker import Breaker
 
 
-class ProvidedTextModel(Protocol):
-    """A text model of a provider, before it is guarded."""
-
-    @property
-    def model(self) -> str: ...
-
-    def answer(self, task: Task) -> ModelAnswer: ...
-
-
 class ProvidedEmbedder(Protocol):
     """An embedder of a provider, before it is guarded."""
 
-    @property
-    def model(self) -> str: ...
-
-    @property
-    def dimensions(self) -> int: ...
+    model: str
+    dimensions: int
 
     def embed(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> EmbeddingAnswer: ...
 
@@ -33,16 +21,16 @@ class ProvidedEmbedder(Protocol):
 class GuardedTextModel:
     """A text model that is not called while its provider is down."""
 
-    def __init__(self, model: ProvidedTextModel, breaker: Breaker) -> None:
-        self._model = model
+    def __init__(self, model: str, answer: Callable[[Task], ModelAnswer], breaker: Breaker) -> None:
+        self.model = model
+        self._answer = answer
         self._breaker = breaker
-        self.model = model.model
         self.wait_seconds = breaker.wait_seconds
 
     def answer(self, task: Task) -> ModelAnswer:
         """As the model's own; raises ProviderDownError, at once, while the provider is down."""
         with self._breaker.guard():
-            return self._model.answer(task)
+            return self._answer(task)
 
 
 class GuardedEmbedder:

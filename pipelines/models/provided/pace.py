@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
 from strandline.pipelines.engine.stage import database_of_call
@@ -69,10 +69,6 @@ class Pace:
         self.refusals.append(now)
         self.limit = max(1, len(self.calls) - len(self.refusals))
         self.raised_at = self.refused_at = now
-
-    def take_over(self, now: float, ages: Iterable[float]) -> None:
-        """Count calls that were made so many seconds ago."""
-        self.calls = sorted([*self.calls, *(now - age for age in ages)])
 
     def _forget(self, now: float) -> None:
         """Forget past entries, and future ones: the clock has stepped back."""
@@ -151,7 +147,7 @@ class ProviderPace:
             self._is_shared = True
 
         def refuse(pace: Pace, now: float) -> float:
-            pace.take_over(now, ages)
+            pace.calls = sorted([*pace.calls, *(now - age for age in ages)])
             pace.note_refusal(now)
             return pace.wait_seconds(now)
 

@@ -17,7 +17,6 @@ from strandline.pipelines.models.contract import (
 )
 from strandline.pipelines.models.factory import (
     build_embedder,
-    build_query_embedder,
     build_text_model,
     try_embedder,
     try_text_model,
@@ -101,7 +100,5 @@ def _build(settings: Settings, role: RoleName) -> None:
     match role:
         case "facts" | "merge" | "summary":
             build_text_model(settings, purpose=role)
-        case "embedding":
-            build_embedder(settings)
         case _:
-            build_query_embedder(settings)
+            build_embedder(settings, role)

@@ -15,7 +15,7 @@ from strandline.cli.doctor.models import check_models
 from strandline.cli.doctor.servers import check_broker
 from strandline.cli.servers.targets import Servers
 from strandline.deploy.embedded.stack import start_stack
-from strandline.pipelines.models.factory import build_query_embedder
+from strandline.pipelines.models.factory import build_embedder
 from strandline.producers.search.ranking import Vectors, prepare_query
 from strandline.schemas.misspelt_settings import unknown_settings
 from strandline.schemas.postgres.operations import Run
@@ -212,7 +212,7 @@ def test_a_query_that_is_not_embedded_for_a_wrong_key_says_so(model_server: Mode
     settings = load_settings(openai_api_key="sk-secret", openai_base_url=model_server.base_url)
 
     def embed(text: str, _config: Mapping[str, Any]) -> str | None:
-        return str(build_query_embedder(settings).embed([text], timeout_seconds=5.0).vectors[0])
+        return str(build_embedder(settings, "query_embedding").embed([text], timeout_seconds=5.0).vectors[0])
 
     (working,) = prepare_query("Where is Bern?", Vectors(1, {}), embed)
     assert isinstance(working, Run)

@@ -26,7 +26,6 @@ from strandline.pipelines.models.contract import (
 )
 from strandline.pipelines.models.factory import (
     build_embedder,
-    build_query_embedder,
     build_text_model,
     with_recorded_embedder,
 )
@@ -294,7 +293,9 @@ def embed(settings: Settings) -> None:
     prefixes, size = Prefixes.of_settings(settings), settings.embedding_dimensions
     vectors = build_embedder(settings).embed([prefixes.passage + text for text in TEXTS]).vectors
     assert [len(vector) for vector in vectors] == [size] * len(TEXTS)
-    (query,) = build_query_embedder(settings).embed([f"{prefixes.query}Where do I walk?"]).vectors
+    (query,) = (
+        build_embedder(settings, "query_embedding").embed([f"{prefixes.query}Where do I walk?"]).vectors
+    )
     assert len(query) == size
 
 
@@ -362,7 +363,7 @@ def test_each_role_asks_its_server_by_its_key_model_and_form(
     assert body["response_format"] == {"type": "json_object"} and body["stream"], "as facts"
     assert not {"temperature", "max_tokens", "stream_options"} & set(body)
     assert len(build_embedder(settings).embed(["a", "b", "c"]).vectors) == 3
-    build_query_embedder(settings).embed(["d"])
+    build_embedder(settings, "query_embedding").embed(["d"])
     pair, single, query = (request.body for request in one.requests[1:])
     assert (pair["input"], single["input"], pair["dimensions"]) == (["a", "b"], ["c"], 8)
     assert "encoding_format" in single and "encoding_format" not in query
