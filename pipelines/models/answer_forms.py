@@ -308,11 +308,11 @@ def _unwrapped(value: Any, listed: str) -> Any:
             lists = [one[listed] for one in holders if isinstance(one[listed], list)]
             return holders[0] if len(lists) < 2 else {listed: [item for one in lists for item in one]}
         level = [inner for one in level for inner in _inner(one)]
-    while isinstance(value, (dict, list)) and len(value) == 1:
-        (inner,) = value.values() if isinstance(value, dict) else value
-        if not isinstance(inner, list) and (isinstance(value, list) or not isinstance(inner, dict)):
-            break
-        value = inner
+    for _ in range(_MAX_WRAPPING):
+        if isinstance(value, dict) and len(value) == 1:
+            (value,) = value.values()
+        elif isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
+            (value,) = value
     return value
 
 

@@ -3,7 +3,8 @@
 The same rules serve twice: a client checks an answer before handing it over, and a stage parses the
 stored text when it applies it.  Content is bounded leniently: texts that are too long are cut, references
 that lead nowhere and placeholders are dropped, and nothing is invented.  If a mistake would lose facts, a
-better answer is asked for.
+better answer is asked for.  Each function that reads a stored answer raises UnusableAnswerError if it has
+another form.
 """
 
 from __future__ import annotations
@@ -160,11 +161,7 @@ def _lacks_sources(answer: ExtractAnswer, line_count: int) -> bool:
 
 
 def parse_extract(text: str, line_count: int, *, max_facts: int = 30) -> tuple[ExtractedFact, ...]:
-    """Read a stored extract answer; facts without text or without an existing message are dropped.
-
-    Raises:
-        UnusableAnswerError: the text is not an extract answer.
-    """
+    """Read a stored extract answer; facts without text or without an existing message are dropped."""
     answer = read_answer(ExtractAnswer, text).answer
     facts = (_fact(item, line_count) for item in answer.facts)
     return _distinct(fact for fact in facts if fact is not None)[:max_facts]
@@ -176,9 +173,6 @@ def parse_merge(text: str, known_count: int, candidate_count: int) -> tuple[Merg
     Each candidate gets either one ``add``, ``update`` or ``duplicate``, or one ``invalidate`` per known
     fact that it ends.  Operations on numbers that do not exist are ignored.  A candidate without any
     operation is added: forgetting it would lose a user's statement.
-
-    Raises:
-        UnusableAnswerError: the text is not a merge answer.
     """
     answer = read_answer(MergeAnswer, text).answer
     proposed: dict[int, list[OperationAnswer]] = {n: [] for n in range(1, candidate_count + 1)}
@@ -191,11 +185,7 @@ def parse_merge(text: str, known_count: int, candidate_count: int) -> tuple[Merg
 
 
 def parse_choice(text: str, fact_count: int) -> tuple[int, ...]:
-    """Read a choose answer: the numbers that exist, each once, in the model's order.
-
-    Raises:
-        UnusableAnswerError: the text is not a choose answer.
-    """
+    """Read a choose answer: the numbers that exist, each once, in the model's order."""
     answer = read_answer(ChooseAnswer, text).answer
     return tuple(dict.fromkeys(number for number in answer.facts if 1 <= number <= fact_count))
 
@@ -234,9 +224,6 @@ def parse_instruct(text: str, fact_count: int) -> tuple[InstructedChange, ...]:
     """Read a stored answer to an instruction: at most one change of each fact, and bounded additions.
 
     Operations on numbers that do not exist, and wordings without text, are ignored.
-
-    Raises:
-        UnusableAnswerError: the text is not such an answer.
     """
     answer = read_answer(InstructAnswer, text).answer
     changes: dict[object, InstructedChange] = {}
@@ -253,11 +240,7 @@ def parse_instruct(text: str, fact_count: int) -> tuple[InstructedChange, ...]:
 
 
 def parse_summary(text: str, *, max_characters: int = MAX_SUMMARY_CHARACTERS) -> RolledSummary:
-    """Read a stored summary answer, cut at ``max_characters``; empty if it says nothing.
-
-    Raises:
-        UnusableAnswerError: the text is not a summary answer.
-    """
+    """Read a stored summary answer, cut at ``max_characters``; empty if it says nothing."""
     answer = read_answer(SummaryAnswer, text).answer
     if is_placeholder(answer.summary):
         return RolledSummary("", ())

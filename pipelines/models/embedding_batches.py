@@ -16,7 +16,10 @@ def ready_to_embed(texts: Sequence[str]) -> list[str]:
 
 
 class InProcessEmbedder(ABC):
-    """Embeds in this process, one text at a time; safe to call from many threads."""
+    """Embeds in this process, one text at a time; safe to call from many threads.
+
+    To make one raises ModuleNotFoundError if its package is missing, ConfigurationError if files are damaged.
+    """
 
     model: str
     dimensions: int

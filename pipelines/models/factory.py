@@ -57,8 +57,7 @@ def build_text_model(
     ``prompts`` holds instructions that replace the shipped ones, by task.
 
     Raises:
-        ConfigurationError: a server is chosen, and key or base URL are missing or unusable; or an installed
-            one, and there is none of that name.
+        ConfigurationError: it is not installed, or its key or base URL is missing or unusable.
     """
     model = _text_model(settings, purpose, prompts)
     redaction = _redaction(settings)
@@ -85,8 +84,7 @@ def build_embedder(settings: Settings, purpose: EmbeddingPurpose = "embedding") 
     No query waits for a probe of a provider that is down.
 
     Raises:
-        ConfigurationError: a server is chosen, and key or base URL are missing or unusable; a local
-            one is chosen, and its extra is not installed; or none is chosen.
+        ConfigurationError: as for ``build_text_model``; or none is chosen.
     """
     embedder = _plain_embedder(settings, purpose)
     redaction = _redaction(settings)

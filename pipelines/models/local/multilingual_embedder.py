@@ -25,10 +25,6 @@ class MultilingualEmbedder(InProcessEmbedder):
     """Embeds in-process, one text at a time; safe to call from many threads.
 
     All of a process share one model of some 120 MB.
-
-    Raises:
-        ModuleNotFoundError: the package is not installed.
-        ConfigurationError: its files are missing or damaged.
     """
 
     model, dimensions, max_characters = MULTILINGUAL_EMBEDDER, MULTILINGUAL_DIMENSIONS, MAX_TEXT_CHARACTERS

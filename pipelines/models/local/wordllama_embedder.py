@@ -27,10 +27,6 @@ class WordLlamaEmbedder(InProcessEmbedder):
     """Embeds in-process; safe to call from many threads (nothing is written after loading).
 
     All of a process share one model: some 12 MB, plus 16 MB of vectors that all processes share.
-
-    Raises:
-        ModuleNotFoundError: wordllama is not installed.
-        ConfigurationError: its files are missing or damaged.
     """
 
     model, dimensions, max_characters = EMBEDDER, EMBEDDER_DIMENSIONS, MAX_TEXT_CHARACTERS

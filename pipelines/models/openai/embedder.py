@@ -258,8 +258,7 @@ def embedder_from(
 ) -> OpenAIEmbedder:
     """The configured embedder of messages or of queries, with its own client; ``is_quoted`` as for ``Role``.
 
-    Raises:
-        ConfigurationError: neither key nor base URL is set, or one of them cannot be used.
+    Raises: as ``ModelClient``.
     """
     role = replace(settings.embedding_role(purpose), is_quoted=is_quoted)
     client = ModelClient(

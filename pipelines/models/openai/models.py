@@ -224,8 +224,7 @@ def text_model_from(
 ) -> OpenAITextModel:
     """The configured text model of a role, with its own client; ``is_quoted`` as for ``Role``.
 
-    Raises:
-        ConfigurationError: neither key nor base URL is set, or one of them cannot be used.
+    Raises: as ``ModelClient``.
     """
     role = replace(settings.text_role(purpose), is_quoted=is_quoted)
     client = ModelClient(role, connect_timeout_seconds=settings.connect_timeout_seconds)
