@@ -279,10 +279,8 @@ def _distinct(facts: Iterable[ExtractedFact]) -> tuple[ExtractedFact, ...]:
 
 
 def _target_exists(item: OperationAnswer, known_count: int) -> bool:
-    if item.op == "add":
-        return True
-    if item.fact is None:
-        return item.op == "duplicate"
+    if item.fact is None or item.op == "add":
+        return item.op in ("add", "duplicate")
     return 1 <= item.fact <= known_count
 
 
@@ -303,9 +301,7 @@ def _decide(candidate: int, items: Sequence[OperationAnswer], ended: set[int]) -
 
 
 def _wording(item: OperationAnswer) -> str | None:
-    if item.op == "duplicate" or item.text is None:
-        return None
-    return _said(item.text)
+    return None if item.op == "duplicate" else _said(item.text)
 
 
 def _said(text: str | None) -> str | None:

@@ -208,7 +208,9 @@ def _local_embedder(kind: BackendKind) -> Embedder:
 def _breaker(settings: Settings, role: Role[Any], probe: Callable[[], None] | None) -> Breaker:
     key = "" if role.of.api_key is None else role.of.api_key.get_secret_value()
     address = role.address.partition("?")[0].rstrip("/")
-    fresh = Provider(ProviderPace(settings.retry_max_seconds, _server_digest(address, key)))
+    # Identifies server and key among workers without revealing either.
+    digest = sha256(f"{address}\n{key}".encode()).hexdigest()[:32]
+    fresh = Provider(ProviderPace(settings.retry_max_seconds, digest))
     return Breaker(
         f"{role.name}, {role.of.model} at {role.server}",
         probe,
@@ -217,11 +219,6 @@ def _breaker(settings: Settings, role: Role[Any], probe: Callable[[], None] | No
         longest_pause_seconds=settings.retry_max_seconds,
         provider=_providers.setdefault((address, key), fresh),
     )
-
-
-def _server_digest(address: str, key: str) -> str:
-    """Identifies a server and a key among workers without revealing either."""
-    return sha256(f"{address}\n{key}".encode()).hexdigest()[:32]
 
 
 @contextmanager

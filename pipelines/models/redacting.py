@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
@@ -147,10 +147,5 @@ def _merged_apart(item: dict[str, Any], known: frozenset[int], candidates: froze
 
 def _kept_apart(answer: dict[str, Any], changed: frozenset[int]) -> dict[str, Any]:
     merged = [item for item in answer["facts"] if not changed.intersection(item["merged"])]
-    apart: Iterator[int] = (
-        number
-        for item in answer["facts"]
-        if changed.intersection(item["merged"])
-        for number in item["merged"]
-    )
+    apart = [number for item in answer["facts"] if item not in merged for number in item["merged"]]
     return {**answer, "facts": merged, "kept": sorted({*answer["kept"], *apart})}

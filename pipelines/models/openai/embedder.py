@@ -25,10 +25,9 @@ from strandline.pipelines.models.openai.errors import (
     refuses_everything,
 )
 from strandline.pipelines.models.openai.replies import (
-    Embeddings,
+    Usage,
     not_of_form,
     read_embeddings,
-    read_vector,
 )
 from strandline.schemas.errors import (
     PermanentModelError,
@@ -139,7 +138,9 @@ class OpenAIEmbedder:
         if not any(_EmbeddingCall(self, PROBE_SECONDS).embed([PROBE_TEXT])):
             raise not_of_form()
 
-    def request(self, batch: Sequence[str], timeout_seconds: float | None) -> Embeddings:
+    def request(
+        self, batch: Sequence[str], timeout_seconds: float | None
+    ) -> tuple[list[Sequence[float]], Usage | None]:
         """The server's answer for one batch, in the form that it takes.
 
         Raises: RejectedError, TransientModelError.
@@ -192,12 +193,12 @@ class _EmbeddingCall:
         """A vector for each text; empty for a text refused by itself."""
         try:
             with after_answers(some=self.answered > 0):
-                answer = self._embedder.request(batch, self._time_left())
+                vectors, usage = self._embedder.request(batch, self._time_left())
         except RejectedError as error:
             return self._after_refusal(batch, error.rejection)
         self.answered += 1
-        self.tokens += answer.usage.prompt_tokens if answer.usage else sum(map(len, batch)) // 4
-        return [self._vector(read_vector(vector)) for vector in answer.vectors]
+        self.tokens += usage.prompt_tokens if usage else sum(map(len, batch)) // 4
+        return list(map(self._vector, vectors))
 
     def _after_refusal(self, batch: Sequence[str], rejection: Rejection) -> list[tuple[float, ...]]:
         role, is_probe = self._embedder.role, list(batch) == [PROBE_TEXT]

@@ -223,16 +223,8 @@ def _choices(chunk: object) -> list[dict[str, Any]] | None:
     return [chunk] if is_choice else [] if "choices" in chunk else None
 
 
-@dataclass(frozen=True, slots=True)
-class Embeddings:
-    """The body of ``/embeddings``: a vector for each text, in order, as it stands there."""
-
-    vectors: list[Any]
-    usage: Usage | None
-
-
-def read_embeddings(body: Body, expected: int) -> Embeddings:
-    """Read the body of ``/embeddings``, or a bare list of vectors.
+def read_embeddings(body: Body, expected: int) -> tuple[list[Sequence[float]], Usage | None]:
+    """Read ``/embeddings``, or a bare list: for each text a vector, which is empty if it cannot be read.
 
     Raises:
         RejectedError: as for ``read_completion``.
@@ -250,7 +242,7 @@ def read_embeddings(body: Body, expected: int) -> Embeddings:
     places = _in_order(numbers, expected)
     if places is None:
         raise TransientModelError("The model server did not return one embedding for each text.")
-    return Embeddings([vectors[place] for place in places], _usage(value))
+    return [_vector(vectors[place]) for place in places], _usage(value)
 
 
 def _rows(value: object, levels: int) -> list[Any]:
@@ -271,7 +263,7 @@ def _number(value: object) -> int | None:
         return None
 
 
-def read_vector(value: object) -> Sequence[float]:
+def _vector(value: object) -> Sequence[float]:
     """The numbers of a vector, also of one in a list or in base64; none if they cannot be read."""
     while isinstance(value, list) and len(value) == 1 and isinstance(value[0], (list, str)):
         value = value[0]

@@ -203,15 +203,18 @@ def prompt_texts(directory: Path | None) -> dict[TaskName, str]:
     return texts | {name: _read(files[name]) for name in TASKS if name in files}
 
 
+def _problem(error: OSError | UnicodeDecodeError) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8 text; save it as UTF-8"
+    return f"{error.strerror}; check its owner and its permissions"
+
+
 def _read(path: Path) -> str:
     try:
         content = path.read_bytes()
         text = content.decode()
     except (OSError, UnicodeDecodeError) as error:
-        problem = getattr(error, "strerror", "it is not UTF-8 text")
-        raise ConfigurationError(
-            f"The prompt {path} cannot be read: {problem}; save it as UTF-8, and check its permissions."
-        ) from None
+        raise ConfigurationError(f"The prompt {path} cannot be read: {_problem(error)}.") from None
     if not text.strip() or "\0" in text or len(content) > MAX_PROMPT_BYTES:
         raise ConfigurationError(
             f"The prompt {path} cannot be used: it must be text of at most {MAX_PROMPT_BYTES:,} bytes,"
