@@ -325,8 +325,8 @@ def _inner(value: Any) -> list[Any]:
 def _of_text(value: Any) -> Any:
     """The JSON in a text; the value if it holds none."""
     is_json = isinstance(value, str) and value.strip().startswith(("{", "["))
-    found = find_values(value) if is_json else []
-    return _readable(found[0].value, _MAX_FORM_LEVELS) if found else value
+    held = find_values(value) if is_json else []
+    return _readable(held[0].value, _MAX_FORM_LEVELS) if held else value
 
 
 def _is_outermost_object(candidate: Found) -> bool:

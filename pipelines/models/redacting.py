@@ -102,10 +102,10 @@ def _redact(redaction: Redaction, texts: Sequence[str], seconds: float | None = 
 def _visit(task: T, visit: Visit) -> T:
     """The task with each text in it that people wrote, or a model after them, as ``visit`` gives it."""
     changed: dict[str, Any] = {}
-    said = _SAID | {"name"} if isinstance(task, TranscriptLine) else _SAID
+    text_fields = _SAID | {"name"} if isinstance(task, TranscriptLine) else _SAID
     for field in fields(task):
         content = getattr(task, field.name)
-        if field.name in said and content is not None:
+        if field.name in text_fields and content is not None:
             changed[field.name] = visit(content)
         elif field.name in _LISTED:
             changed[field.name] = tuple(_visit(item, visit) for item in content)

@@ -106,8 +106,8 @@ class Body:
 
 
 def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
-    found = pattern.match(text, at)
-    return found.end() if found else at
+    skipped = pattern.match(text, at)
+    return skipped.end() if skipped else at
 
 
 def _decoded(text: str, at: int) -> tuple[Any, int]:
@@ -183,10 +183,10 @@ def read_completion(body: Body) -> Completion:
         for chunk in map(_inner, value if isinstance(value, list) else [value]):
             if rejection := error_within(chunk, body.headers):
                 raise RejectedError(rejection)
-            found = _choices(chunk)
-            is_of_form = is_of_form or found is not None
+            offered = _choices(chunk)
+            is_of_form = is_of_form or offered is not None
             usage = _usage(chunk) or usage
-            for place, choice in enumerate(found or ()):
+            for place, choice in enumerate(offered or ()):
                 index = choice.get("index")
                 choices.setdefault(index if isinstance(index, int) else place, _Choice()).add(choice)
                 is_streamed = is_streamed or "delta" in choice
@@ -214,11 +214,11 @@ def _choices(chunk: object) -> list[dict[str, Any]] | None:
     """The choices of a body or chunk; None if it is none."""
     if not isinstance(chunk, dict):
         return None
-    found = chunk.get("choices")
-    if isinstance(found, dict):
-        found = [found] if {"message", "delta", "text"}.intersection(found) else list(found.values())
-    if isinstance(found, list):
-        return [choice for choice in found if isinstance(choice, dict)]
+    offered = chunk.get("choices")
+    if isinstance(offered, dict):
+        offered = [offered] if {"message", "delta", "text"}.intersection(offered) else list(offered.values())
+    if isinstance(offered, list):
+        return [choice for choice in offered if isinstance(choice, dict)]
     is_choice = "choices" not in chunk and isinstance(chunk.get("message"), dict)
     return [chunk] if is_choice else [] if "choices" in chunk else None
 
