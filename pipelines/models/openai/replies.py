@@ -90,7 +90,7 @@ class Body:
             if text[begin : begin + len(_END)].upper() == _END:
                 value, at = None, begin + len(_END)
             else:
-                value, at = _decoded(text, begin)
+                value, at = _decode(text, begin)
             yield value
             before = _BEFORE_NEXT
 
@@ -110,7 +110,7 @@ def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
     return skipped.end() if skipped else at
 
 
-def _decoded(text: str, at: int) -> tuple[Any, int]:
+def _decode(text: str, at: int) -> tuple[Any, int]:
     try:
         return json.JSONDecoder().raw_decode(text, at)
     except (ValueError, RecursionError):

@@ -158,7 +158,7 @@ class _BoundedBody(httpx2.SyncByteStream):
         else:
             window = _BARE_WINDOW
         try:
-            yield from _decompressed(chain((first,), chunks), window)
+            yield from _decompress(chain((first,), chunks), window)
         except zlib.error:
             raise UnboundedAnswerError("it says that it is compressed, and is not") from None
 
@@ -166,7 +166,7 @@ class _BoundedBody(httpx2.SyncByteStream):
         self._body.close()
 
 
-def _decompressed(chunks: Iterable[bytes], window: int) -> Iterator[bytes]:
+def _decompress(chunks: Iterable[bytes], window: int) -> Iterator[bytes]:
     unpacking = zlib.decompressobj(window)
     for chunk in chunks:
         left = chunk
