@@ -37,7 +37,7 @@ LOCAL_EMBEDDERS: Mapping[str, tuple[str, int]] = {
 }
 """By backend: the model, and the dimensions of its vectors."""
 RULES_VERSION = 3
-"""Part of the prompt hash: raise it when the rules change what is selected."""
+"""Part of the prompt hash: raise it when the rules change the selection."""
 
 DUPLICATE_FROM = 0.8
 

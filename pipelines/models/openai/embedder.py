@@ -88,7 +88,7 @@ class _Form:
         return None
 
     def plainer(self) -> _Form | None:
-        """The next form to try where nothing says what the server objects to; None: there is none."""
+        """The next form to try after an objection without a reason; None: there is none."""
         if self.sends_format or self.sends_dimensions:
             return replace(self, sends_format=False, sends_dimensions=False)
         return replace(self, sends_list=False, max_texts=1) if self.sends_list else None

@@ -145,7 +145,7 @@ class _BoundedBody(httpx2.SyncByteStream):
             yield chunk
 
     def _unpacked(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        """Unpacks a body that looks packed: some say so of one that is not, or keep silent about it."""
+        """Unpacks a body that looks packed, whether its headers say so or not."""
         first = b""
         while len(first) < _MARK_BYTES and (more := next(chunks, b"")):
             first += more
