@@ -35,7 +35,7 @@ from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import DerivationKeys
 
 # Known facts shown to one merge call.
-MAX_KNOWN_FACTS = 60
+MAX_KNOWN_FACTS = 80
 # A word is common if so much of at least so many facts has it.
 COMMON_SHARE, FEWEST_FACTS_WITH_COMMON_WORDS = 0.75, 8
 
