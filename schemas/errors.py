@@ -167,6 +167,10 @@ class DatabaseError(StrandlineError):
     """Postgres refused a statement, and a retry does not help, unless a subclass says otherwise."""
 
 
+class DatabaseRightsError(DatabaseError):
+    """Postgres denies this user a right; nothing was done, and `strandline doctor` names the GRANT."""
+
+
 class DatabaseUnavailableError(DatabaseError):
     """Postgres cannot be reached, or ended the connection; the call may be repeated."""
 

@@ -44,6 +44,7 @@ from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import (
     BlockCodeError,
     BudgetError,
+    DatabaseRightsError,
     DatabaseUnavailableError,
     ErasedError,
     KeyUnavailableError,
@@ -263,7 +264,7 @@ def _outcome_of(engine: Engine, lease: Lease, error: Exception) -> Outcome:
         case ReplayBudgetError():
             wait_seconds = error.retry_after_seconds or 0.0
             return "postponed" if _release_untouched(engine, lease, wait_seconds) else "lost"
-        case TransientModelError() | KeyUnavailableError():
+        case TransientModelError() | KeyUnavailableError() | DatabaseRightsError():
             return _postpone(engine, lease, error)
         case _:
             # A defect in a stage must not be retried without end.
@@ -348,12 +349,13 @@ def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str | Exception
 def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
     """Give the lane back for a while.
 
-    An outage of the provider, or a missing key, is not the lane's fault: only a call that fails while others
-    succeed, or for another reason, counts towards the limit.
+    An outage of the provider, a missing key or right is not the lane's fault: only a call that fails while
+    others succeed, or for another reason, counts towards the limit.
     """
-    counts = (
-        error.counts if isinstance(error, TransientModelError) else not isinstance(error, KeyUnavailableError)
-    )
+    if isinstance(error, TransientModelError):
+        counts = error.counts
+    else:
+        counts = not isinstance(error, (KeyUnavailableError, DatabaseRightsError))
     postponements = lease.postponements + (0 if isinstance(error, ProviderDownError) else 1)
     wait = engine.retry.wait_seconds(
         max(1, postponements),
@@ -377,14 +379,23 @@ def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
             wait_seconds=wait,
             error=reason,
         )
-    except DatabaseUnavailableError:
+    except (DatabaseUnavailableError, DatabaseRightsError):
         return "lost"
     return "postponed"
 
 
+_TELLS_NO_TEXT = (
+    TransientModelError,
+    ServerLimitError,
+    DatabaseRightsError,
+    UndecodableEventError,
+    KeyUnavailableError,
+)
+
+
 def _reason(error: Exception) -> str:
     """A sentence for people. Only errors that never quote users' text keep their own words."""
-    if isinstance(error, (TransientModelError, ServerLimitError, UndecodableEventError, KeyUnavailableError)):
+    if isinstance(error, _TELLS_NO_TEXT):
         return str(error)[:500]
     return f"Unexpected {type(error).__name__}: the worker's log says where."
 

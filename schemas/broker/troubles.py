@@ -31,6 +31,17 @@ _TROUBLES = {
     "UNBLOCKED": "takes no hints: it has become a read-only replica",
     "gaierror": "cannot be found: its host has no address",
 }
+_CHECK = "check that it runs and that STRANDLINE_BROKER_URL is right"
+_ADVICE = {
+    "NoPermissionError": "give it the rights that docs/operations.md names under The broker",
+    "AccessRefused": "correct them in STRANDLINE_BROKER_URL",
+    "OutOfMemoryError": "raise its maxmemory, or free some",
+    "BlockedError": "free memory or disk on its node",
+    "ReadOnlyError": "name the master in STRANDLINE_BROKER_URL",
+    "UNBLOCKED": "name the master in STRANDLINE_BROKER_URL",
+    "SSLCertVerificationError": "name your own authority by ssl_ca_certs=FILE in STRANDLINE_BROKER_URL",
+}
+_ADVICE_BY_TROUBLE = {_TROUBLES[name]: advice for name, advice in _ADVICE.items()}
 _CODE = re.compile(r"[A-Z]{4,20}(?= )")
 # Of AMQP, from these classes of methods on a refusal is about a queue or an exchange, not about the user.
 _CHANNEL_CLASSES = 40
@@ -51,6 +62,11 @@ def describe_trouble(error: BaseException) -> str | None:
         if name == "ResponseError" and (code := _CODE.match(str(cause))):
             return _TROUBLES.get(code[0], f"refuses commands ({code[0]})")
     return None
+
+
+def advice_for(trouble: str | None) -> str:
+    """What to do about a trouble as ``describe_trouble`` gives it."""
+    return _ADVICE_BY_TROUBLE.get(trouble or "", _CHECK)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

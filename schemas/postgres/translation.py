@@ -14,6 +14,7 @@ from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 from strandline.schemas.errors import (
     DatabaseBusyError,
     DatabaseError,
+    DatabaseRightsError,
     DatabaseTimeoutError,
     DatabaseUnavailableError,
     OutcomeUnknownError,
@@ -120,6 +121,10 @@ def _meaning(error: Exception) -> StrandlineError:
     if isinstance(error, (*_GONE, PoolClosed)):
         return DatabaseUnavailableError(
             f"Postgres cannot be reached or ended the connection; try again. ({line})"
+        )
+    if isinstance(error, pg.InsufficientPrivilege):
+        return DatabaseRightsError(
+            f"Postgres denies this user a right, and nothing was done; `strandline doctor` names it. ({line})"
         )
     return DatabaseError(f"Postgres refused a statement: {line}")
 

@@ -13,7 +13,7 @@ import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -66,7 +66,8 @@ class Beginnings:
         self._own_options = own_options
         self.pooled = self.is_declared = is_declared
         self.corrected: Mapping[str, str] = {}
-        self.question = look_for({**PINNED, **(NOT_ASKED_FOR if durable else _TRIGGERS)})
+        looked_for = look_for({**PINNED, **(NOT_ASKED_FOR if durable else _TRIGGERS)})
+        self.question = looked_for + _STAY_DURABLE if durable else looked_for
 
     def connect(self, connect: Callable[[dict[str, Any]], T], options: Mapping[str, Any]) -> T:
         """Connect with the options that the server, or a pooler before it, accepts."""
@@ -125,7 +126,7 @@ class Beginnings:
         self.corrected = wrong
         correcting = set_all(wrong, "SET LOCAL")
         connection.stay_unprepared(correcting.encode())
-        return correcting and f"BEGIN; {correcting}; ROLLBACK"
+        return correcting or "SELECT"
 
     def _notice(self, sign: str) -> None:
         if self.pooled:
@@ -144,14 +145,16 @@ class Beginnings:
 def begin(connection: OwnConnection, beginnings: Beginnings) -> None:
     """Begin a new connection; raises as ``Beginnings.judge``, or where the role may not correct a setting."""
     if correcting := beginnings.judge(connection, _ask(connection, beginnings.question)):
-        with _as_refusal(correcting):
+        # Behind a pooler in a transaction, which one in statement mode refuses.
+        with _as_refusal(correcting), connection.transaction() if beginnings.pooled else nullcontext():
             connection.execute(correcting.encode())
 
 
 async def begin_async(connection: AsyncOwnConnection, beginnings: Beginnings) -> None:
     if correcting := beginnings.judge(connection, await _ask_async(connection, beginnings.question)):
         with _as_refusal(correcting):
-            await connection.execute(correcting.encode())
+            async with connection.transaction() if beginnings.pooled else nullcontext():
+                await connection.execute(correcting.encode())
 
 
 @contextmanager
@@ -163,6 +166,13 @@ def _as_refusal(correcting: str) -> Iterator[None]:
         raise ConfigurationError(
             f"Connections begin with values of {names} that Strandline cannot work with, and their role may"
             " not set them. Run `ALTER DATABASE … RESET` for each, and `ALTER ROLE … RESET` for the role."
+        ) from error
+    except psycopg.Error as error:
+        if "statement pooling mode" not in str(error):
+            raise
+        raise ConfigurationError(
+            "The pooler before Postgres is in statement mode, which has no transactions, and Strandline needs"
+            " them. Set its pool_mode to transaction."
         ) from error
 
 
@@ -226,7 +236,7 @@ def _judge(row: tuple[Any, ...]) -> None:
 
 
 def look_for(settings: Mapping[str, tuple[str, str]]) -> bytes:
-    """The question of which settings have another value than they need, as JSON; it is the last column.
+    """The question of which settings have another value than they need, as JSON in the fifth column.
 
     Before it come the backend, the mark, and how transactions begin.
     """
@@ -245,7 +255,8 @@ SELECT pg_catalog.pg_backend_pid(), pg_catalog.current_setting('strandline.own',
         WHERE pg_catalog.current_setting(s.name, true) OPERATOR(pg_catalog.!~) s.fits
         UNION ALL
         SELECT 'search_path', pg_catalog.concat_ws(', ', 'pg_catalog',
-            nullif(nullif(pg_catalog.current_setting('search_path'), ''), '""'),
+            nullif(pg_catalog.regexp_replace(
+                pg_catalog.current_setting('search_path'), '""(, *|$)|, *""$', '', 'g'), ''),
             pg_catalog.quote_ident(n.nspname))
         FROM pg_catalog.pg_extension e
             JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace
@@ -257,9 +268,18 @@ SELECT pg_catalog.pg_backend_pid(), pg_catalog.current_setting('strandline.own',
 """
 
 
+# A session keeps what it set itself when the server's or the database's value is changed beside it.  Not
+# behind a pooler, where the session is everybody's: there the mark is missing.
+_STAY_DURABLE = b"""
+, (SELECT pg_catalog.set_config('synchronous_commit', coalesce(nullif(c.value, 'off'), 'local'), false)
+    FROM (SELECT pg_catalog.current_setting('synchronous_commit') AS value) AS c
+    WHERE pg_catalog.current_setting('strandline.own', true) OPERATOR(pg_catalog.=) 'on')
+"""
+
+
 def find_wrong(row: Sequence[Any]) -> dict[str, str]:
     """The settings that are wrong, by the answer to ``look_for``, with the values that they need."""
-    return json.loads(row[-1] or "{}")  # type: ignore[no-any-return]
+    return json.loads(row[4] or "{}")  # type: ignore[no-any-return]
 
 
 def set_all(values: Mapping[str, str], verb: str) -> str:

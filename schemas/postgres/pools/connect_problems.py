@@ -11,6 +11,14 @@ from strandline.schemas.display.shown_url import server_place, without_secrets
 _CHECK = "check that it runs, and that the database URL is right (STRANDLINE_DATABASE_URL)"
 
 TOO_MANY = "53300"
+_DENIED = "correct user and password in the database URL (STRANDLINE_DATABASE_URL)"
+# What to do where a server answers and refuses, by SQLSTATE.
+_ADVICE = {
+    "28000": _DENIED,
+    "28P01": _DENIED,
+    "3D000": "create it, or name another one in the database URL (STRANDLINE_DATABASE_URL)",
+    "42501": "let its owner run GRANT CONNECT ON DATABASE",
+}
 
 # What libpq says itself, which is in English, of a server that did not answer.
 _MEANINGS: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -28,8 +36,11 @@ def connect_problem(error: Exception, url: str, code: str | None = None) -> str:
 
     ``code`` is the SQLSTATE, where the server refused it.
     """
-    where = server_place(url)
-    return f"Postgres cannot be reached at {where}: {_reason(error, url, code)}."
+    where, reason = server_place(url), _reason(error, url, code)
+    if code is None:
+        return f"Postgres cannot be reached at {where}: {reason}."
+    advice = f"; {_ADVICE[code]}" if code in _ADVICE else ""
+    return f"Postgres at {where} refuses the connection: {reason}{advice}."
 
 
 def is_unanswered(error: Exception) -> bool:

@@ -20,7 +20,7 @@ from strandline.pipelines.generations.registry import serving_generations, setti
 from strandline.pipelines.sealing.checking import check_keks
 from strandline.producers.doorbell.publisher import HintPublisher
 from strandline.schemas.broker.settings import broker_kind
-from strandline.schemas.broker.troubles import describe_trouble
+from strandline.schemas.broker.troubles import advice_for, describe_trouble
 from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.display.url_schemes import url_options
 from strandline.schemas.errors import ConfigurationError, SchemaError, StrandlineError
@@ -133,11 +133,9 @@ def check_broker(servers: Servers) -> CheckReport:
     try:
         version = _try_broker(url)
     except Exception as error:  # noqa: BLE001  # transports raise what they like
-        return problem(
-            "broker",
-            f"{where} {describe_trouble(error) or 'cannot be used as a broker'}",
-            "check that it runs and that STRANDLINE_BROKER_URL is right; puts go on without it",
-        )
+        trouble = describe_trouble(error)
+        finding = f"{where} {trouble or 'cannot be used as a broker'}"
+        return problem("broker", finding, f"{advice_for(trouble)}; puts go on without it")
     answered = f"{where}, answered in {(time.perf_counter() - started) * 1000:.0f} ms"
     if version is None:
         return judge_verification(url, answered)

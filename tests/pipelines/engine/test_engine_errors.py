@@ -6,9 +6,12 @@ import json
 import logging
 import re
 import threading
+from contextlib import closing
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
+import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +23,7 @@ from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.generations.stages import GenerationStages
 from strandline.schemas.errors import PermanentModelError, TransientModelError
 from strandline.schemas.postgres.database import Database, drive
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.work.lanes import ReleaseUndrainedLanes
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, SUMMARY_STAGE, VECTORS_STAGE, Lane
@@ -69,6 +73,28 @@ def lane_row(url: str) -> dict[str, Any]:
 
 def try_again_now(url: str) -> None:
     rows_of(url, "UPDATE strandline.lane SET next_attempt_at = clock_timestamp() RETURNING 1")
+
+
+def test_a_denied_right_postpones_until_it_is_granted(rig: Rig, memory: Memory) -> None:
+    lane, role = summary_lane(rig.url, "s"), f"denied_{uuid4().hex}"
+    options = ConnectionOptions.from_settings(f"{rig.url}&options=-c%20role%3D{role}", rig.settings)
+    with psycopg.connect(rig.url, autocommit=True) as owner, closing(Database.connect(options)) as database:
+        owner.execute(f"CREATE ROLE {role}".encode())
+        owner.execute(f"GRANT ALL ON SCHEMA strandline TO {role}".encode())
+        owner.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA strandline TO {role}".encode())
+        owner.execute(f"REVOKE INSERT ON strandline.block_state FROM {role}".encode())
+        worker = HandWorker(database, counting(), retry=LONG)
+        for _attempt in range(6):  # more often than LONG allows failures
+            assert worker.drain(lane) == "postponed"
+            row = lane_row(rig.url)
+            assert row["failures"] == 0
+            assert "(permission denied for table block_state)" in row["last_error"]
+            try_again_now(rig.url)
+        owner.execute(f"GRANT INSERT ON strandline.block_state TO {role}".encode())
+        assert worker.drain(lane) == "drained"
+        owner.execute(f"DROP OWNED BY {role}".encode())
+        owner.execute(f"DROP ROLE {role}".encode())
+    assert dead_letters(rig.url) == 0
 
 
 def outage(server: ModelServer, kind: str) -> None:

@@ -22,7 +22,7 @@ from strandline.schemas.postgres.statements import statements
 from strandline.schemas.settings import Settings, load_settings
 from strandline.wiring.assembly import prepare_stages
 from tests.chaos.servers import PostgresServer
-from tests.conftest import rows_of
+from tests.conftest import rows_of, wait_until
 from tests.support.servers import pgbouncer
 from tests.support.workers.hand_worker import CountingStage, HandWorker, counting, folded, say, summary_lane
 
@@ -224,3 +224,18 @@ def test_an_acknowledged_put_outlives_a_crash_whatever_is_set(
             postgres.start()
             stored = {row[0] for row in rows_of(postgres.url, "SELECT id FROM strandline.message")}
             assert acknowledged <= stored, f"lost in round {number}: {acknowledged - stored}"
+
+
+def test_a_reload_under_a_live_session_changes_no_acknowledgement(postgres: PostgresServer) -> None:
+    with closing(Memory.from_defaults("s", database_url=postgres.url, memory_blocks=[])) as memory:
+        acknowledged = [memory.put({"role": "user", "content": "before"})]
+        with psycopg.connect(postgres.url, autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")
+            connection.execute("ALTER SYSTEM SET synchronous_commit = off")
+            connection.execute("SELECT pg_reload_conf()")
+            wait_until(lambda: setting(connection) == "off", timeout=10, what="the reload")
+        acknowledged += [memory.put({"role": "user", "content": f"after {turn}"}) for turn in range(5)]
+        postgres.kill()
+        postgres.start()
+    stored = rows_of(postgres.url, "SELECT seq FROM strandline.message ORDER BY seq")
+    assert [seq for (seq,) in stored] == acknowledged

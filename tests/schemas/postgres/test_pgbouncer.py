@@ -13,6 +13,7 @@ from strandline import Facts
 from strandline.cli.doctor.servers import check_database
 from strandline.cli.servers.targets import Servers
 from strandline.pipelines.inspect.verify import verify
+from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
@@ -120,3 +121,14 @@ def test_doctor_names_the_pooler(undeclared_url: str, monkeypatch: pytest.Monkey
     assert told.startswith("warning: set STRANDLINE_DATABASE_POOLER=transaction")
     monkeypatch.setenv("STRANDLINE_DATABASE_POOLER", "transaction")
     assert look(undeclared_url) == []
+
+
+@pytest.mark.parametrize("options", ["", pgbouncer.DROPS_OPTIONS], ids=["refuses options", "drops options"])
+def test_a_pooler_without_transactions_is_refused(make_memory: MakeMemory, rig: Rig, options: str) -> None:
+    with pgbouncer.pgbouncer_before(rig.url, f"{options}\npool_mode = statement") as url:
+        memory = make_memory("s", database_url=url)
+        with pytest.raises(ConfigurationError, match=r"is in statement mode.*Set its pool_mode"):
+            memory.put({"role": "user", "content": "Hello"})
+        servers = Servers(url, None, "Postgres", "none")
+        found = [f"{one}" for one in check_database(servers, load_settings(database_url=url))]
+        assert any("statement mode" in finding for finding in found), found
