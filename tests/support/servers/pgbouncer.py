@@ -103,7 +103,7 @@ def _await(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + READY_SECONDS
     while True:
         try:
-            psycopg.connect(url, connect_timeout=2).close()
+            psycopg.connect(url, connect_timeout=2, options="").close()
         except psycopg.OperationalError:
             assert process.poll() is None and time.monotonic() < deadline, log.read_text()
             time.sleep(0.05)

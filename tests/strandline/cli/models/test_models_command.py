@@ -69,7 +69,7 @@ def test_check_asks_each_role_and_exits_by_what_it_finds(run: Any, model_server:
     assert (code, report["healthy"]) == (1, False)
     results = {check["name"]: check for check in report["checks"]}
     assert list(results) == ["facts", "merge", "summary", "embedding", "query_embedding"]
-    assert "the model's answer is empty" in results["facts"]["found"].lower()
+    assert "the model server's answers are empty" in results["facts"]["found"].lower()
     assert results["embedding"]["result"] == "problem"
 
 
