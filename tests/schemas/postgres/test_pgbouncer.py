@@ -129,6 +129,6 @@ def test_a_pooler_without_transactions_is_refused(make_memory: MakeMemory, rig: 
         memory = make_memory("s", database_url=url)
         with pytest.raises(ConfigurationError, match=r"is in statement mode.*Set its pool_mode"):
             memory.put({"role": "user", "content": "Hello"})
-        servers = Servers(url, None, "Postgres", "none")
+        servers = Servers(url, None, "configured", "configured")
         found = [f"{one}" for one in check_database(servers, load_settings(database_url=url))]
         assert any("statement mode" in finding for finding in found), found
