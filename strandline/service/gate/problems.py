@@ -18,6 +18,7 @@ from strandline.schemas.errors import (
     ActRefusedError,
     ConfigurationError,
     ConflictError,
+    DatabaseRightsError,
     DatabaseUnavailableError,
     DeliveredError,
     ErasedError,
@@ -210,6 +211,7 @@ _MEANINGS: tuple[tuple[type[StrandlineError], Kind], ...] = (
     (OutcomeUnknownError, OUTCOME_UNKNOWN),
     (DatabaseUnavailableError, UNAVAILABLE),
     (SchemaError, UNAVAILABLE),
+    (DatabaseRightsError, UNAVAILABLE),
     (ModelError, MODEL_FAILED),
     (SealedContentError, SEALED),
 )
