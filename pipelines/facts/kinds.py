@@ -122,7 +122,7 @@ def _end_of_word(plain: str, place: int) -> int:
 
 
 def _at(plain: str, start: int, entries: _Entries) -> list[_Entry]:
-    near = (*entries.get(plain[start : start + 2], ()), *entries.get(plain[start], ()))
+    near = (*entries.get(plain[start : start + 2], ()), *entries.get(plain[start : start + 1], ()))
     return [
         entry
         for entry in near

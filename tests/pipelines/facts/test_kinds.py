@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from strandline.pipelines.facts.kinds import USER, kinds_of, may_share_subject, subject_of
+from strandline.pipelines.facts.kinds import USER, kin_of, kinds_of, may_share_subject, subject_of
+from strandline.pipelines.facts.statements import has_name
 
 SHARED = {
     "residence": [
@@ -126,3 +129,13 @@ def test_a_statement_about_somebody_else_is_not_of_the_user() -> None:
     assert not may_share_subject("用户的姐姐住在上海", "Nutzer wohnt in Bonn.")
     assert may_share_subject("Ana lives in Porto.", "The user has moved to Lisbon.")
     assert may_share_subject("User's sister lives in Rome.", "Su hermana se mudó a Milán.")
+
+
+@given(name=st.text(max_size=8), text=st.text(max_size=40))
+@example(name="It", text="the cat sleeps")
+@example(name="…", text="")
+def test_any_text_is_looked_at_for_a_name_and_for_a_relation(name: str, text: str) -> None:
+    """A name may have no word of its own, such as a stop word or a sign."""
+    assert has_name(name, f"{text} {name}")
+    assert has_name(name, text) in (True, False)
+    assert kin_of(name) is None or name
