@@ -185,7 +185,7 @@ def leading_name(text: str) -> str | None:
 
 
 def has_name(name: str, text: str) -> bool:
-    return folded(name) in folded(text) or _share(set(query_lexemes(name)) or {""}, _words(text)) == 1
+    return folded(name) in folded(text) or _share(set(query_lexemes(name)), _words(text)) == 1
 
 
 def telling_words(text: str, common: Collection[str] = ()) -> frozenset[str]:
