@@ -288,5 +288,6 @@ def _decode(shard_key: UUID, row: _HeldRow | BatchEventsRow) -> FlushEvent:
             "tokens": row.tokens,
             "version": row.version,
             "created_at": row.created_at,
+            "traceparent": row.traceparent,
         }
     )

@@ -307,6 +307,7 @@ def _apply(
             question_seq=question_of(window.entries, plan.window_from, marks.question_seq),
             lazily=lazily,
             delay_seconds=delay_seconds,
+            traceparent=None,
         )
     )
     if not rows:

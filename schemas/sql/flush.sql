@@ -10,14 +10,15 @@ SELECT strandline.window_v1(%(shard_key)s, %(session_key)s) AS to_flush
 -- Move the marks and record the events, if nothing changed since the plan.
 -- params: corrections integer, window_from bigint, flushed_through bigint, tokens_out bigint, messages_out integer,
 --     bytes_out bigint, cause text, tokens bigint[], messages integer[], version smallint, question_seq bigint?,
---     delay_seconds float8
+--     delay_seconds float8, traceparent text?
 -- row: generation_id integer?, stage text!, scope_key uuid!
 -- repeatable
 SELECT generation_id, stage, scope_key FROM strandline.flush_v1(
     %(shard_key)s, %(session_key)s, %(incarnation)s, %(corrections)s, %(old_window_from)s, %(old_flushed_through)s,
     %(window_from)s, %(flushed_through)s, %(tokens_out)s, %(messages_out)s, %(bytes_out)s, %(cause)s, %(event_ids)s::uuid[],
     %(from_seqs)s::bigint[], %(through_seqs)s::bigint[], %(tokens)s::bigint[], %(messages)s::integer[],
-    %(version)s::smallint, %(question_seq)s::bigint, %(lazily)s::boolean, %(delay_seconds)s)
+    %(version)s::smallint, %(question_seq)s::bigint, %(lazily)s::boolean, %(delay_seconds)s,
+    %(traceparent)s)
 
 -- name: end_delay
 -- The work of a session waits no longer for more to share its model calls; returns its lanes.

@@ -41,10 +41,10 @@ LIMIT %(limit)s
 -- row: lease_epoch bigint, postponements integer, failures integer, crashes integer, namespace text, has_lane_limit
 --     boolean, has_budget boolean, batch_id uuid?, event_id uuid!, session_key uuid!, incarnation uuid!, cause text!,
 --     from_seq bigint!, through_seq bigint!, message_count integer!, tokens bigint!, version smallint!, created_at
---     timestamptz!
+--     timestamptz!, traceparent text?
 SELECT c.lease_epoch, c.postponements, c.failures, c.crashes, c.namespace, c.has_lane_limit, c.has_budget,
     b.batch_id, b.event_id, b.session_key, b.incarnation, b.cause,
-    b.from_seq, b.through_seq, b.message_count, b.tokens, b.version, b.created_at
+    b.from_seq, b.through_seq, b.message_count, b.tokens, b.version, b.created_at, b.traceparent
 FROM strandline.claim_lane_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, %(worker_id)s,
     %(dead_after_seconds)s, %(deadline_seconds)s) AS c
 LEFT JOIN LATERAL strandline.begin_batch_v1(
@@ -57,10 +57,10 @@ LEFT JOIN LATERAL strandline.begin_batch_v1(
 -- row: shard_key uuid, scope_key uuid?, generation_id integer!, lease_epoch bigint!, postponements integer!, failures
 --     integer!, crashes integer!, namespace text, has_lane_limit boolean, has_budget boolean, batch_id uuid?, event_id
 --     uuid!, session_key uuid!, incarnation uuid!, cause text!, from_seq bigint!, through_seq bigint!, message_count
---     integer!, tokens bigint!, version smallint!, created_at timestamptz!
+--     integer!, tokens bigint!, version smallint!, created_at timestamptz!, traceparent text?
 SELECT t.shard_key, t.scope_key, t.generation_id, t.lease_epoch, t.postponements, t.failures, t.crashes,
     t.namespace, t.has_lane_limit, t.has_budget, b.batch_id, b.event_id, b.session_key, b.incarnation, b.cause,
-    b.from_seq, b.through_seq, b.message_count, b.tokens, b.version, b.created_at
+    b.from_seq, b.through_seq, b.message_count, b.tokens, b.version, b.created_at, b.traceparent
 FROM strandline.take_turn_v1(%(stage)s, %(precedences)s::smallint[], %(after)s, %(namespaces)s::text[], %(owners)s::uuid[],
     %(skipped_generations)s::integer[], %(shard_key)s, %(scope_key)s, %(generation_id)s, %(worker_id)s,
     %(dead_after_seconds)s, %(deadline_seconds)s) AS t
@@ -127,10 +127,10 @@ RETURNING lease_epoch
 -- row: lease_epoch bigint, postponements integer, failures integer, crashes integer, namespace text?, has_lane_limit
 --     boolean, has_budget boolean, batch_id uuid?, event_id uuid!, session_key uuid!, incarnation uuid!, cause text!,
 --     from_seq bigint!, through_seq bigint!, message_count integer!, tokens bigint!, version smallint!, created_at
---     timestamptz!
+--     timestamptz!, traceparent text?
 SELECT r.lease_epoch, r.postponements, r.failures, r.crashes, r.namespace, r.has_lane_limit, r.has_budget, r.batch_id,
     r.event_id, r.session_key, r.incarnation, r.cause, r.from_seq, r.through_seq, r.message_count, r.tokens, r.version,
-    r.created_at
+    r.created_at, r.traceparent
 FROM strandline.renew_lane_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, %(lease_epoch)s,
     %(worker_id)s, %(namespace)s, %(gives_way)s, %(skipped_generations)s::integer[], %(dead_after_seconds)s,
     %(deadline_seconds)s, %(batch_id)s, %(token_budget)s, %(max_events)s) AS r
@@ -187,9 +187,9 @@ RETURNING batch_id
 -- name: batch_events
 -- The events of a batch in its order.
 -- row: event_id uuid, shard_key uuid, session_key uuid, incarnation uuid, cause text, from_seq bigint, through_seq
---     bigint, message_count integer, tokens bigint, version smallint, created_at timestamptz
+--     bigint, message_count integer, tokens bigint, version smallint, created_at timestamptz, traceparent text?
 SELECT e.event_id, e.shard_key, e.session_key, e.incarnation, e.cause, e.from_seq, e.through_seq,
-    e.message_count, e.tokens, e.version, e.created_at
+    e.message_count, e.tokens, e.version, e.created_at, e.traceparent
 FROM unnest(%(event_ids)s::uuid[]) WITH ORDINALITY AS wanted (event_id, place)
 JOIN strandline.flush_event e ON e.shard_key = %(shard_key)s AND e.event_id = wanted.event_id
 ORDER BY wanted.place

@@ -21,6 +21,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from strandline.schemas.tables.base import SCHEMA, Erasure, Export, impersonal, key, moment, personal, table
+from strandline.schemas.values.flush_event import TRACEPARENT
 from strandline.schemas.values.message import ROLES, RUN_STATUSES
 
 session_owner = table(
@@ -239,6 +240,8 @@ flush_event = table(
     Column("tokens", BigInteger, nullable=False),
     Column("version", SmallInteger, nullable=False),
     moment("created_at", default=True),
+    # Of the span that flushed, in the form of W3C Trace Context; NULL where nothing was traced.
+    impersonal("traceparent", Text),
     Index("flush_event_by_id", "shard_key", "event_id", unique=True),
     # For those who listen to a namespace; it grows at its end, once a flush.
     Index("flush_event_by_time", "created_at"),
@@ -246,6 +249,7 @@ flush_event = table(
         "cause IN ('threshold', 'idle', 'turn', 'manual', 'import', 'source', 'instruction')", name="cause"
     ),
     CheckConstraint("through_seq >= from_seq", name="range"),
+    CheckConstraint(f"traceparent ~ '{TRACEPARENT}'", name="traceparent"),
     comment="The outbox: one immutable row per flush",
     erasure=Erasure("goes", "session_key"),
 )

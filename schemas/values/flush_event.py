@@ -18,6 +18,7 @@ from strandline.schemas.errors import UndecodableEventError
 
 FlushCause = Literal["threshold", "idle", "turn", "manual", "import", "source", "instruction"]
 EVENT_VERSION: Literal[1] = 1
+TRACEPARENT = "^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"
 
 
 class FlushEvent(BaseModel):
@@ -37,6 +38,7 @@ class FlushEvent(BaseModel):
     message_count: int = Field(ge=0)
     tokens: int = Field(ge=0)
     created_at: datetime
+    traceparent: str | None = Field(None, pattern=TRACEPARENT, description="Of the span that flushed.")
 
 
 def decode_event(record: Mapping[str, Any]) -> FlushEvent:

@@ -46,6 +46,7 @@ class Flush(Query[FlushRow], name="flush", repeatable=True):
     question_seq: int | None
     lazily: bool
     delay_seconds: float
+    traceparent: str | None
 
 
 class EndDelay(Query[LaneRow], name="end_delay"):

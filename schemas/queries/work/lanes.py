@@ -81,6 +81,7 @@ class ClaimLaneRow(NamedTuple):
     tokens: int
     version: int
     created_at: datetime
+    traceparent: str | None
 
 
 class ClaimLane(Query[ClaimLaneRow], name="claim_lane"):
@@ -120,6 +121,7 @@ class TakeTurnRow(NamedTuple):
     tokens: int
     version: int
     created_at: datetime
+    traceparent: str | None
 
 
 class TakeTurn(Query[TakeTurnRow], name="take_turn"):
@@ -233,6 +235,7 @@ class RenewLaneRow(NamedTuple):
     tokens: int
     version: int
     created_at: datetime
+    traceparent: str | None
 
 
 class RenewLane(Query[RenewLaneRow], name="renew_lane"):
@@ -305,6 +308,7 @@ class BatchEventsRow(NamedTuple):
     tokens: int
     version: int
     created_at: datetime
+    traceparent: str | None
 
 
 class BatchEvents(Query[BatchEventsRow], name="batch_events", repeatable=True):

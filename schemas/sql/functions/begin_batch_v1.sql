@@ -24,7 +24,7 @@ CREATE FUNCTION strandline.begin_batch_v1(
 ) RETURNS TABLE (
     batch_id uuid, event_id uuid, shard_key uuid, session_key uuid, incarnation uuid, cause text,
     from_seq bigint, through_seq bigint, message_count integer, tokens bigint, version smallint,
-    created_at timestamptz)
+    created_at timestamptz, traceparent text)
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
 DECLARE
@@ -125,7 +125,7 @@ BEGIN
 
     RETURN QUERY
         SELECT begun, e.event_id, e.shard_key, e.session_key, e.incarnation, e.cause, e.from_seq,
-            e.through_seq, e.message_count, e.tokens, e.version, e.created_at
+            e.through_seq, e.message_count, e.tokens, e.version, e.created_at, e.traceparent
         FROM unnest(chosen) WITH ORDINALITY AS w (event_id, place)
         JOIN strandline.flush_event e ON e.shard_key = p_shard_key AND e.event_id = w.event_id
         ORDER BY w.place;

@@ -31,7 +31,8 @@ CREATE FUNCTION strandline.flush_v1(
     p_version smallint,
     p_question_seq bigint,
     p_lazily boolean,
-    p_delay_seconds double precision
+    p_delay_seconds double precision,
+    p_traceparent text
 ) RETURNS TABLE (generation_id integer, stage text, scope_key uuid)
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
@@ -64,9 +65,9 @@ BEGIN
         RETURNING t.pipelines, t.namespace INTO fed, tenant;
     INSERT INTO strandline.flush_event (
             shard_key, session_key, from_seq, through_seq, event_id, incarnation, cause,
-            message_count, tokens, version)
+            message_count, tokens, version, traceparent)
         SELECT p_shard_key, p_session_key, e.from_seq, e.through_seq, e.event_id, p_incarnation,
-            p_cause, e.messages, e.tokens, p_version
+            p_cause, e.messages, e.tokens, p_version, p_traceparent
         FROM unnest(p_event_ids, p_from_seqs, p_through_seqs, p_tokens, p_messages)
             AS e (event_id, from_seq, through_seq, tokens, messages);
     rung_at := clock_timestamp() + interval '2 seconds';

@@ -24,7 +24,7 @@ CREATE FUNCTION strandline.renew_lane_v1(
     has_lane_limit boolean, has_budget boolean,
     batch_id uuid, event_id uuid, session_key uuid, incarnation uuid, cause text,
     from_seq bigint, through_seq bigint, message_count integer, tokens bigint, version smallint,
-    created_at timestamptz)
+    created_at timestamptz, traceparent text)
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
 DECLARE
@@ -68,9 +68,9 @@ BEGIN
     has_budget := coalesce(has_budget, false);
     IF NOT is_left THEN
         FOR batch_id, event_id, session_key, incarnation, cause, from_seq, through_seq, message_count,
-            tokens, version, created_at
+            tokens, version, created_at, traceparent
         IN SELECT b.batch_id, b.event_id, b.session_key, b.incarnation, b.cause, b.from_seq,
-                b.through_seq, b.message_count, b.tokens, b.version, b.created_at
+                b.through_seq, b.message_count, b.tokens, b.version, b.created_at, b.traceparent
             FROM strandline.begin_batch_v1(p_shard_key, p_scope_key, p_generation_id, p_stage, p_lease_epoch,
                 p_batch_id, p_budget, p_max_events) AS b
         LOOP

@@ -248,6 +248,7 @@ def planned_flush(rig: Rig, session_id: str) -> Flush:
         question_seq=None,
         lazily=False,
         delay_seconds=0.0,
+        traceparent=None,
     )
 
 
