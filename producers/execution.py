@@ -32,8 +32,8 @@ from strandline.schemas.values.lanes import Lane
 T = TypeVar("T")
 P = ParamSpec("P")
 
-# Opened with the name of an operation, for as long as it runs.
-Measure = Callable[[str], AbstractContextManager[None]]
+# Opened with the name of an operation and its subject, such as a session, for as long as it runs.
+Measure = Callable[[str, object], AbstractContextManager[None]]
 
 
 class Resources(Protocol):
@@ -172,27 +172,39 @@ class OperationRunner:
         self._resources = resources
         self._measure = resources.measure
 
-    def run(self, operation: Operation[T], connection: object | None = None, name: str = "") -> T:
-        """Run an operation in this thread; one with a ``name`` is measured.
+    def run(
+        self,
+        operation: Operation[T],
+        connection: object | None = None,
+        name: str = "",
+        subject: object = None,
+    ) -> T:
+        """Run an operation in this thread; one with a ``name`` is measured, as done to its ``subject``.
 
         Raises:
             ConfigurationError: ``connection`` holds no synchronous psycopg connection.
         """
         if self._measure is None or not name:
             return self._run(operation, connection)
-        with self._measure(name):
+        with self._measure(name, subject):
             return self._run(operation, connection)
 
-    async def arun(self, operation: Operation[T], connection: object | None = None, name: str = "") -> T:
+    async def arun(
+        self,
+        operation: Operation[T],
+        connection: object | None = None,
+        name: str = "",
+        subject: object = None,
+    ) -> T:
         """Async twin of ``run``."""
         running = self._arun(operation, connection)
-        return await (running if self._measure is None else self.ameasure(name, running))
+        return await (running if self._measure is None else self.ameasure(name, subject, running))
 
-    async def ameasure(self, name: str, running: Awaitable[T]) -> T:
+    async def ameasure(self, name: str, subject: object, running: Awaitable[T]) -> T:
         """Await an operation that runs in another way, and measure it if it has a name."""
         if self._measure is None or not name:
             return await running
-        with self._measure(name):
+        with self._measure(name, subject):
             return await running
 
     def _run(self, operation: Operation[T], connection: object | None) -> T:
@@ -237,7 +249,7 @@ def sync_method(
     @wraps(operation)
     def method(face: Face[Subject], /, *arguments: P.args, **named: P.kwargs) -> T:
         running = operation(face._subject, *arguments, **named)
-        return face._runner.run(running, named.get("connection"), operation.__name__)
+        return face._runner.run(running, named.get("connection"), operation.__name__, face._subject)
 
     return signed(method, operation)
 
@@ -250,7 +262,7 @@ def async_method(
     @wraps(operation)
     async def twin(face: Face[Subject], /, *arguments: P.args, **named: P.kwargs) -> T:
         running = operation(face._subject, *arguments, **named)
-        return await face._runner.arun(running, named.get("connection"), operation.__name__)
+        return await face._runner.arun(running, named.get("connection"), operation.__name__, face._subject)
 
     twin.__name__ = f"a{operation.__name__}"
     twin.__qualname__ = f"{operation.__qualname__.removesuffix(operation.__name__)}{twin.__name__}"

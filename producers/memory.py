@@ -198,17 +198,18 @@ class SessionMemory(Closing):
     def _put(self, messages: Sequence[object], replace_prompt: bool, connection: object | None) -> list[int]:
         accept = put_quickly if connection is None else None
         put = writing.put(self._subject, messages, replace_prompt, accept)
-        return self._notify(self._runner.run(put, connection, "put"), connection)
+        return self._notify(self._runner.run(put, connection, "put", self._subject), connection)
 
     async def _aput(
         self, messages: Sequence[object], replace_prompt: bool, connection: object | None
     ) -> list[int]:
         if connection is not None:
             put = writing.put(self._subject, messages, replace_prompt, None)
-            return self._notify(await self._runner.arun(put, connection, "put"), connection)
+            seqs = await self._runner.arun(put, connection, "put", self._subject)
+            return self._notify(seqs, connection)
         commit = await self._resources.group_commit()
         put = writing.put(self._subject, messages, replace_prompt, commit.accept)
-        return self._notify(await self._runner.ameasure("put", commit.run(put)), connection)
+        return self._notify(await self._runner.ameasure("put", self._subject, commit.run(put)), connection)
 
     def import_messages(self, messages: Sequence[object]) -> Imported:
         """Accept many messages at once, by COPY, and flush messages beyond the window, as ``import``.
@@ -276,7 +277,9 @@ class SessionMemory(Closing):
 
     @shown_as(reading.search)
     def search(self, query: str, **options: Any) -> Any:
-        return self._runner.run(reading.search(self._subject, query, **options), name="search")
+        return self._runner.run(
+            reading.search(self._subject, query, **options), None, "search", self._subject
+        )
 
     @overload
     async def asearch(
@@ -306,7 +309,9 @@ class SessionMemory(Closing):
     @shown_as(reading.search)
     async def asearch(self, query: str, **options: Any) -> Any:
         """Async twin of ``search``."""
-        return await self._runner.arun(reading.search(self._subject, query, **options), name="search")
+        return await self._runner.arun(
+            reading.search(self._subject, query, **options), None, "search", self._subject
+        )
 
     set, aset = methods(writing.set)
     reset, areset = methods(writing.reset)

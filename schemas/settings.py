@@ -204,6 +204,7 @@ class Settings(BaseSettings):
     operation_metrics: bool = Field(
         False, description="whether puts, reads and other operations are measured for Prometheus"
     )
+    traces: bool = Field(False, description="whether this process makes spans of OpenTelemetry")
     metrics_host: str = Field("127.0.0.1", min_length=1, description="where metrics are served")
     metrics_port: int | None = Field(
         None, ge=0, le=65535, description="its port for Prometheus; 0: any that is free; unset: no metrics"

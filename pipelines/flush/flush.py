@@ -25,6 +25,7 @@ from strandline.pipelines.flush.plan import (
 from strandline.schemas.postgres.operations import Operation, fetch, find_owner_keys
 from strandline.schemas.queries.conversation.flush import EndDelay, Flush, PlanWindow, PostponePlanning
 from strandline.schemas.sealing.tokens import REFERENCE
+from strandline.schemas.tracing import sending
 from strandline.schemas.values.flush_event import EVENT_VERSION, FlushCause
 from strandline.schemas.values.lanes import Lane
 from strandline.schemas.values.policy import Deliver
@@ -284,32 +285,33 @@ def _apply(
 ) -> Operation[Flushed | None]:
     marks = window.marks
     event_ids = [uuid4() for _ in plan.events]
-    rows = yield from fetch(
-        Flush(
-            shard_key=window.shard_key,
-            session_key=window.session_key,
-            incarnation=marks.incarnation,
-            corrections=marks.corrections,
-            old_window_from=marks.window_from,
-            old_flushed_through=marks.flushed_through,
-            window_from=plan.window_from,
-            flushed_through=plan.flushed_through,
-            tokens_out=plan.tokens_out,
-            messages_out=plan.messages_out,
-            bytes_out=plan.bytes_out,
-            cause=cause,
-            event_ids=event_ids,
-            from_seqs=[event.from_seq for event in plan.events],
-            through_seqs=[event.through_seq for event in plan.events],
-            tokens=[event.tokens for event in plan.events],
-            messages=[event.messages for event in plan.events],
-            version=EVENT_VERSION,
-            question_seq=question_of(window.entries, plan.window_from, marks.question_seq),
-            lazily=lazily,
-            delay_seconds=delay_seconds,
-            traceparent=None,
+    with sending(window.shard_key, window.session_key, len(event_ids)) as span:
+        rows = yield from fetch(
+            Flush(
+                shard_key=window.shard_key,
+                session_key=window.session_key,
+                incarnation=marks.incarnation,
+                corrections=marks.corrections,
+                old_window_from=marks.window_from,
+                old_flushed_through=marks.flushed_through,
+                window_from=plan.window_from,
+                flushed_through=plan.flushed_through,
+                tokens_out=plan.tokens_out,
+                messages_out=plan.messages_out,
+                bytes_out=plan.bytes_out,
+                cause=cause,
+                event_ids=event_ids,
+                from_seqs=[event.from_seq for event in plan.events],
+                through_seqs=[event.through_seq for event in plan.events],
+                tokens=[event.tokens for event in plan.events],
+                messages=[event.messages for event in plan.events],
+                version=EVENT_VERSION,
+                question_seq=question_of(window.entries, plan.window_from, marks.question_seq),
+                lazily=lazily,
+                delay_seconds=delay_seconds,
+                traceparent=span.traceparent,
+            )
         )
-    )
     if not rows:
         return None
     lanes = tuple(

@@ -22,6 +22,7 @@ from strandline.schemas.errors import (
     TransientModelError,
     UnusableAnswerError,
 )
+from strandline.schemas.tracing import calling
 
 ENTRY_POINT_GROUP = "strandline.models"
 # As much as a server's response may have.
@@ -80,9 +81,10 @@ class InstalledTextModel:
         """
         prompt = render(task, self._prompts)
         try:
-            text: object = self._code.complete(
-                prompt.instructions, prompt.data, timeout_seconds=self._timeout_seconds
-            )
+            with calling("chat", self.model, "installed"):
+                text: object = self._code.complete(
+                    prompt.instructions, prompt.data, timeout_seconds=self._timeout_seconds
+                )
         except (ModelError, MemoryError):
             raise
         except Exception as error:  # the edge to foreign code: an application's model
@@ -114,10 +116,11 @@ class InstalledEmbedder:
             PermanentModelError: it did not return one vector of numbers for each text.
         """
         try:
-            vectors = [
-                tuple(float(number) for number in vector)
-                for vector in self._code.embed(list(texts), timeout_seconds=timeout_seconds)
-            ]
+            with calling("embeddings", self.model, "installed"):
+                vectors = [
+                    tuple(float(number) for number in vector)
+                    for vector in self._code.embed(list(texts), timeout_seconds=timeout_seconds)
+                ]
         except (ModelError, MemoryError):
             raise
         except Exception as error:  # the edge to foreign code: an application's embedder

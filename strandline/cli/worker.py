@@ -22,6 +22,7 @@ from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import STAGES, queue_name
 from strandline.wiring.assembly import stage_names
 from strandline.wiring.metrics import watch_worker
+from strandline.wiring.traces import trace_process
 from strandline.wiring.worker_process import run_worker
 
 logger = logging.getLogger("strandline.workers")
@@ -66,6 +67,7 @@ def command(
             extra={"action": "unknown_settings", "reason": " ".join(unknown)},
         )
     stages = _stages(queues, settings)
+    trace_process(settings)
     with (
         ends_as_interrupts(),
         running_servers(settings, only_looking=False) as servers,

@@ -29,6 +29,7 @@ from strandline.schemas.errors import (
     ServiceUnavailableError,
     StrandlineError,
 )
+from strandline.schemas.tracing import current_traceparent
 from strandline.schemas.version import VERSION
 from strandline.schemas.wire.base import USER_HEADER
 
@@ -205,6 +206,8 @@ class RemoteService:
             headers[USER_HEADER] = check_user(call.user_id).encode()
         if call.wait_seconds is not None:
             headers["Prefer"] = f"wait={ceil(call.wait_seconds)}"
+        if (traceparent := current_traceparent()) is not None:
+            headers["traceparent"] = traceparent
         sent: dict[str, Any] = {"method": call.method, "url": call.path, "headers": headers}
         query = {name: value for name, value in call.query.items() if value is not None}
         if query:

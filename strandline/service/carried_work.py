@@ -103,7 +103,7 @@ class CarriedErasures(CarriedWork):
         Raises:
             NotFoundError: there is no such session.
         """
-        begun = await self._runner.arun(begin_erasing(order))
+        begun = await self._runner.arun(begin_erasing(order), None, f"erase_{order.target.kind}")
         number = begun.fenced.number
         # One that runs here needs no second; but it may have been given fewer items.
         if not begun.fenced.is_done and (order.items or not self.is_running(number)):

@@ -68,7 +68,7 @@ def operation_metrics() -> Measure:
     )
 
     @contextmanager
-    def measure(operation: str) -> Iterator[None]:
+    def measure(operation: str, _subject: object) -> Iterator[None]:
         began, outcome = time.perf_counter(), "ok"
         try:
             yield

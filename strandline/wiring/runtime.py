@@ -7,7 +7,8 @@ resources in each process. A child never touches its parent's.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, get_args
@@ -25,6 +26,7 @@ from strandline.schemas.settings import Settings
 from strandline.wiring.given_pool import GivenPool
 from strandline.wiring.metrics import operation_metrics
 from strandline.wiring.process_resources import Consume, ProcessResources
+from strandline.wiring.traces import operation_spans
 
 __all__ = ["Consume", "Pool", "Runtime", "runtime_for"]
 
@@ -161,7 +163,11 @@ class Runtime(_OfProcess):
 
     @property
     def measure(self) -> Measure | None:
-        return operation_metrics() if self.settings.operation_metrics else None
+        metrics = operation_metrics() if self.settings.operation_metrics else None
+        spans = operation_spans() if self.settings.traces else None
+        if metrics is None or spans is None:
+            return metrics or spans
+        return _both(metrics, spans)
 
     def own(self) -> ProcessResources:
         """The resources of the calling process; made at the first call, without any I/O."""
@@ -175,6 +181,15 @@ class Runtime(_OfProcess):
         if self._given_pool is not None:
             pool = GivenPool(self._given_pool, inherited=process != self._made_in)
         return ProcessResources(self.settings, pool=pool, consume=self._consume, forget=self._forget)
+
+
+def _both(outer: Measure, inner: Measure) -> Measure:
+    @contextmanager
+    def measure(operation: str, subject: object) -> Iterator[None]:
+        with outer(operation, subject), inner(operation, subject):
+            yield
+
+    return measure
 
 
 def _of_process(name: str) -> property:

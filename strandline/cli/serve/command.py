@@ -17,6 +17,7 @@ from strandline.cli.terminal.streams import log_to_stderr
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings
 from strandline.wiring.metrics import measure_service
+from strandline.wiring.traces import trace_process
 
 NEEDED = "strandline serve needs Starlette and uvicorn: pip install 'strandline[service]'."
 _PACKAGES = ("httptools", "starlette", "uvicorn", "uvloop")
@@ -43,6 +44,7 @@ def command(settings: Settings, host: str | None, port: int | None) -> None:
         raise ConfigurationError(NEEDED) from None
     settings = _with_address(settings, host, port)
     log_to_stderr("WARNING", settings.log_format)
+    trace_process(settings)
     with running_servers(settings, only_looking=False) as servers:
         with opened_pool(servers.database_url, settings) as database:
             has_key = database.run(any_key())

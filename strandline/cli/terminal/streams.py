@@ -16,6 +16,7 @@ import click
 
 from strandline.schemas.display.shown_text import shown, shown_lines
 from strandline.schemas.settings import LogFormat
+from strandline.schemas.tracing import current_traceparent
 
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 
@@ -80,7 +81,10 @@ class FieldFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: ``time`` (UTC), ``level``, ``logger``, ``message``, ``trace`` and fields."""
+    """One JSON object a line: ``time`` (UTC), ``level``, ``logger``, ``message``, ``trace`` and fields.
+
+    In a span, ``trace_id`` and ``span_id`` as well.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {key: value for key, value in vars(record).items() if key not in _STANDARD}
@@ -90,6 +94,8 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        if (traceparent := current_traceparent()) is not None:
+            _, fields["trace_id"], fields["span_id"], _ = traceparent.split("-")
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
         return json.dumps(fields | line, default=str)

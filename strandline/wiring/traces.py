@@ -1,0 +1,202 @@
+"""Spans by OpenTelemetry, whose API is loaded where traces are wanted (``STRANDLINE_TRACES``).
+
+Which spans are recorded is up to the tracer provider: the application's own, or in a worker or service, which
+has no application, one that sends to a collector.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING
+
+from strandline.producers.execution import Measure
+from strandline.producers.operations.facts import FactOwner
+from strandline.producers.operations.session import Session
+from strandline.schemas import tracing
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.settings import Settings
+from strandline.schemas.tracing import Kind, Span, Values, traceparent_of
+from strandline.schemas.values.flush_event import TRACEPARENT
+from strandline.schemas.version import VERSION
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span as OtelSpan
+    from opentelemetry.trace import SpanContext, Tracer
+
+# By the names of operations; others have no span of their own.
+MEMORY_OPERATIONS = {
+    "update_memory": "put set replace add_run fork add settle feedback create_from instruct",
+    "search_memory": "get get_all search history context_window run_history summarize_last choose",
+    "delete_memory": "reset rewind pop delete clear forget_source erase_user erase_session",
+}
+_MEMORY_OPERATION = {name: kind for kind, names in MEMORY_OPERATIONS.items() for name in names.split()}
+
+
+def trace_process(settings: Settings) -> None:
+    """Trace a worker or service, if the settings ask for it; what ``opentelemetry-instrument`` set up stays.
+
+    Raises:
+        ConfigurationError: OpenTelemetry's API is missing, or its SDK or exporter.
+    """
+    if not settings.traces:
+        return
+    operation_spans()
+    from opentelemetry import trace
+
+    if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        return
+    with _needing("opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"):
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)
+
+
+@cache
+def operation_spans() -> Measure:
+    """Spans of a memory's operations; from the first call on, the whole process is traced.
+
+    Raises:
+        ConfigurationError: the extra ``traces`` is missing.
+    """
+    with _needing("'strandline[traces]'"):
+        from opentelemetry import trace
+    tracer = OtelTracer(trace.get_tracer("strandline", VERSION))
+    tracing.install(tracer)
+
+    @contextmanager
+    def measure(operation: str, subject: object) -> Iterator[None]:
+        name = _MEMORY_OPERATION.get(operation)
+        if name is None:
+            yield
+            return
+        values = {tracing.OPERATION: name, tracing.PROVIDER: "strandline", **_digests(subject)}
+        with tracer.span(name, "client", values):
+            yield
+
+    return measure
+
+
+def _digests(subject: object) -> dict[str, str]:
+    match subject:
+        case Session(identity=identity):
+            return {
+                tracing.STORE: str(identity.shard_key),
+                tracing.CONVERSATION: str(identity.session_key),
+            }
+        case FactOwner(owner=owner):
+            return {tracing.STORE: str(owner.shard_key)}
+    return {}
+
+
+class _OtelSpan(Span):
+    def __init__(self, span: OtelSpan) -> None:
+        self._span = span
+
+    @property
+    def traceparent(self) -> str | None:  # type: ignore[override]
+        return traceparent_of(self._span.get_span_context())
+
+    def note_tokens(self, read: int, written: int = 0) -> None:
+        self._span.set_attribute("gen_ai.usage.input_tokens", read)
+        if written:
+            self._span.set_attribute("gen_ai.usage.output_tokens", written)
+
+    def fail(self, error: BaseException) -> None:
+        from opentelemetry.trace import StatusCode
+
+        self._span.set_attribute("error.type", type(error).__name__)
+        self._span.set_status(StatusCode.ERROR)
+
+
+class OtelTracer:
+    """Implements ``schemas.tracing.Tracer``."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        from opentelemetry import context, trace
+
+        self._tracer, self._context, self._trace = tracer, context, trace
+        self._kinds = {
+            "client": trace.SpanKind.CLIENT,
+            "producer": trace.SpanKind.PRODUCER,
+            "consumer": trace.SpanKind.CONSUMER,
+        }
+
+    @contextmanager
+    def span(
+        self,
+        name: str,
+        kind: Kind,
+        values: Values,
+        *,
+        causes: Sequence[str | None] = (),
+        is_current: bool = True,
+    ) -> Iterator[Span]:
+        contexts = [found for cause in causes if (found := self._read(cause)) is not None]
+        span = self._tracer.start_span(
+            name,
+            context=self._parent(contexts),
+            kind=self._kinds[kind],
+            attributes=values,
+            links=[self._trace.Link(one) for one in contexts] if len(causes) > 1 else None,
+            record_exception=False,
+            set_status_on_exception=False,
+        )
+        token = self._context.attach(self._trace.set_span_in_context(span)) if is_current else None
+        shown = _OtelSpan(span)
+        try:
+            yield shown
+        except BaseException as error:
+            shown.fail(error)
+            raise
+        finally:
+            if token is not None:
+                self._context.detach(token)
+            span.end()
+
+    @contextmanager
+    def within(self, traceparent: str) -> Iterator[None]:
+        sent = self._read(traceparent)
+        if sent is None or self._trace.get_current_span().get_span_context().is_valid:
+            yield
+            return
+        token = self._context.attach(self._as_parent(sent))
+        try:
+            yield
+        finally:
+            self._context.detach(token)
+
+    def _parent(self, causes: Sequence[SpanContext]) -> Context | None:
+        """The first sampled cause: a batch is recorded if any of its events is; None: the present span."""
+        for cause in (*(one for one in causes if one.trace_flags.sampled), *causes):
+            return self._as_parent(cause)
+        return None
+
+    def _as_parent(self, cause: SpanContext) -> Context:
+        return self._trace.set_span_in_context(self._trace.NonRecordingSpan(cause))
+
+    def _read(self, traceparent: str | None) -> SpanContext | None:
+        if traceparent is None or not re.fullmatch(TRACEPARENT, traceparent):
+            return None
+        _, trace_id, span_id, flags = traceparent.split("-")
+        context = self._trace.SpanContext(
+            int(trace_id, 16), int(span_id, 16), is_remote=True,
+            trace_flags=self._trace.TraceFlags(int(flags, 16)),
+        )  # fmt: skip
+        return context if context.is_valid else None
+
+
+@contextmanager
+def _needing(packages: str) -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        if not (error.name or "").startswith("opentelemetry"):
+            raise
+        raise ConfigurationError(f"Traces need OpenTelemetry: pip install {packages}.") from None
