@@ -1,4 +1,4 @@
-"""Spans of what a process does.  Without a tracer there are none; ``strandline.wiring.traces`` installs one.
+"""Spans of this process, if ``strandline.wiring.traces`` has installed a tracer.
 
 Names follow OpenTelemetry's semantic conventions for messaging (1.45) and for generative AI (0.1).
 No span holds content or names: sessions and owners appear as the digests that are their keys, errors as
@@ -23,7 +23,7 @@ CONVERSATION = "gen_ai.conversation.id"
 
 
 class Span:
-    """What the code in a span may add to it; this one drops it.
+    """Takes additions to a span, and drops them.
 
     ``traceparent``: of the span, as W3C Trace Context writes it; None where nothing is traced.
     """
@@ -70,7 +70,7 @@ def install(tracer: Tracer | None) -> None:
     _tracer = tracer
 
 
-def sending(shard_key: UUID, session_key: UUID, events: int) -> AbstractContextManager[Span]:
+def send_span(shard_key: UUID, session_key: UUID, events: int) -> AbstractContextManager[Span]:
     """The span of a flush.  Not current, since a generator may be suspended in it."""
     if _tracer is None or not events:
         return NO_SPAN
@@ -79,7 +79,7 @@ def sending(shard_key: UUID, session_key: UUID, events: int) -> AbstractContextM
     return _tracer.span("send flush_event", "producer", values, is_current=False)
 
 
-def processing(
+def process_span(
     stage: str, shard_key: UUID, generation_id: int, causes: Sequence[str | None]
 ) -> AbstractContextManager[Span]:
     """The span of a batch, with the traceparents of its events."""
@@ -90,7 +90,7 @@ def processing(
     return _tracer.span(f"process {stage}", "consumer", values, causes=causes)
 
 
-def calling(
+def call_span(
     operation: Literal["chat", "embeddings"], model: str, provider: str
 ) -> AbstractContextManager[Span]:
     """The span of a call of a model."""
@@ -100,7 +100,7 @@ def calling(
     return _tracer.span(f"{operation} {model}", "client", values)
 
 
-def received(headers: Iterable[tuple[bytes, bytes]]) -> AbstractContextManager[object]:
+def caller_context(headers: Iterable[tuple[bytes, bytes]]) -> AbstractContextManager[object]:
     """Continue the trace of a request, by its header ``traceparent``."""
     if _tracer is None:
         return NO_SPAN
@@ -108,13 +108,13 @@ def received(headers: Iterable[tuple[bytes, bytes]]) -> AbstractContextManager[o
 
 
 def current_traceparent() -> str | None:
-    """Of the present span, which may be the application's own; None without one, or without OpenTelemetry."""
+    """Of the present span, which may be the application's own; None without a span or OpenTelemetry."""
     trace = sys.modules.get("opentelemetry.trace")
     return None if trace is None else traceparent_of(trace.get_current_span().get_span_context())
 
 
 def traceparent_of(context: Any) -> str | None:
-    """A span context of OpenTelemetry as text; None of one that is not valid."""
+    """A span context of OpenTelemetry as text; None if it is not valid."""
     if not context.is_valid:
         return None
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags & 1:02x}"

@@ -58,7 +58,7 @@ from strandline.schemas.errors import (
     UndecodableEventError,
 )
 from strandline.schemas.queries.work.lanes import LaneHasWork
-from strandline.schemas.tracing import processing
+from strandline.schemas.tracing import process_span
 from strandline.schemas.values.lanes import Lane
 
 logger = logging.getLogger("strandline.engine")
@@ -288,7 +288,7 @@ def _process(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any])
     if lease.crashes >= engine.retry.max_crashes:
         return _give_up(engine, lease, batch, f"its worker died {quantity(lease.crashes, 'time')} in a row")
     lane, causes = batch.lane, [event.traceparent for event in batch.events]
-    with processing(lane.stage, lane.shard_key, lane.generation_id, causes) as span:
+    with process_span(lane.stage, lane.shard_key, lane.generation_id, causes) as span:
         try:
             return _derive(engine, lease, batch, stage)
         except (PermanentModelError, BlockCodeError) as error:

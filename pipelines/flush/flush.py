@@ -25,7 +25,7 @@ from strandline.pipelines.flush.plan import (
 from strandline.schemas.postgres.operations import Operation, fetch, find_owner_keys
 from strandline.schemas.queries.conversation.flush import EndDelay, Flush, PlanWindow, PostponePlanning
 from strandline.schemas.sealing.tokens import REFERENCE
-from strandline.schemas.tracing import sending
+from strandline.schemas.tracing import send_span
 from strandline.schemas.values.flush_event import EVENT_VERSION, FlushCause
 from strandline.schemas.values.lanes import Lane
 from strandline.schemas.values.policy import Deliver
@@ -285,7 +285,7 @@ def _apply(
 ) -> Operation[Flushed | None]:
     marks = window.marks
     event_ids = [uuid4() for _ in plan.events]
-    with sending(window.shard_key, window.session_key, len(event_ids)) as span:
+    with send_span(window.shard_key, window.session_key, len(event_ids)) as span:
         rows = yield from fetch(
             Flush(
                 shard_key=window.shard_key,

@@ -22,7 +22,7 @@ from strandline.schemas.errors import (
     TransientModelError,
     UnusableAnswerError,
 )
-from strandline.schemas.tracing import calling
+from strandline.schemas.tracing import call_span
 
 ENTRY_POINT_GROUP = "strandline.models"
 # As much as a server's response may have.
@@ -81,7 +81,7 @@ class InstalledTextModel:
         """
         prompt = render(task, self._prompts)
         try:
-            with calling("chat", self.model, "installed"):
+            with call_span("chat", self.model, "installed"):
                 text: object = self._code.complete(
                     prompt.instructions, prompt.data, timeout_seconds=self._timeout_seconds
                 )
@@ -116,7 +116,7 @@ class InstalledEmbedder:
             PermanentModelError: it did not return one vector of numbers for each text.
         """
         try:
-            with calling("embeddings", self.model, "installed"):
+            with call_span("embeddings", self.model, "installed"):
                 vectors = [
                     tuple(float(number) for number in vector)
                     for vector in self._code.embed(list(texts), timeout_seconds=timeout_seconds)

@@ -26,7 +26,7 @@ from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.operations import ASIDE, Operation
 from strandline.schemas.queries.application.service import FindServiceKeysRow
-from strandline.schemas.tracing import received
+from strandline.schemas.tracing import caller_context
 from strandline.schemas.values.acts.acting import acting
 from strandline.schemas.values.identity import NO_USER, Owner, SessionIdentity
 from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, USER_HEADER
@@ -239,7 +239,7 @@ class ServiceRoute(Route):
                 respond = await self.endpoint(Request(scope), **self._values(scope))
                 await self._response(respond)(scope, receive, sending)
             else:
-                with received(scope["headers"]):
+                with caller_context(scope["headers"]):
                     await self._answer(service, self.access, scope, receive, sending)
         except ClientGone:
             return

@@ -1,7 +1,7 @@
 """Spans by OpenTelemetry, whose API is loaded where traces are wanted (``STRANDLINE_TRACES``).
 
-Which spans are recorded is up to the tracer provider: the application's own, or in a worker or service, which
-has no application, one that sends to a collector.
+The tracer provider decides which spans are recorded: the application's own, or in a worker or service, which
+belongs to no application, a provider that sends to a collector.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def trace_process(settings: Settings) -> None:
 
     if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return
-    with _needing("opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"):
+    with _needs("opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"):
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -65,7 +65,7 @@ def operation_spans() -> Measure:
     Raises:
         ConfigurationError: the extra ``traces`` is missing.
     """
-    with _needing("'strandline[traces]'"):
+    with _needs("'strandline[traces]'"):
         from opentelemetry import trace
     tracer = OtelTracer(trace.get_tracer("strandline", VERSION))
     tracing.install(tracer)
@@ -138,7 +138,7 @@ class OtelTracer:
         causes: Sequence[str | None] = (),
         is_current: bool = True,
     ) -> Iterator[Span]:
-        contexts = [found for cause in causes if (found := self._read(cause)) is not None]
+        contexts = [context for cause in causes if (context := self._read(cause)) is not None]
         span = self._tracer.start_span(
             name,
             context=self._parent(contexts),
@@ -193,7 +193,7 @@ class OtelTracer:
 
 
 @contextmanager
-def _needing(packages: str) -> Iterator[None]:
+def _needs(packages: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:

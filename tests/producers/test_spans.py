@@ -147,7 +147,7 @@ def test_a_batch_is_recorded_if_any_of_its_events_is(
 ) -> None:
     memory = rig.memory("s", user_id="u", memory_blocks=["facts"])
     for number, parent in enumerate(parents):
-        with tracing.received([] if parent is None else [(b"traceparent", parent.encode())]):
+        with tracing.caller_context([] if parent is None else [(b"traceparent", parent.encode())]):
             memory.put(user(f"My boat is blue k{number}."))
             memory.flush(all=True)
     sent = {span.context.span_id for span in spans() if span.name == "send flush_event"}
@@ -183,7 +183,7 @@ def test_a_line_of_the_log_and_a_request_name_the_present_span(
     record = logging.makeLogRecord({"msg": "moved"})
     service = RemoteService("http://127.0.0.1:1", "sl_x")
     call = Call("GET", "/v1/sessions")
-    with tracing.received([(b"traceparent", SAMPLED.encode())]):
+    with tracing.caller_context([(b"traceparent", SAMPLED.encode())]):
         line, sent = json.loads(JsonFormatter().format(record)), service.request_of(call)
     assert (line["trace_id"], line["span_id"]) == tuple(SAMPLED.split("-")[1:3])
     assert sent["headers"]["traceparent"] == SAMPLED
@@ -203,7 +203,7 @@ def test_a_line_of_the_log_and_a_request_name_the_present_span(
 )
 def test_a_header_that_is_none_begins_nothing(header: str, spans: Callable[[], list[ReadableSpan]]) -> None:
     operation_spans()
-    with tracing.received([(b"traceparent", header.encode())]):
+    with tracing.caller_context([(b"traceparent", header.encode())]):
         assert tracing.current_traceparent() is None
 
 

@@ -53,6 +53,7 @@ IMPORTS_BY_NAME = {
     "pipelines/own_code/places.py",
     "schemas/postgres/query.py",
     "schemas/sealed/opening.py",
+    "schemas/tracing.py",  # looks whether OpenTelemetry is loaded
 }
 # What takes a module's name as a string, in the standard library and in Celery's and Kombu's helpers.
 LOADERS = set(

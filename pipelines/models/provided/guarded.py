@@ -7,7 +7,7 @@ from typing import Protocol
 
 from strandline.pipelines.models.contract import EmbeddingAnswer, ModelAnswer, Task
 from strandline.pipelines.models.provided.breaker import Breaker
-from strandline.schemas.tracing import calling
+from strandline.schemas.tracing import call_span
 
 # All servers are asked in OpenAI's protocol, whoever runs them.
 PROTOCOL = "openai"
@@ -33,7 +33,7 @@ class GuardedTextModel:
 
     def answer(self, task: Task) -> ModelAnswer:
         """As the model's own; raises ProviderDownError, at once, while the provider is down."""
-        with self._breaker.guard(), calling("chat", self.model, PROTOCOL) as span:
+        with self._breaker.guard(), call_span("chat", self.model, PROTOCOL) as span:
             answer = self._answer(task)
             span.note_tokens(answer.input_tokens, answer.output_tokens)
             return answer
@@ -50,7 +50,7 @@ class GuardedEmbedder:
 
     def embed(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> EmbeddingAnswer:
         """As the embedder's own; raises ProviderDownError, at once, while the provider is down."""
-        with self._breaker.guard(), calling("embeddings", self.model, PROTOCOL) as span:
+        with self._breaker.guard(), call_span("embeddings", self.model, PROTOCOL) as span:
             answer = self._embedder.embed(texts, timeout_seconds=timeout_seconds)
             span.note_tokens(answer.input_tokens)
             return answer
