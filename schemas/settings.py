@@ -217,6 +217,9 @@ class Settings(BaseSettings):
     )
     service_mcp_origins: str = Field("", description="web pages that may ask /mcp; empty: none")
     service_web_origins: str = Field("", description="web pages that may ask all else; empty: none; *: any")
+    service_page_secret: SecretStr | None = Field(
+        None, min_length=32, description="serves the page, and seals its sessions; unset: there is no page"
+    )
     service_max_body_bytes: int = Field(1_048_576, ge=1024)
     service_body_seconds: Positive = Field(
         10.0, description="longest time for a head to arrive, for a body, or for an answer to be taken"

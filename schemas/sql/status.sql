@@ -39,6 +39,15 @@ SELECT (SELECT count(*) FROM strandline.session) AS sessions,
             sum(c.output_tokens) AS output_tokens, sum(c.cost_usd)::float AS cost_usd
         FROM strandline.model_call c GROUP BY c.model ORDER BY c.model) AS x)::text AS calls_by_model
 
+-- name: stage_rates
+-- The events that each stage was done with, by minutes of the last hour.
+-- row: generation_id integer, stage text, minutes_ago integer, events bigint
+SELECT r.generation_id, r.stage, m.minutes_ago, count(*) AS events
+FROM strandline.receipt r CROSS JOIN LATERAL (
+    SELECT greatest(0, floor(extract(epoch FROM statement_timestamp() - r.applied_at) / 60))::integer) AS m (minutes_ago)
+WHERE r.applied_at > statement_timestamp() - interval '1 hour' AND m.minutes_ago < 60
+GROUP BY r.generation_id, r.stage, m.minutes_ago ORDER BY r.generation_id, r.stage, m.minutes_ago
+
 -- name: waiting_messages
 -- The messages that no flush has delivered yet, of an owner or of all, and what the next delivery waits for.
 -- params: shard_key uuid?

@@ -13,6 +13,7 @@ from strandline.pipelines.generations.registry import serving_generations, setti
 from strandline.pipelines.replay.records import replays
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.inspection.status import (
+    StageRates,
     StatusKeys,
     StatusPipelines,
     StatusPipelinesRow,
@@ -37,6 +38,8 @@ from strandline.schemas.wire.work import (
     StatusReport,
     WorkerReport,
 )
+
+RATE_MINUTES = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,15 @@ def read_standing(database: Database, settings: Settings) -> Standing:
         limits=read_limits(database, settings),
         waiting_for_keys=_waiting_for_keys(database),
     )
+
+
+def read_rates(database: Database) -> dict[str, list[int]]:
+    """Events done in each minute of the last hour, oldest first, by generation and stage (``1/extract``)."""
+    rates: dict[str, list[int]] = {}
+    for row in database.fetch(StageRates()):
+        of_stage = rates.setdefault(f"{row.generation_id}/{row.stage}", [0] * RATE_MINUTES)
+        of_stage[RATE_MINUTES - 1 - row.minutes_ago] = row.events
+    return rates
 
 
 def read_status(database: Database, settings: Settings) -> StatusReport:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from strandline.administration.attention import waiting_line
 from strandline.administration.limits import clear_limits, read_limits, write_limits
 from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.options import Command, FiniteRange, settings_alone
@@ -139,26 +140,6 @@ def _unpriced_models(settings: Settings) -> list[str]:
     used = [settings.role(role).of.model for role in ROLES if settings.backend(role) == "openai"]
     sizes = {"input_tokens": 1, "output_tokens": 1}
     return [model for model in dict.fromkeys(used) if cost_usd(settings.model_prices, model, **sizes) is None]
-
-
-def waiting_line(limits: NamespaceLimitsReport) -> str:
-    """What waits for a budget, and until when."""
-    why = (
-        f"has used up its budget of {limits.waits_for}"
-        if any(_is_used_up(limits, budget) for budget in (limits.waits_for or "").split(", "))
-        else f"has the rest of its budget of {limits.waits_for} in the hands of workers"
-    )
-    return (
-        f"namespace {limits.namespace} {why}:"
-        f" {quantity(limits.due, 'event')}, counted in each stage, {'waits' if limits.due == 1 else 'wait'}"
-        f" until {limits.waits_until:%Y-%m-%d %H:%M:%S %Z}"
-    )
-
-
-def _is_used_up(limits: NamespaceLimitsReport, budget: str) -> bool:
-    """Whether all of it was used; otherwise workers hold the rest, and return it within a minute."""
-    used, limit = getattr(limits, f"{budget}_today", 0), getattr(limits, f"{budget}_per_day", None)
-    return limit is not None and used >= limit
 
 
 def _show(limits: list[NamespaceLimitsReport]) -> Output:

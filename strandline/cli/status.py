@@ -7,14 +7,13 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 
+from strandline.administration.attention import lines_of
 from strandline.administration.status import read_status
 from strandline.cli.command import Output, cli_command, show
-from strandline.cli.limits import waiting_line
 from strandline.cli.servers.targets import Running, Servers, opened_servers
 from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.output import console, is_rich, styled_text
-from strandline.schemas.display.shown_text import quantity, quote, time_text
-from strandline.schemas.values.undelivered import Undelivered
+from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.wire.work import (
     PipelineReport,
     StatusReport,
@@ -80,7 +79,7 @@ def _picture(report: StatusReport, starter: str) -> RenderableType:
             f"{pipeline.lag_seconds:.1f} s",
             styled_text(stages),
         )
-    notes = [styled_text(line, style="yellow") for line in _warnings(report, starter)]
+    notes = [styled_text(line, style="yellow") for line in lines_of(report, starter)]
     return Group(
         table,
         styled_text(),
@@ -102,7 +101,7 @@ def _lines(report: StatusReport, starter: str) -> list[str]:
         f" lag {pipeline.lag_seconds:.1f} s"
         for pipeline in report.pipelines
     ]
-    return [*lines, _totals(report), *_worker_lines(report), *_warnings(report, starter)]
+    return [*lines, _totals(report), *_worker_lines(report), *lines_of(report, starter)]
 
 
 def _totals(report: StatusReport) -> str:
@@ -125,49 +124,3 @@ def _worker_lines(report: StatusReport) -> list[str]:
         + (f"; works without its broker ({worker.no_broker})" if worker.no_broker else "")
         for worker in report.workers
     ]
-
-
-def _warnings(report: StatusReport, starter: str) -> list[str]:
-    lines = [
-        f"{name} is registered but unserved: sessions feed it, and no live worker runs it"
-        if name in {pipeline.name for pipeline in report.pipelines}
-        else f"{name} is not registered: sessions name it, and no worker has brought it yet"
-        for name in report.unserved
-    ]
-    lines += [
-        f"{stage.name} waits: {stage.reason}"
-        for pipeline in report.pipelines
-        for stage in pipeline.stages
-        if stage.reason
-    ]
-    lines += [
-        f"{quantity(stage.dead, 'dead letter')} of {stage.name}; the next is retried by itself"
-        f" {time_text(stage.retry_at)}"
-        for pipeline in report.pipelines
-        for stage in pipeline.stages
-        if stage.retry_at is not None
-    ]
-    lines += [
-        f"{pipeline.name} goes on as it was made; the settings differ ({'; '.join(pipeline.differences)}):"
-        f" `strandline replay --new --pipeline {pipeline.name}` derives with them"
-        for pipeline in report.pipelines
-        if pipeline.differences
-    ]
-    lines += [
-        f"replay {replay.replay_id} of {replay.pipeline}, generation {replay.generation}: {replay.state},"
-        f" {replay.counts.get('phase', 'under way')}"
-        for replay in report.replays
-    ]
-    lines += [
-        f"{quantity(one.events, 'event')} in {quantity(one.lanes, 'lane')} of {quote(one.namespace)} wait for"
-        f" a key ({', '.join(map(quote, one.key_ids))}): {one.reason}"
-        for one in report.waiting_for_keys
-    ]
-    lines += [] if report.waiting is None else [str(Undelivered(**dict(report.waiting)))]
-    lines += [waiting_line(limits) for limits in report.limits if limits.waits_until is not None]
-    if report.workers and all(worker.no_broker for worker in report.workers):
-        lines.append(
-            "no worker reaches its broker: their sweeps find due work some seconds later;"
-            " `strandline doctor` looks at the broker"
-        )
-    return lines if report.workers else [*lines, f"no worker is alive; `{starter}` starts one"]

@@ -46,7 +46,7 @@ def command(settings: Settings, workers: int, no_service: bool) -> None:
 
     A configured database or broker is used in place of the embedded one.  The tables are brought to this
     release.  The HTTP service listens on loopback, if the extra `service` is installed; its key is printed,
-    and ends with this command.
+    and an operator's key for its page; both end with this command.
     """
     log_to_stderr("WARNING", settings.log_format)
     screen = console()
@@ -117,6 +117,7 @@ class _Announcement:
         )
         if self.service is not None:
             rows |= {"service": self.service.url, "key": self.service.key}
+            rows |= {"page": f"{self.service.url}/page", "operator": self.service.operator_key}
         hints = {
             "use": f'{use} Memory.from_defaults("a-session")',
             "look": f"{program()} status",

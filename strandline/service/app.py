@@ -17,12 +17,14 @@ from strandline.schemas.settings import Settings
 from strandline.service.gate.problems import NO_METHOD, NOT_FOUND, ProblemError
 from strandline.service.gate.web_pages import WebPages, is_preflight, preflight, telling
 from strandline.service.openapi import describe
+from strandline.service.route import ServiceRoute
 from strandline.service.routes import ROUTES
 from strandline.service.service import Service
 from strandline.wiring.runtime import runtime_for
 
 if TYPE_CHECKING:
     from strandline.producers.tools.mcp_http import HttpTools
+    from strandline.service.pages.routing import PageRoute
 
 
 class ServiceApp(Starlette):
@@ -32,6 +34,14 @@ class ServiceApp(Starlette):
         super().__init__(routes=ROUTES, lifespan=_lifespan)
         self.state.service = service
         self._web_pages = WebPages.from_settings(service.settings)
+        self._routes: list[ServiceRoute | PageRoute] = [*ROUTES]
+        if (secret := service.settings.service_page_secret) is not None:
+            # Without the page its templates are not read.
+            from strandline.service.pages.routes import PAGE_ROUTES
+            from strandline.service.pages.sessions import Sealer
+
+            self.state.sealer = Sealer(secret.get_secret_value())
+            self._routes += PAGE_ROUTES
 
     def openapi(self) -> dict[str, Any]:
         """The description of the service."""
@@ -51,7 +61,7 @@ class ServiceApp(Starlette):
         origin = self._web_pages.page_of(scope, path)
         if origin is not None:
             send = telling(send, origin)
-        for route in ROUTES:
+        for route in self._routes:
             if names := route.path_regex.match(path):
                 if asked == route.method or (asked == "HEAD" and route.has_head):
                     named = {"method": route.method, "path": path, "path_params": names.groupdict()}

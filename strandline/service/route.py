@@ -79,6 +79,8 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 # By name, the kind of a parameter, and its default, or `...` where there is none.
 Taken = Mapping[str, tuple[Any, Any]]
 
+# In the scope of a request that the page makes within the process: the key that its session has proved.
+PAGE_KEY = "strandline.page_key"
 MAX_KEY_BYTES = 512
 # Of a body that no endpoint declares: the SDK of MCP reads it on the event loop.
 MAX_OTHER_BYTES = 65_536
@@ -255,7 +257,7 @@ class ServiceRoute(Route):
         self, service: Service, rule: Access, scope: Scope, receive: Receive, send: Sending
     ) -> None:
         headers = headers_of(scope)
-        row = await service.keys.find(bearer_in(headers.get(b"authorization")))
+        row = await _key_of(service, scope, headers)
         user = user_in(headers.get(_USER)) if rule.takes_user else None
         client = scope.get("client")
         caller = caller_of(row, user, address_in(client[0]) if client else None)
@@ -333,6 +335,12 @@ class ServiceRoute(Route):
         if isinstance(answer, BaseModel):
             return Response(answer.model_dump_json(), self.status, media_type="application/json")
         return answer
+
+
+async def _key_of(service: Service, scope: Scope, headers: Mapping[bytes, bytes]) -> FindServiceKeysRow:
+    if (key_id := scope.get(PAGE_KEY)) is not None:
+        return await service.keys.find_by_id(key_id)
+    return await service.keys.find(bearer_in(headers.get(b"authorization")))
 
 
 class Router:

@@ -39,7 +39,7 @@ ROOMS = {
     " adapters/llamaindex adapters/pydantic_ai"
     " chat_import chat_import/exports chat_import/tables"
     " client client/upkeep cli cli/demo cli/doctor cli/erasures cli/serve cli/servers cli/terminal"
-    " service service/gate service/routes wiring",
+    " service service/gate service/pages service/routes wiring",
 }
 SIDE_BY_SIDE = 20
 # One module a command, or a folder if the command has parts; these are what the commands share.

@@ -43,6 +43,17 @@ class StatusTotals(Query[StatusTotalsRow], name="status_totals", repeatable=True
     """Totals; of derived memory only what serves."""
 
 
+class StageRatesRow(NamedTuple):
+    generation_id: int
+    stage: str
+    minutes_ago: int
+    events: int
+
+
+class StageRates(Query[StageRatesRow], name="stage_rates", repeatable=True):
+    """The events that each stage was done with, by minutes of the last hour."""
+
+
 class WaitingMessagesRow(NamedTuple):
     messages: int
     sessions: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shlex
 import socket
 import sys
@@ -119,11 +120,15 @@ PAUSE_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class LocalService:
-    """A service that is to be started: its command, its address, and a key of the namespace ``default``."""
+    """A service that is to be started: its command, its address, and a key of the namespace ``default``.
+
+    ``operator_key`` is one of the installation, with which the page shows whether memory keeps up.
+    """
 
     command: ChildCommand
     port: int
     key: str
+    operator_key: str
 
     @property
     def url(self) -> str:
@@ -156,26 +161,26 @@ def local_service(running: Running, *, log_path: Path | None = None) -> Iterator
     if not all(find_spec(name) for name in ("starlette", "uvicorn")):
         yield None
         return
-    spec = KeySpec(
-        DEFAULT_NAMESPACE,
-        ["read", "write", "facts"],
-        label="made by strandline up",
-        expires_in_seconds=KEY_SECONDS,
+    label = "made by strandline up"
+    specs = (
+        KeySpec(DEFAULT_NAMESPACE, ["read", "write", "facts"], label=label, expires_in_seconds=KEY_SECONDS),
+        KeySpec(None, ["operate"], label=label, expires_in_seconds=KEY_SECONDS),
     )
-    new_key = running.database.run(create_key(spec))
+    new_key, operator_key = (running.database.run(create_key(spec)) for spec in specs)
     port = _free_port(running.settings.service_port)
     address = ["--host", LOOPBACK, "--port", str(port)]
     command = ChildCommand(
         "service",
         [sys.executable, "-m", "strandline", "serve", *address],
-        _environment_of(running),
+        {"STRANDLINE_SERVICE_PAGE_SECRET": secrets.token_hex(), **_environment_of(running)},
         log_path,
     )
     try:
-        yield LocalService(command, port, new_key.key)
+        yield LocalService(command, port, new_key.key, operator_key.key)
     finally:
         with suppress(StrandlineError):  # the servers may be gone
-            running.database.run(revoke_key(new_key.key_id))
+            for key in (new_key, operator_key):
+                running.database.run(revoke_key(key.key_id))
 
 
 def _is_ready(port: int) -> bool:

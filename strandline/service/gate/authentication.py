@@ -194,6 +194,18 @@ class KeyRing:
             raise ProblemError(UNAUTHENTICATED)
         return key.row
 
+    async def find_by_id(self, key_id: str) -> FindServiceKeysRow:
+        """The key of an id, for a session that proved it when it began.
+
+        Raises:
+            ProblemError: it was revoked, or has ended.
+            DatabaseUnavailableError: it is not remembered, and Postgres cannot be asked.
+        """
+        key = await self._recall(key_id)
+        if key.row is None or not key.has_not_ended:
+            raise ProblemError(UNAUTHENTICATED)
+        return key.row
+
     async def goes_on(self, key_id: str) -> bool:
         """Whether a key that was found is neither revoked nor at its end, as fresh as for a request.
 

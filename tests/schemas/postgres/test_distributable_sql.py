@@ -136,6 +136,7 @@ ACROSS_SHARDS = {
     "status counts everything": {
         "status_keys",
         "status_pipelines",
+        "stage_rates",
         "status_totals",
         "used_pipelines",
         "waiting_messages",

@@ -1,0 +1,1 @@
+"""The page: memory looked at and put right in a browser, by the service's own routes."""

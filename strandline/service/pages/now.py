@@ -1,0 +1,38 @@
+"""Now: whether memory keeps up, and why not."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from starlette.responses import Response
+
+from strandline.schemas.wire import acts
+from strandline.service.pages.operations import STANDING
+from strandline.service.pages.routing import Pages
+from strandline.service.pages.sessions import PATH
+from strandline.service.pages.visits import Visit, way_to
+
+pages = Pages()
+
+
+@pages("GET /")
+async def show_home(visit: Visit) -> Response:
+    """The subject of the keys: the stages, the namespace's users, or the one user."""
+    if visit.user is not None:
+        return way_to(f"{PATH}/users/{quote(visit.user, safe='')}")
+    return visit.page("now.html", **await _look(visit))
+
+
+@pages("GET /live")
+async def show_live(visit: Visit) -> Response:
+    """The part of it that is refreshed."""
+    return visit.page("now_live.html", **await _look(visit))
+
+
+async def _look(visit: Visit) -> dict[str, Any]:
+    standing = await visit.ask(STANDING) if visit.ask.may(STANDING) else None
+    limits = None
+    if standing is None and visit.ask.may(acts.GET_NAMESPACES):
+        limits = (await visit.ask(acts.GET_NAMESPACES))["namespaces"]
+    return {"standing": standing, "limits": limits, "paused": "paused" in visit.query}

@@ -1,0 +1,93 @@
+"""What only the page asks for: routes with the demands of all others, which the page alone reaches."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from strandline.administration.attention import lines_of
+from strandline.administration.status import read_rates, read_standing
+from strandline.pipelines.audit.appending import Act, append_act
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.values.identity import Owner, SessionIdentity
+from strandline.schemas.wire.acts import WireAct
+from strandline.schemas.wire.base import Answer, Name
+from strandline.schemas.wire.base import Request as Body
+from strandline.schemas.wire.work import (
+    KeyWaitReport,
+    NamespaceLimitsReport,
+    PipelineReport,
+    ReplayReport,
+    WorkerReport,
+)
+from strandline.service.answering import Routes
+from strandline.service.gate.problems import NOT_FOUND, ProblemError
+from strandline.service.route import Call
+
+routes = Routes("page")
+
+STARTER = "strandline worker"
+STANDING = WireAct("GET", "/page/-/standing")
+REVEAL = WireAct("POST", "/page/-/reveal", "same", names_user=True)
+
+
+class StandingOut(Answer):
+    """What waits and who works.
+
+    ``rates`` has the events done in each minute of the last hour; ``notes`` says what keeps memory back.
+    """
+
+    pipelines: list[PipelineReport]
+    workers: list[WorkerReport]
+    unserved: list[str]
+    replays: list[ReplayReport]
+    limits: list[NamespaceLimitsReport]
+    waiting_for_keys: list[KeyWaitReport]
+    rates: dict[str, list[int]]
+    notes: list[str]
+
+
+class RevealIn(Body):
+    """Whose content is to be shown: a user's, or a session's."""
+
+    user: Name | None = None
+    session_id: Name | None = None
+
+
+class Revealed(Answer):
+    """The reveal is in the trail."""
+
+    recorded: bool = True
+
+
+@routes.answer(STANDING, "operate", "others", holder="installation")
+async def get_standing(call: Call) -> StandingOut:
+    """The part of the status that takes no totals of large tables, and the rates of the stages."""
+    settings = call.service.settings
+
+    def look(database: Database) -> StandingOut:
+        standing = read_standing(database, settings)
+        return StandingOut.model_validate(
+            {one.name: getattr(standing, one.name) for one in fields(standing)}
+            | {"rates": read_rates(database), "notes": lines_of(standing, STARTER)},
+        )
+
+    return await call.block(look)
+
+
+@routes.answer(REVEAL, "read", "reads")
+async def reveal(call: Call, body: RevealIn) -> Revealed:
+    """Record that stored content is shown to the one who asks."""
+    whom: Owner | SessionIdentity
+    if body.session_id is not None:
+        whom = call.caller.session(body.session_id)
+        await call.service.records.find(whom)
+    elif body.user is not None:
+        whom = call.caller.owner(body.user)
+    else:
+        raise ProblemError(NOT_FOUND)
+    act = Act.here("reveal", detail={"from": "page"})
+    await call.run(call.recorder(whom).carry_out(act, lambda checked: append_act(whom, checked)))
+    return Revealed()
+
+
+OWN_ROUTES = routes.router.routes

@@ -1,0 +1,197 @@
+"""The page's routes: session, proof of the form, headers; then the endpoint, whose answers are pages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+from uuid import uuid4
+
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from strandline.schemas.queries.application.service import FindServiceKeysRow
+from strandline.service.gate.bodies import ClientGone, read_body
+from strandline.service.gate.problems import (
+    FORBIDDEN,
+    INTERNAL,
+    MALFORMED,
+    UNAUTHENTICATED,
+    ProblemError,
+    refusal_of,
+)
+from strandline.service.gate.sending import Sending
+from strandline.service.pages.asking import AnswerError, Asking
+from strandline.service.pages.operations import REVEAL
+from strandline.service.pages.sessions import PATH, PageSession, cookie_in
+from strandline.service.pages.visits import Visit, way_to
+from strandline.service.route import log_defect
+from strandline.service.service import Service
+
+Endpoint = Callable[[Visit], Awaitable[Response]]
+
+LOGIN = f"{PATH}/login"
+MAX_FORM_BYTES = 65_536
+MAX_FORM_FIELDS = 500
+FORM_REFUSED = "This form does not come from a page of this session; open the page again, and send it there."
+# Nothing is loaded from elsewhere, run from within a page, or shown in another's frame.
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
+        " form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+class PageRoute(Route):
+    """A route of the page.
+
+    Args:
+        is_open: it needs no session.
+    """
+
+    has_head = False
+
+    def __init__(self, method: str, path: str, endpoint: Endpoint, *, is_open: bool = False) -> None:
+        super().__init__(PATH + path, endpoint, include_in_schema=False)
+        self.method, self.methods = method, {method}
+        self._is_open = is_open
+        self._respond = endpoint
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; a refusal is a page as well."""
+        service: Service = scope["app"].state.service
+        sending = Sending(send, seconds=service.settings.service_body_seconds, closes=service.is_stopping)
+        visit = Visit(scope, Asking(scope, receive, ()))
+        try:
+            response = await self._answer(scope, receive, visit)
+        except ClientGone:
+            return
+        except Exception as error:  # noqa: BLE001  # the outermost edge of a request
+            response = _refusal(visit, error, self.path_format)
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        await response(scope, receive, sending)
+
+    async def _answer(self, scope: Scope, receive: Receive, visit: Visit) -> Response:
+        headers = dict(scope["headers"])
+        service, sealer = visit.service, visit.sealer
+        cookie = cookie_in(headers.get(b"cookie"))
+        session = sealer.open(cookie, time.time())
+        visit.places = {name: unquote(value) for name, value in scope["path_params"].items()}
+        visit.query = {name: values[-1] for name, values in _fields_in(scope["query_string"]).items()}
+        keys = await _keys_of(service, session)
+        visit.ask, visit.token = Asking(scope, receive, keys), sealer.token(cookie)
+        if not keys and not self._is_open:
+            return _to_login(headers)
+        if self.method == "POST":
+            check_source(headers)
+            seconds = service.settings.service_body_seconds
+            body = await read_body(receive, max_bytes=MAX_FORM_BYTES, seconds=seconds)
+            visit.fields = _fields_in(body)
+            if keys and not sealer.is_token(cookie, visit.field("token") or ""):
+                raise ProblemError(FORBIDDEN, detail=FORM_REFUSED)
+        return await self._respond(visit)
+
+
+class Pages:
+    """The routes of the page's subjects, in the order in which they are declared."""
+
+    def __init__(self) -> None:
+        self.routes: list[PageRoute] = []
+
+    def __call__(self, route: str, *, is_open: bool = False) -> Callable[[Endpoint], Endpoint]:
+        """Make a function the endpoint of ``METHOD /path`` below the page's own path."""
+        method, path = route.split()
+
+        def declare(endpoint: Endpoint) -> Endpoint:
+            self.routes.append(PageRoute(method, path.rstrip("/"), endpoint, is_open=is_open))
+            return endpoint
+
+        return declare
+
+    def hide(self, path: str, whose: Callable[[Visit], Mapping[str, Any]]) -> Callable[[Endpoint], Endpoint]:
+        """Make a function the endpoint of ``GET /path``, which hides content until a recorded reveal.
+
+        Args:
+            path: below the page's own path; the reveal is sent to ``/reveal`` below it.
+            whose: the arguments of the reveal.
+        """
+
+        def declare(endpoint: Endpoint) -> Endpoint:
+            async def reveal(visit: Visit) -> Response:
+                await visit.ask(REVEAL, **whose(visit))
+                visit.is_revealed = True
+                return await endpoint(visit)
+
+            self.routes.append(PageRoute("GET", path, endpoint))
+            self.routes.append(PageRoute("POST", f"{path}/reveal", reveal))
+            return endpoint
+
+        return declare
+
+
+def check_source(headers: Mapping[bytes, bytes]) -> None:
+    """Raise a problem for a form that a page of another origin has sent.
+
+    Since the page gives no referrer, browsers call the origin of its forms ``null``, and Sec-Fetch-Site says
+    that they are its own; they say it over TLS and to loopback.
+    """
+    site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin", b"").decode("latin-1").lower()
+    is_own = site == b"same-origin" if site is not None else origin != "null"
+    is_elsewhere = origin not in ("", "null") and urlsplit(origin).netloc != (
+        headers.get(b"host", b"").decode("latin-1").lower()
+    )
+    if not is_own or is_elsewhere:
+        raise ProblemError(FORBIDDEN, detail=FORM_REFUSED)
+
+
+async def _keys_of(service: Service, session: PageSession | None) -> list[FindServiceKeysRow]:
+    """The keys of a session that still open."""
+    keys = []
+    for key_id in () if session is None else session.key_ids:
+        try:
+            keys.append(await service.keys.find_by_id(key_id))
+        except ProblemError as problem:
+            if problem.kind is not UNAUTHENTICATED:
+                raise
+    return keys
+
+
+def _fields_in(text: bytes) -> dict[str, list[str]]:
+    try:
+        fields = parse_qs(
+            text.decode(), keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS, errors="strict"
+        )
+    except ValueError:
+        raise ProblemError(MALFORMED) from None
+    return fields
+
+
+def _to_login(headers: Mapping[bytes, bytes]) -> Response:
+    if b"hx-request" in headers:
+        return Response(status_code=HTTPStatus.UNAUTHORIZED, headers={"HX-Redirect": LOGIN})
+    return way_to(LOGIN)
+
+
+def _refusal(visit: Visit, error: Exception, route: str) -> Response:
+    """The page about a refusal: the problem that a client would get, in the same words."""
+    if isinstance(error, AnswerError):
+        status, title, detail = error.status, error.problem["title"], error.problem["detail"]
+        places = [place["detail"] for place in error.problem.get("errors") or ()]
+        return visit.page("refusal.html", status, title=title, detail=" ".join([detail, *places]))
+    problem = refusal_of(error)
+    if problem is None:
+        problem = ProblemError(INTERNAL, instance=f"urn:uuid:{uuid4()}")
+        log_defect(error, route, problem.instance)
+    kind = problem.kind
+    return visit.page("refusal.html", kind.status, title=kind.title, detail=problem.detail or kind.detail)

@@ -1,0 +1,106 @@
+"""One request for a page: its visitor, its fields, and the answers to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+from starlette.types import Scope
+
+from strandline.schemas.wire import acts
+from strandline.service.pages.asking import Asking
+from strandline.service.pages.operations import STANDING
+from strandline.service.pages.rendering import render
+from strandline.service.pages.sessions import Sealer
+from strandline.service.service import Service
+
+# A page that a notice of an act can name; nothing from outside is shown as one.
+NOTICES = {
+    "retried": "The events are due again.",
+    "dropped": "The events are given up.",
+    "gone": "Nothing was changed: another person, or a worker, was faster.",
+    "added": "The fact is stored.",
+    "corrected": "The fact has its new words.",
+    "deleted": "The fact is deleted, and does not come back from earlier messages.",
+    "settled": "The doubt is settled.",
+    "erasing": "The fence stands; the rest is being erased.",
+    "replaced": "The message has its new content; memory of it is derived again.",
+    "rewound": "The messages are taken back, with all derived from them.",
+    "forked": "This session is the copy.",
+    "flushed": "The messages are delivered to the pipelines.",
+    "promoted": "The generation serves.",
+    "rolled": "The earlier generation serves again.",
+    "begun": "The replay is under way.",
+    "stopping": "The replay will stop.",
+}
+
+
+@dataclass(slots=True)
+class Visit:
+    """One request.
+
+    Attributes:
+        scope: of the request.
+        ask: asks the service's routes with the session's keys.
+        places: the names in the path.
+        query, fields: of the address, and of the form that was sent.
+        token: the proof in the session's forms.
+        is_revealed: whether stored content is shown in this answer.
+    """
+
+    scope: Scope
+    ask: Asking
+    places: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, list[str]] = field(default_factory=dict)
+    token: str = ""
+    is_revealed: bool = False
+
+    def field(self, name: str) -> str | None:
+        """One field of the form; None where it is missing or blank."""
+        values = self.fields.get(name, [])
+        return values[0] if values and values[0].strip() else None
+
+    @property
+    def service(self) -> Service:
+        """Shared by the requests of the process."""
+        service: Service = self.scope["app"].state.service
+        return service
+
+    @property
+    def sealer(self) -> Sealer:
+        sealer: Sealer = self.scope["app"].state.sealer
+        return sealer
+
+    @property
+    def address(self) -> str:
+        """The path and the query of the page, as they were asked for."""
+        path = str(self.scope["path"]).removesuffix("/reveal")
+        query = urlencode({name: value for name, value in self.query.items() if name != "done"})
+        return f"{path}?{query}" if query else path
+
+    @property
+    def user(self) -> str | None:
+        """The user of a key that is one user's."""
+        return next((key.user_id for key in self.ask.keys if key.user_id is not None), None)
+
+    def page(self, template: str, status: int = HTTPStatus.OK, **values: Any) -> Response:
+        """A page, with what its frame needs."""
+        frame = {
+            "visit": self,
+            "may": self.ask.may,
+            "acts": acts,
+            "standing_act": STANDING,
+            "notice": NOTICES.get(self.query.get("done", "")),
+        }
+        return Response(render(template, **frame, **values), status, media_type="text/html")
+
+
+def way_to(path: str, **query: str) -> Response:
+    """Send the browser on with a GET, after an act."""
+    address = f"{path}?{urlencode(query)}" if query else path
+    return Response(status_code=HTTPStatus.SEE_OTHER, headers={"Location": address})
