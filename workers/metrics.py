@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram, Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from strandline.pipelines.engine.stage import Batch, RawAnswer
 from strandline.pipelines.engine.watch import Watch
+from strandline.pipelines.models.provided.breaker import breaker_states
 
 LAG_BUCKETS = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 900, 3_600, 21_600)
 CALL_BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 100, 300)
+
+
+class BreakerCollector(Collector):
+    """Which roles of models this process may not call now, by the class of the error."""
+
+    def collect(self) -> Iterator[Metric]:
+        family = GaugeMetricFamily(
+            "strandline_breaker_open",
+            "1 while no model of a role is called; reason: the class of the provider's error.",
+            labels=["role", "reason"],
+        )
+        for role, reason in breaker_states().items():
+            family.add_metric((role, reason or "none"), float(bool(reason)))
+        yield family
 
 
 class ProcessMetrics(Watch):
@@ -19,6 +37,7 @@ class ProcessMetrics(Watch):
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.registry.register(BreakerCollector())
         self._lag = Histogram(
             "strandline_apply_lag_seconds",
             "From the flush of an event to its effect, retries included.",

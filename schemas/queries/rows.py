@@ -318,6 +318,10 @@ class RunIdRow(NamedTuple):
     run_id: int
 
 
+class SecondsRow(NamedTuple):
+    seconds: float | None
+
+
 class SeqRow(NamedTuple):
     seq: int
 

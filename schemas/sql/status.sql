@@ -88,6 +88,12 @@ FROM strandline.worker w
 WHERE @beats(w, statement_timestamp(), %(dead_after_seconds)s)
 ORDER BY w.started_at
 
+-- name: oldest_unchained
+-- The age of the oldest act that no worker has chained into its trail; null if all are.
+-- row: seconds float8?
+SELECT extract(epoch FROM statement_timestamp() - min(e.created_at))::float8 AS seconds
+FROM strandline.audit_entry e
+
 -- name: used_pipelines
 -- The pipelines that sessions feed; work of those that no live worker serves piles up.
 -- row: pipeline text

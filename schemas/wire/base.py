@@ -183,3 +183,17 @@ class ReadinessOut(HealthOut):
     """
 
     broker: str | None = None
+
+
+class CapabilityOut(Answer):
+    """A part of the service: ``missing`` if it was not set up, ``degraded`` if it fails now."""
+
+    name: str
+    state: Literal["served", "missing", "degraded"]
+    reason: str | None = None
+
+
+class CapabilitiesOut(HealthOut):
+    """The parts of a process; ``status`` is ``degraded`` if a part fails, ``unavailable`` if requests do."""
+
+    capabilities: list[CapabilityOut]

@@ -161,6 +161,8 @@ class StatusReport(Report):
     ``replays`` are the unfinished ones; ``limits`` those of each namespace that has some;
     ``waiting_for_keys`` lists namespaces with events that no worker could open;
     ``waiting``: messages in windows that no flush has delivered yet.
+    ``unchained_seconds``: the age of the oldest act that no worker has chained into the audit trail; 0 if
+    all are.
     """
 
     pipelines: list[PipelineReport]
@@ -175,6 +177,7 @@ class StatusReport(Report):
     replays: list[ReplayReport]
     limits: list[NamespaceLimitsReport]
     waiting_for_keys: list[KeyWaitReport]
+    unchained_seconds: float
     waiting: WaitingOut | None
 
 

@@ -7,6 +7,9 @@ from strandline.schemas.display.shown_text import quantity, quote, time_text
 from strandline.schemas.values.undelivered import Undelivered
 from strandline.schemas.wire.work import NamespaceLimitsReport, StatusReport
 
+# Workers chain acts within seconds; the alert StrandlineTrailNotChained has the same bound.
+UNCHAINED_SECONDS = 600.0
+
 
 def lines_of(report: Standing | StatusReport, starter: str) -> list[str]:
     """A sentence for each thing that keeps memory back; ``starter``: the command that starts a worker."""
@@ -48,6 +51,11 @@ def lines_of(report: Standing | StatusReport, starter: str) -> list[str]:
     if isinstance(report, StatusReport) and report.waiting is not None:
         lines.append(str(Undelivered(**dict(report.waiting))))
     lines += [waiting_line(limits) for limits in report.limits if limits.waits_until is not None]
+    if report.unchained_seconds > UNCHAINED_SECONDS:
+        lines.append(
+            f"the audit trail is not chained: its oldest act has waited {report.unchained_seconds:,.0f} s"
+            " for a worker with a sweep"
+        )
     if report.workers and all(worker.no_broker for worker in report.workers):
         lines.append(
             "no worker reaches its broker: their sweeps find due work some seconds later;"

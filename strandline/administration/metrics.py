@@ -105,6 +105,11 @@ def _of_workers(standing: Standing) -> Iterator[Metric]:
         "Flush events of encrypted namespaces that no worker could open.",
         sum(wait.events for wait in standing.waiting_for_keys),
     )
+    yield _gauge(
+        "strandline_audit_unchained_age_seconds",
+        "Age of the oldest act that no worker has chained into the audit trail.",
+        standing.unchained_seconds,
+    )
 
 
 def _gauge(name: str, help_text: str, value: float) -> Metric:

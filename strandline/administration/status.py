@@ -13,6 +13,7 @@ from strandline.pipelines.generations.registry import serving_generations, setti
 from strandline.pipelines.replay.records import replays
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.inspection.status import (
+    OldestUnchained,
     StageRates,
     StatusKeys,
     StatusPipelines,
@@ -52,6 +53,7 @@ class Standing:
     replays: list[ReplayReport]
     limits: list[NamespaceLimitsReport]
     waiting_for_keys: list[KeyWaitReport]
+    unchained_seconds: float
 
 
 def read_standing(database: Database, settings: Settings) -> Standing:
@@ -75,6 +77,7 @@ def read_standing(database: Database, settings: Settings) -> Standing:
         replays=[report_of(replay) for replay in replays(database, unfinished=True)],
         limits=read_limits(database, settings),
         waiting_for_keys=_waiting_for_keys(database),
+        unchained_seconds=_find_unchained(database),
     )
 
 
@@ -97,6 +100,11 @@ def read_status(database: Database, settings: Settings) -> StatusReport:
         waiting=_find_waiting(database),
         **{one.name: getattr(standing, one.name) for one in fields(standing)},
     )
+
+
+def _find_unchained(database: Database) -> float:
+    (row,) = database.fetch(OldestUnchained())
+    return round(max(0.0, row.seconds or 0.0), 3)
 
 
 def _find_waiting(database: Database) -> Undelivered | None:

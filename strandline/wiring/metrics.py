@@ -59,7 +59,10 @@ def operation_metrics() -> Measure:
         ConfigurationError: the extra ``metrics`` is missing.
     """
     with needing_prometheus():
-        from prometheus_client import Histogram
+        from prometheus_client import REGISTRY, Histogram
+
+        from strandline.workers.metrics import BreakerCollector
+    REGISTRY.register(BreakerCollector())
     seconds = Histogram(
         "strandline_operation_seconds",
         "Time of the operations of memories, facts and sessions; outcome: ok, or the error's class.",

@@ -65,3 +65,22 @@ def test_lag_and_calls_are_those_of_the_tables(rig: Rig) -> None:
         assert of(samples, "model_call_seconds_count", stage, model) == calls
         assert of(samples, "model_tokens_total", stage, model, "input") == read
         assert of(samples, "model_tokens_total", stage, model, "output") == written
+
+
+def test_a_role_whose_provider_refuses_every_call_has_an_open_breaker(rig: Rig) -> None:
+    rig.model.behave(status=401, message=f"No {CANARY} here.", path="/chat/completions")
+    worker = rig.start_worker(
+        **environment(rig.model, STRANDLINE_PROVIDER_PROBE_SECONDS="0.2"), STRANDLINE_METRICS_PORT="0"
+    )
+    address = re.search(r"serves metrics at (\S+)", "".join(worker.output))
+    assert address is not None, worker.output
+    converse(rig.memory, 1, 1, broker_url=rig.broker_url)
+
+    def state(reason: str) -> float | None:
+        samples, text = scrape(address[1])
+        assert CANARY not in text
+        return of(samples, "breaker_open", "facts", reason)
+
+    wait_until(lambda: state("ProviderSetupError") == 1, timeout=30, what="the breaker to open")
+    rig.model.behave()
+    wait_until(lambda: state("none") == 0, timeout=30, what="the breaker to close")

@@ -21,6 +21,7 @@ import logging
 import random
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -53,6 +54,17 @@ class Provider:
     ask_at: float = float("-inf")
     reason: str = ""
     is_down: bool = False
+
+
+_breakers: weakref.WeakSet[Breaker] = weakref.WeakSet()
+
+
+def breaker_states() -> dict[str, str]:
+    """By role, the kind of error that keeps calls from its provider in this process; empty if they pass."""
+    states: dict[str, str] = {}
+    for breaker in list(_breakers):
+        states[breaker.role] = states.get(breaker.role) or breaker.open_for
+    return states
 
 
 class Breaker:
@@ -93,8 +105,21 @@ class Breaker:
         self._probing = threading.Lock()
         self._failed_probes = 0
         self._late_probes = 0
-        self._reason = ""
+        self._reason = self._kind = ""
         self._ask_at = self._answered_at = self._probed_at = float("-inf")
+        _breakers.add(self)
+
+    @property
+    def role(self) -> str:
+        """The role of the model, with which the name begins."""
+        return self._name.partition(",")[0]
+
+    @property
+    def open_for(self) -> str:
+        """The class of the error for which no call is made; empty if calls pass."""
+        if self._failed_probes:
+            return self._kind
+        return RateLimitError.__name__ if self._provider.refusals else ""
 
     def wait_seconds(self) -> float:
         """Seconds until the provider may be asked again; 0 when it may be now."""
@@ -217,7 +242,7 @@ class Breaker:
         with self._lock:
             self._failed_probes += 1
             self._late_probes = self._late_probes + 1 if error.is_slow else 0
-            self._reason = str(error)
+            self._reason, self._kind = str(error), type(error).__name__
             failures = self._failed_probes
             wait = min(self._longest_wait, self._first_wait * 2.0 ** min(failures - 1, 30))
             wait *= random.uniform(0.75, 1.0)  # noqa: S311

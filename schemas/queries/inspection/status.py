@@ -8,7 +8,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
-from strandline.schemas.queries.rows import PipelineRow
+from strandline.schemas.queries.rows import PipelineRow, SecondsRow
 
 
 class StatusPipelinesRow(NamedTuple):
@@ -100,6 +100,10 @@ class StatusWorkers(Query[StatusWorkersRow], name="status_workers", repeatable=T
     """The live workers, and the stages that each one serves."""
 
     dead_after_seconds: Decimal | float
+
+
+class OldestUnchained(Query[SecondsRow], name="oldest_unchained", repeatable=True):
+    """The age of the oldest act that no worker has chained into its trail; null if all are."""
 
 
 class UsedPipelines(Query[PipelineRow], name="used_pipelines", repeatable=True):

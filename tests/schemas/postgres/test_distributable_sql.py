@@ -135,6 +135,7 @@ ACROSS_SHARDS = {
     },
     "status counts everything": {
         "status_keys",
+        "oldest_unchained",
         "status_pipelines",
         "stage_rates",
         "status_totals",

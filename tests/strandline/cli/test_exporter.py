@@ -71,6 +71,9 @@ def test_numbers_agree_with_status_and_name_nobody(
     for (pipeline, stage), due in of_status.items():
         assert value(samples, "strandline_due", pipeline=pipeline, stage=stage) == [due]
     assert max(value(samples, "strandline_due_oldest_age_seconds", stage="extract")) > 0
+    assert value(samples, "strandline_audit_unchained_age_seconds") == [0]
+    memory.facts.add("I sail.")
+    assert value(samples_of(scrape(database)), "strandline_audit_unchained_age_seconds")[0] > 0
     assert value(samples, "strandline_pipeline_unserved", pipeline="facts") == [1]
     assert CANARY not in text
     local = load_settings(database_url=database_url, embedding_backend="local", text_backend="local")
@@ -145,10 +148,21 @@ FIRES = {
     ],
     "StrandlinePipelineUnserved": ['strandline_pipeline_unserved{pipeline="facts"} 1x20'],
     "StrandlineModelRefuses": ['strandline_stage_waits{pipeline="facts",stage="extract"} 1x20'],
+    "StrandlineBreakerOpen": ['strandline_breaker_open{role="facts",reason="ProviderSetupError"} 1x20'],
+    "StrandlineTrailNotChained": ["strandline_audit_unchained_age_seconds 700+60x20"],
     "StrandlineDeadLetters": ['strandline_dead_letters{pipeline="facts",stage="extract"} 2x20'],
     "StrandlineWorkerWithoutBroker": ["strandline_workers_without_broker 1x20"],
     "StrandlineKeysMissing": ["strandline_key_waiting_events 3x20"],
 }
+
+
+def test_each_alert_leads_to_its_entry_in_the_run_book() -> None:
+    text = (RULES.parents[2] / "docs/operations.md").read_text()
+    entries = dict(re.findall(r"^#### (Strandline\w+)\n\n(.+?)\n\n", text, re.MULTILINE | re.DOTALL))
+    assert entries.keys() == {rule["alert"] for rule in rules()}
+    assert all(len(entry.split("\n")) > 1 for entry in entries.values())
+    for rule in rules():
+        assert rule["annotations"]["runbook"] == f"docs/operations.md#{rule['alert'].lower()}"
 
 
 def test_each_alert_is_tried() -> None:

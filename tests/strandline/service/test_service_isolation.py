@@ -113,7 +113,7 @@ def _fill(document: dict[str, Any], schema: dict[str, Any]) -> Any:
 WITHOUT_IDS = {
     "/v1/sessions", "/v1/events", "/v1/users", "/v1/whoami", "/v1/admin/keys", "/v1/admin/namespaces",
     "/v1/admin/dead-letters", "/v1/admin/audit", "/v1/admin/audit/level", "/v1/admin/audit/verification",
-    "/v1/erasures", "/healthz/live", "/healthz/ready",
+    "/v1/erasures", "/healthz", "/healthz/live", "/healthz/ready",
 }  # fmt: skip
 # Only for the operator of the whole installation: others are told so, whatever the id.
 OF_THE_INSTALLATION = re.compile(
