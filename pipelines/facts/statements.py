@@ -68,12 +68,14 @@ def says_all_of(text: str, other: str) -> bool:
 
 def adds_to(text: str, parts: Sequence[str]) -> set[str]:
     """The words of ``text`` that no part has, without mere joining words."""
-    plain = folded(" ".join(parts))
+    plain, language = folded(" ".join(parts)), language_of(text)
     spoken = numbers_in(plain)
     characters = set(plain) | _PARTICLES
     # As they stand too: "like" is a stop word, "likes" is none.
-    known = joining_words(language_of(text)).union(re.findall(r"\w+", plain), *map(query_lexemes, parts))
-    stems, named = _stems(known), set(query_lexemes(" ".join(names_in(text))))
+    known = joining_words(language).union(re.findall(r"\w+", plain), *map(query_lexemes, parts))
+    stems = _stems(known)
+    # In German every noun has a capital.
+    named = set() if language == "german" else set(query_lexemes(" ".join(names_in(text))))
     return {
         word
         for word in query_lexemes(_JOINING_PHRASES.sub(" ", text))
