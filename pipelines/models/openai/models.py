@@ -94,8 +94,14 @@ class OpenAITextModel:
         limit, spent, best, problem = self._role.of.max_tokens, Usage(), CheckedAnswer(""), ""
         room = limit or most_tokens(task)
         for is_repair in (False, True):
-            with after_answers(some=is_repair):
-                completion = self._complete(messages, task.name, room)
+            try:
+                with after_answers(some=is_repair):
+                    completion = self._complete(messages, task.name, room)
+            except (TransientModelError, UnusableAnswerError) as error:
+                is_slow = isinstance(error, UnusableAnswerError) or error.is_slow
+                if best.text and is_slow:
+                    break
+                raise
             spent = spent.plus(completion.usage or _estimate_usage(messages, completion))
             if completion.is_refused:
                 raise PermanentModelError("The model refused to answer for this input.")

@@ -22,6 +22,8 @@ from typing import Any
 
 import httpx2
 
+from strandline.pipelines.models.openai.repetition import until_repetition
+
 # A server that keeps to this sends as many bytes as it counts; some gateways compress all the same.
 UNCOMPRESSED = {"Accept-Encoding": "identity"}
 # Of a stream, in which each token is an event of some hundred bytes.
@@ -114,23 +116,30 @@ def watch_body(max_bytes: int) -> Callable[[httpx2.Response], None]:
         most = max(max_bytes, MAX_STREAM_BYTES) if is_stream else max_bytes
         if isinstance(response.stream, httpx2.SyncByteStream):
             clock = response.request.extensions.get(_CLOCK)
-            response.stream = _BoundedBody(response.stream, clock, most, encoding)
+            response.stream = _BoundedBody(response.stream, clock, most, encoding, is_stream)
 
     return watch
 
 
 class _BoundedBody(httpx2.SyncByteStream):
     def __init__(
-        self, body: httpx2.SyncByteStream, clock: _Clock | None, max_bytes: int, encoding: str
+        self,
+        body: httpx2.SyncByteStream,
+        clock: _Clock | None,
+        max_bytes: int,
+        encoding: str,
+        is_stream: bool,
     ) -> None:
         self._body = body
         self._clock = clock
         self._max_bytes = max_bytes
         self._encoding = encoding
+        self._is_stream = is_stream
 
     def __iter__(self) -> Iterator[bytes]:
         left = self._max_bytes
-        for piece in self._unpacked(self._in_time()):
+        pieces = self._unpacked(self._in_time())
+        for piece in until_repetition(pieces) if self._is_stream else pieces:
             left -= len(piece)
             if left < 0:
                 raise UnboundedAnswerError(f"it is larger than {self._max_bytes:,} bytes")
