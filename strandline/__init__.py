@@ -3,6 +3,8 @@
 The public names.  ``import strandline`` loads no queue, no model client and no server.
 """
 
+# First, since the others take long.
+import strandline.schemas.process_1  # noqa: F401  # isort: split
 from strandline.audit import Audit
 from strandline.facts import Facts
 from strandline.memory import Memory

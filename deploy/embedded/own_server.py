@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import struct
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 from urllib.parse import quote
 
+import psycopg
 from psycopg import pq
 
+logger = logging.getLogger("strandline.embedded")
+
 _SERVICE = "PGSERVICE"
+# libpq reads these whatever a URL says, by the word with which it or the server refuses a value.
+_BEYOND_URLS = {_SERVICE: "service", "PGDATESTYLE": "datestyle", "PGGEQO": "geqo", "PGTZ": "timezone"}
 # Named by the URL, or by each connection.
 _NAMED = frozenset({"service", "host", "port", "user", "dbname", "connect_timeout"})
 # Where libpq takes no empty value, and has no default of its own.
@@ -32,6 +38,27 @@ def _options(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         name, variable = option.keyword.decode(), (option.envvar or b"").decode()
         if variable and name not in _NAMED and (variable in environ or _SERVICE in environ):
             yield name, _NEUTRAL.get(name, (option.compiled or b"").decode())
+
+
+def unset_unusable(url: str, environ: MutableMapping[str, str]) -> None:
+    """Unset variables as long as their values would end each connection of this process, to any server."""
+    while suspects := [name for name in _BEYOND_URLS if name in environ]:
+        try:
+            psycopg.connect(url, connect_timeout=int(_SECONDS)).close()
+        except psycopg.OperationalError as error:
+            refused = [name for name in suspects if _BEYOND_URLS[name] in str(error).lower()]
+            if not refused:
+                return  # whoever connects learns it
+            del environ[refused[0]]
+            logger.warning(
+                "variable ignored",
+                extra={
+                    "action": "variable_ignored",
+                    "reason": f"libpq connects nowhere with {refused[0]} as it is set; unset it",
+                },
+            )
+        else:
+            return
 
 
 def listening_pid(path: Path) -> int | None:

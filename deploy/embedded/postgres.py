@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
-from strandline.deploy.embedded.own_server import listening_pid, undisturbed_options
+from strandline.deploy.embedded.own_server import listening_pid, undisturbed_options, unset_unusable
 from strandline.deploy.embedded.postgres_cluster import (
     PORT,
     SUPERUSER,
@@ -99,6 +99,7 @@ class EmbeddedPostgres:
                 make_cluster(self.data_dir, programs=self._programs, account=self._account)
                 self._bring_up(others=others)
                 self._refuse_another()
+                unset_unusable(self.url, os.environ)
             except BaseException:  # an interrupt as well: leave nothing half started
                 self._leave_and_end_if_last()
                 raise
@@ -116,6 +117,7 @@ class EmbeddedPostgres:
             if self._readiness() != "accepting":
                 return None
             self._refuse_another()
+            unset_unusable(self.url, os.environ)
             self._use.join()
             return self.url
 

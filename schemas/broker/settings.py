@@ -2,7 +2,7 @@
 
 Postgres owns the work; a broker message is a hint.  So nothing here tries to make the broker reliable:
 the settings keep it from blocking, and from holding hints back for long.  Which of them hold is decided by
-the URL's scheme: Redis, RabbitMQ, or another transport of Celery, for which only the common ones are set.
+the URL's scheme: Redis or RabbitMQ.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from strandline.schemas.broker.hints import EXPIRY_SECONDS
 from strandline.schemas.display.url_schemes import url_options
 from strandline.schemas.values.lanes import queue_name
 
-BrokerKind = Literal["redis", "rabbitmq", "other"]
+BrokerKind = Literal["redis", "rabbitmq"]
 
 _KINDS: dict[str, BrokerKind] = {
     "redis": "redis",
+    "redis+socket": "redis",
     "rediss": "redis",
     "sentinel": "redis",
     "amqp": "rabbitmq",
@@ -40,14 +41,12 @@ HEARTBEAT_SECONDS = 30
 
 def broker_kind(broker_url: str) -> BrokerKind:
     """The kind of broker that a URL names; of several URLs, separated by ``;``, the first one counts."""
-    scheme = broker_url.partition("://")[0].partition("+")[0]
-    return _KINDS.get(scheme.lower(), "other")
+    return _KINDS[broker_url.partition("://")[0].lower()]
 
 
 def celery_settings(broker_url: str) -> dict[str, Any]:
-    kind = broker_kind(broker_url)
-    of_kind = {"redis": _redis_settings(broker_url), "rabbitmq": _rabbitmq_settings(broker_url), "other": {}}
-    return of_kind[kind] | {
+    of_kind = {"redis": _redis_settings, "rabbitmq": _rabbitmq_settings}
+    return of_kind[broker_kind(broker_url)](broker_url) | {
         "broker_connection_retry_on_startup": True,
         "broker_connection_timeout": CONNECT_SECONDS,
         # However long the broker is away: workers are not restarted for it.

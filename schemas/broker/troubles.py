@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 _CLUSTER = "belongs to a Redis Cluster, which spreads queues over nodes; use a single Redis"
+_NO_RIGHT = "does not give this user the right to write or to take hints"
 # By the clients' exception names, since not all clients are installed, and by Redis's error codes.
 _TROUBLES = {
     "AccessRefused": "refuses the user or the password",
@@ -22,7 +23,8 @@ _TROUBLES = {
     "BlockedError": "takes no hints: its alarm for memory or disk is on",
     "ConnectionRefusedError": "refuses connections: nothing listens there",
     "MasterNotFoundError": "has no master: the Sentinels know none of this name that is up",
-    "NoPermissionError": "does not give this user the right to write or to take hints",
+    "ExecAbortError": _NO_RIGHT,
+    "NoPermissionError": _NO_RIGHT,
     "NotAllowed": "does not have the virtual host, or does not let this user access it",
     "OutOfMemoryError": "takes no hints: its memory is full",
     "ReadOnlyError": "takes no hints: it is a read-only replica",

@@ -12,30 +12,24 @@ from strandline.schemas.display.shown_url import LIBPQ_OPTIONS, is_readable
 DATABASE_DIALECTS = ("postgresql", "postgres")
 # What SQLAlchemy's users write behind the plus sign: whichever of these it is, psycopg 3 connects.
 DATABASE_DRIVERS = ("", "psycopg", "psycopg_async", "psycopg2", "asyncpg")
-# The transports that Celery knows by name; measured and supported are Redis and RabbitMQ.
-BROKER_SCHEMES = frozenset(
-    {
-        "amqp", "amqps", "azureservicebus", "azurestoragequeues", "confluentkafka", "consul", "etcd",
-        "filesystem", "gcpubsub", "kafka", "librabbitmq", "memory", "mongodb", "pgmq", "pyamqp", "pyro",
-        "qpid", "redis", "rediss", "sentinel", "slmq", "sqla", "sqlalchemy", "sqs", "zookeeper",
-    }
-)  # fmt: skip
-
 _TLS = {
     "ssl_cert_reqs": "required|optional|none|CERT_REQUIRED|CERT_OPTIONAL|CERT_NONE",
     "ssl_check_hostname": "(?i:true|false)",
     **dict.fromkeys(("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile", "ssl_password"), ".+"),
 }
 _OF_RABBITMQ = {"heartbeat": "[0-9]+", "login_method": "AMQPLAIN|EXTERNAL|GSSAPI|PLAIN"}
-# What has an effect, with its values, by the schemes of measured brokers.
-_BROKER_OPTIONS: Mapping[str, Mapping[str, str]] = {
+# The brokers that Strandline works with, and for each the options that have an effect, with their values.
+BROKER_OPTIONS: Mapping[str, Mapping[str, str]] = {
     "redis": {},
+    "redis+socket": {"virtual_host": "/?[0-9]+"},
     "rediss": _TLS,
     "sentinel": {"master_name": ".+", "sentinel_password": ".+"},
     "amqp": _OF_RABBITMQ,
     "amqps": _OF_RABBITMQ,
     "pyamqp": _OF_RABBITMQ,
 }
+# libpq knows these as well, and Strandline works with these values alone.
+_DATABASE_VALUES = {"client_encoding": "(utf-?8)?", "replication": "0|false|no|off"}
 
 
 def check_database_url(url: str) -> str:
@@ -67,21 +61,27 @@ def check_database_url(url: str) -> str:
             f"the database URL has {_shown_option(name, url)} that libpq does not know; leave it out, or"
             " percent-encode a & of its password as %26"
         )
+    for name, value in url_options(url).items():
+        if not re.fullmatch(_DATABASE_VALUES.get(name, "(?s:.*)"), value.lower()):
+            raise ValueError(
+                f"the database URL has a value of {name} that Strandline cannot work with; leave it out"
+            )
     return url
 
 
 def check_broker_url(url: str) -> str:
-    """Return ``url`` if Celery knows the kind of broker and its options; several are separated by ``;``.
+    """Return ``url`` if it names a Redis or a RabbitMQ, with known options; several are separated by ``;``.
 
     Raises:
         ValueError: it does not; the sentence shows nothing of it but its scheme.
     """
     for one in re.split(r";(?=[\w+.-]+://)", url):
         scheme, _rest = _split_scheme(one)
-        if scheme.partition("+")[0].lower() not in BROKER_SCHEMES:
+        if scheme.lower() not in BROKER_OPTIONS:
             raise ValueError(
                 f"the broker URL begins with {quote(scheme) if scheme else 'no scheme'}; give that of a Redis"
-                " (redis://host:6379/0) or a RabbitMQ (amqp://user@host//)"
+                " (redis://host:6379/0, rediss://, redis+socket://, sentinel://) or a RabbitMQ"
+                " (amqp://user@host//, amqps://)"
             )
         # A library would fail to read it, and quote a piece of the password as the port.
         if not is_readable(one, leniently=True):
@@ -125,7 +125,7 @@ def url_options(url: str) -> dict[str, str]:
 
 def _check_broker_options(scheme: str, url: str) -> None:
     for name, value in url_options(url).items():
-        taken = _BROKER_OPTIONS.get(scheme, {name: ".*"})
+        taken = BROKER_OPTIONS[scheme]
         if name not in taken:
             takes = f"takes {', '.join(taken)}" if taken else "takes none"
             raise ValueError(

@@ -38,7 +38,7 @@ from strandline.schemas.postgres.revision import (
     pgvector_trouble,
     server_trouble,
 )
-from strandline.schemas.postgres.statements import statements
+from strandline.schemas.postgres.statements import differing_functions, function_source, statements
 from strandline.schemas.values.partitions import check_partitions, require_partitions
 
 # Two concurrent migrations (a deploy, `up` next to a script) take turns.
@@ -66,7 +66,8 @@ def migrate(
 ) -> str:
     """Bring ``schema`` to the newest revision, in one transaction, and return that revision.
 
-    If it is there already, nothing is done, and the role needs no right but to read.
+    If it is there already, only functions that differ are made again, mostly none; then the role needs no
+    right but to read.
 
     Args:
         url: the database.
@@ -94,7 +95,9 @@ def migrate(
             require_partitions(_count_partitions(connection, schema), partitions, schema)
         if before == head_revision():
             # For every role: the application's may not make a schema, even an existing one.
-            report(f"{schema}: at revision {before}, so there is nothing to do")
+            renewed = _renew_functions(connection, schema)
+            done = f"functions made again: {', '.join(renewed)}" if renewed else "so there is nothing to do"
+            report(f"{schema}: at revision {before}, {done}")
             return before
         _check_writable(connection, is_standby=server.is_standby)
         connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {schema}"))
@@ -217,6 +220,16 @@ def _check_own(connection: Connection, schema: str, revision: str) -> None:
             f"Schema {schema} has another application's Alembic table (at revision {revision}), and no tables"
             f" of Strandline; {NAME_ANOTHER_SCHEMA}."
         )
+
+
+def _renew_functions(connection: Connection, schema: str) -> list[str]:
+    """Make the functions again that are missing or differ, as all do in a schema that was renamed."""
+    rows = connection.exec_driver_sql(statements(schema)["stored_functions"], {"schema": schema})
+    names = differing_functions({row.function_name: row.digest for row in rows}, schema)
+    for name in names:
+        source = function_source(name, schema).replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION", 1)
+        connection.exec_driver_sql(source.replace("%", "%%"))
+    return names
 
 
 def _known_revisions() -> set[str]:

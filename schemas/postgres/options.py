@@ -128,7 +128,6 @@ class ConnectionOptions:
         return {
             "autocommit": True,
             "prepare_threshold": 2 if self.public_apis_only and not self.pooled else None,
-            "fallback_application_name": "strandline",
             "client_encoding": "utf8",
             "options": all_options(self.url, self._session()),
             **with_defaults(options_of(self.url), connect_timeout=max(2, int(self.connect_timeout))),
@@ -189,7 +188,8 @@ def with_defaults(arguments: Mapping[str, Any], *, connect_timeout: int) -> dict
 
     The host of a URL counts, whatever ``PGHOSTADDR`` says.
     """
-    defaults: dict[str, Any] = TCP | {"connect_timeout": connect_timeout}
+    named = {"connect_timeout": connect_timeout, "fallback_application_name": "strandline"}
+    defaults: dict[str, Any] = TCP | named
     if "host" in arguments:
         defaults["hostaddr"] = ""
     return {name: value for name, value in defaults.items() if name not in arguments}

@@ -8,6 +8,7 @@ Text that several statements share is in ``sql/fragments``, and replaces ``@name
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -60,6 +61,16 @@ def _compile(sql: str) -> bytes:
 def function_source(name: str, schema: str) -> str:
     """The ``CREATE FUNCTION`` text of a stored function; its name ends in its version."""
     return in_schema(with_fragments(_read(f"functions/{name}.sql")), schema)
+
+
+def differing_functions(stored: Mapping[str, str], schema: str) -> list[str]:
+    """The functions that ``stored``, digests by name, lacks, or has with another body than this release's."""
+    return [name for name in function_names() if stored.get(name) != _digest(function_source(name, schema))]
+
+
+def _digest(source: str) -> str:
+    body = source.partition("$function$")[2].partition("$function$")[0]
+    return hashlib.sha256(body.encode()).hexdigest()
 
 
 def with_fragments(sql: str) -> str:

@@ -159,15 +159,29 @@ WHERE NOT w.has
 GROUP BY w.right_name, w.kind, w.nspname
 ORDER BY w.kind, w.nspname, w.right_name
 
+-- name: guarded_tables
+-- Tables of which this user sees only the rows that policies show it, and whether there are policies.
+-- repeatable
+-- row: table_name text, has_policies boolean, role_name text
+SELECT c.relname::text AS table_name, EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid) AS has_policies,
+    current_user::text AS role_name
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %(schema)s AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND row_security_active(c.oid)
+ORDER BY c.relname
+
+-- name: stored_functions
+-- The functions of the schema, with a digest of their bodies.
+-- repeatable
+-- row: function_name text, digest text
+SELECT p.proname::text AS function_name, encode(sha256(convert_to(p.prosrc, 'UTF8')), 'hex') AS digest
+FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+WHERE n.nspname = %(schema)s
+ORDER BY p.proname
+
 -- name: schema_revision
--- Which migration the tables are at, and whether they are ours: other applications have a table of that name.  The
--- functions name the schema that they were made in.
--- row: version_num varchar, is_own boolean, of_schema text?
-SELECT v.version_num, to_regclass('strandline.session_owner') IS NOT NULL AS is_own, (
-    SELECT substring(p.prosrc FROM '(\w+)\.session\M') FROM pg_proc p
-    WHERE p.proname = 'put_v1' AND p.pronamespace = (
-        SELECT c.relnamespace FROM pg_class c WHERE c.oid = to_regclass('strandline.session_owner'))
-    LIMIT 1) AS of_schema
+-- Which migration the tables are at, and whether they are ours: other applications have a table of that name.
+-- row: version_num varchar, is_own boolean
+SELECT v.version_num, to_regclass('strandline.session_owner') IS NOT NULL AS is_own
 FROM strandline.alembic_version v
 
 -- name: divided_tables

@@ -119,7 +119,7 @@ def _worker_lines(report: StatusReport) -> list[str]:
     return [
         f"worker {worker.pid} on {worker.host}: {', '.join(worker.stages)}; heartbeat"
         f" {worker.beat_seconds_ago:.1f} s ago"
-        + (f"; dropped {worker.dropped_hints:,} unreadable hints" if worker.dropped_hints else "")
+        + (f"; dropped {worker.dropped_hints:,} foreign or unreadable hints" if worker.dropped_hints else "")
         + (f"; {quantity(worker.lost_threads, 'thread')} lost in blocks" if worker.lost_threads else "")
         + (f"; works without its broker ({worker.no_broker})" if worker.no_broker else "")
         for worker in report.workers

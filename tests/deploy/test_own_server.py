@@ -19,34 +19,28 @@ from strandline.deploy.embedded.postgres import EmbeddedPostgres
 from strandline.schemas.errors import DatabaseUnavailableError
 from tests.support.processes import forking
 
-# Each would end a connection to the embedded server, or lead it elsewhere.
-HOSTILE = {
-    "PGAPPNAME": "somebody",
+# What libpq reads from the environment for each connection, whatever its URL says.
+BEYOND_URLS = ("PGSERVICE", "PGDATESTYLE", "PGGEQO", "PGTZ")
+# Each would end a connection to the embedded server, or lead it elsewhere; others get a word without meaning.
+TELLING = {
     "PGCHANNELBINDING": "require",
-    "PGCLIENTENCODING": "NONSENSE",
-    "PGCONNECT_TIMEOUT": "never",
-    "PGDATABASE": "elsewhere",
     "PGGSSENCMODE": "require",
     "PGHOST": "192.0.2.1",
     "PGHOSTADDR": "192.0.2.1",
-    "PGLOADBALANCEHOSTS": "nonsense",
-    "PGMAXPROTOCOLVERSION": "nonsense",
-    "PGMINPROTOCOLVERSION": "nonsense",
     "PGOPTIONS": "-c nonsense=1",
     "PGPASSFILE": "/nowhere",
-    "PGPASSWORD": "secret",
     "PGPORT": "1",
     "PGREQUIREAUTH": "scram-sha-256",
-    "PGREQUIREPEER": "nobody",
     "PGSSLCERTMODE": "require",
-    "PGSSLMAXPROTOCOLVERSION": "nonsense",
-    "PGSSLMINPROTOCOLVERSION": "nonsense",
     "PGSSLMODE": "verify-full",
     "PGSSLNEGOTIATION": "direct",
     "PGSSLROOTCERT": "system",
     "PGTARGETSESSIONATTRS": "standby",
-    "PGUSER": "somebody",
 }
+OF_OPTIONS = {(option.envvar or b"").decode() for option in pq.Conninfo.get_defaults()} - {""}
+OF_FILES = {"PGSERVICEFILE", "PGSYSCONFDIR", "PGLOCALEDIR"}
+EVERY = sorted(OF_OPTIONS | {*BEYOND_URLS} | OF_FILES)
+HOSTILE = {name: TELLING.get(name, "nonsense") for name in EVERY}
 
 SCENARIO = """
 import json
@@ -77,10 +71,14 @@ def test_no_variable_of_libpq_decides_how_it_is_reached(
     service.write_text("[other]\nhostaddr=192.0.2.1\nsslmode=verify-full\nrequirepeer=nobody\n")
     of_service = {"PGSERVICE": "other", "PGSERVICEFILE": str(service)}
     cases = [*({name: value} for name, value in HOSTILE.items()), of_service, HOSTILE]
+    assert TELLING.keys() <= OF_OPTIONS
     for variables in cases:
         with monkeypatch.context() as patch:
             for name, value in variables.items():
                 patch.setenv(name, value)
+            server.attach()
+            unset = {*BEYOND_URLS} & variables.keys() if variables is not of_service else set()
+            assert variables.keys() - os.environ.keys() == unset
             with psycopg.connect(server.url, connect_timeout=5) as connection:
                 row = connection.execute("SELECT current_user, pg_postmaster_start_time()").fetchone()
             assert row == here, variables

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -147,6 +148,13 @@ REVOKE_FROM_PUBLIC = (
 )
 
 
+OLD_POP = """
+DO $$ BEGIN
+    EXECUTE replace(pg_get_functiondef('strandline.pop_v1'::regproc), 'BEGIN', 'BEGIN  -- older');
+END $$
+"""
+
+
 def psql(url: str, *arguments: str, **variables: str) -> None:
     forking.run(
         [postgres_programs() / "psql", "--no-psqlrc", "--quiet", *arguments, url],
@@ -155,9 +163,13 @@ def psql(url: str, *arguments: str, **variables: str) -> None:
     )
 
 
-def rights_missing(url: str) -> list[tuple[str, str | None]]:
+def findings(url: str, name: str) -> list[tuple[str, str | None]]:
     checks = check_database(Servers(url, None, "configured", "configured"), load_settings(database_url=url))
-    return [(check.found, check.advice) for check in checks if check.name == "rights"]
+    return [(check.found, check.advice) for check in checks if check.name == name]
+
+
+rights_missing = partial(findings, name="rights")
+functions_differing = partial(findings, name="functions")
 
 
 def test_the_roles_are_enough_on_a_hardened_server(hardened_url: str) -> None:
@@ -230,6 +242,53 @@ def test_doctor_names_each_right_that_was_taken(
     finally:
         psql(hardened_url, "--command", f"GRANT {taken} TO strandline_app")
     assert rights_missing(as_role(hardened_url, "strandline_app")) == []
+
+
+GUARD = "ALTER TABLE strandline.message {} ROW LEVEL SECURITY"
+
+
+@pytest.mark.parametrize(
+    ("role", "guarding", "found"),
+    [
+        ("strandline_app", ["ENABLE"], "of message only rows by policy"),
+        ("strandline_owner", ["ENABLE", "FORCE"], "of message only rows by policy"),
+        ("strandline_owner", ["ENABLE"], None),
+        ("postgres", ["ENABLE", "FORCE"], None),
+    ],
+)
+def test_doctor_names_row_level_security(
+    hardened_url: str, role: str, guarding: list[str], found: str | None
+) -> None:
+    psql(hardened_url, *(f"--command={GUARD.format(act)}" for act in guarding))
+    policy = "POLICY everything ON strandline.message"
+    url = hardened_url if role == "postgres" else as_role(hardened_url, role)
+    try:
+        missing = rights_missing(url)
+        assert [str(found) in said for said, _to_do in missing] == ([True] if found else [])
+        assert all(f"ALTER ROLE {role} BYPASSRLS" in str(to_do) for _said, to_do in missing)
+        psql(hardened_url, f"--command=CREATE {policy} USING (true)")
+        assert len(rights_missing(url)) == len(missing)
+    finally:
+        psql(hardened_url, f"--command=DROP {policy.replace('POLICY', 'POLICY IF EXISTS')}")
+        psql(hardened_url, *(f"--command={GUARD.format(act)}" for act in ("NO FORCE", "DISABLE")))
+    assert rights_missing(url) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["DROP FUNCTION strandline.pop_v1", "ALTER FUNCTION strandline.pop_v1 RENAME TO pop_v0", OLD_POP],
+)
+def test_doctor_names_a_function_that_is_not_this_releases(hardened_url: str, change: str) -> None:
+    url = as_role(hardened_url, "strandline_owner")
+    assert functions_differing(url) == []
+    psql(url, "--command", change)
+    ((said, to_do),) = functions_differing(url)
+    assert (
+        said.startswith("1 function of schema strandline, as pop_v1,"),
+        "strandline migrate" in str(to_do),
+    ) == (True, True)
+    migrate(url, "strandline")
+    assert functions_differing(url) == []
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 from psycopg_pool import ConnectionPool
 
 from strandline import ConfigurationError, Memory
+from strandline.cli.commands import COMMANDS
 from tests.conftest import wait_until
 from tests.support.processes.pool_work import count_words, put_text
 from tests.support.servers.silent_server import SilentServer
@@ -49,21 +49,51 @@ def test_one_with_a_pool_says_how() -> None:
 AS_PROCESS_1 = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child")
 
 
-@pytest.mark.parametrize("command", ["migrate", "status", "verify"])
-def test_a_command_as_process_1_ends_at_sigterm(command: str, tmp_path: Path) -> None:
-    """The kernel gives process 1 no signal that it does not handle."""
+def start_as_process_1(*arguments: str, **variables: str) -> tuple[subprocess.Popen[bytes], int]:
+    """The command as process 1 of a namespace, and its process id outside."""
     if shutil.which("unshare") is None or subprocess.run([*AS_PROCESS_1, "true"], check=False).returncode:
         pytest.skip("this user may make no namespace")
+    process = subprocess.Popen(
+        [*AS_PROCESS_1, sys.executable, *arguments],
+        env={**os.environ, **variables},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    wait_until(children.read_text, timeout=30, what="the namespace")
+    return process, int(children.read_text())
+
+
+@pytest.mark.parametrize("command", ["migrate", "status", "verify"])
+def test_a_command_as_process_1_ends_at_sigterm(command: str) -> None:
+    """The kernel gives process 1 no signal that it does not handle."""
     with SilentServer() as silent:
-        process = subprocess.Popen(
-            [*AS_PROCESS_1, sys.executable, "-m", "strandline", command],
-            env={**os.environ, "STRANDLINE_DATABASE_URL": f"postgresql://127.0.0.1:{silent.port}/x"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
+        url = f"postgresql://127.0.0.1:{silent.port}/x"
+        process, pid = start_as_process_1("-m", "strandline", command, STRANDLINE_DATABASE_URL=url)
         wait_until(lambda: silent.heard, timeout=30, what="the command to connect")
-        (child,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        os.kill(int(child), signal.SIGTERM)
-        assert process.wait(100) == 128 + signal.SIGTERM, textwrap.shorten(str(process.stdout), 200)
-        assert process.stdout is not None
-        process.stdout.close()
+        os.kill(pid, signal.SIGTERM)
+        assert process.wait(100) == 128 + signal.SIGTERM
+
+
+SCRIPT = str(Path(sys.executable).with_name("strandline"))
+
+
+@pytest.mark.parametrize("command", [[name] for name in sorted(COMMANDS)] + [["--help"]])
+@pytest.mark.parametrize("start", [["-m", "strandline"], [SCRIPT]], ids=["module", "script"])
+def test_one_that_still_imports_ends_as_well(start: list[str], command: list[str]) -> None:
+    process, pid = start_as_process_1(*start, *command, STRANDLINE_EMBEDDED="never")
+    wait_until(lambda: handles_sigterm(pid), timeout=30, what="the handler")
+    os.kill(pid, signal.SIGTERM)
+    assert process.wait(100) == 128 + signal.SIGTERM
+
+
+def handles_sigterm(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    (caught,) = (line.split()[1] for line in status.splitlines() if line.startswith("SigCgt"))
+    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+
+
+def test_signals_are_handled_before_anything_else_is_imported() -> None:
+    code = "import sys, strandline; print(*[n for n in sys.modules if n.startswith('strandline.')][:2])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["strandline.schemas", "strandline.schemas.process_1"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
@@ -32,6 +32,7 @@ RIGHTS = (
     "~strandline* -@all +lpush +brpop +llen +multi +exec +ping +select +hello +auth +client|setinfo"
     " +client|setname"
 )
+RABBITMQ_RIGHTS = (r"strandline\..*", r"(strandline\.|amq\.default).*", r"strandline\..*")
 OPERATIONS = Path(__file__).parent.parent.parent / "docs" / "operations.md"
 
 
@@ -101,10 +102,7 @@ def test_a_redis_that_refuses_is_no_broker(rig: Rig, trouble: str, said: str, se
     url = limited_url(server.url)
     worker = rig.start_worker(STRANDLINE_BROKER_URL=url)
     wait_until(lambda: "is ready" in "".join(worker.output), timeout=60, what="the worker")
-    work_through_trouble(
-        getattr(troubles, trouble), said, worker, rig.memory, rig.url, url,
-        is_told_by_doctor=trouble != "without_taking",
-    )  # fmt: skip
+    work_through_trouble(getattr(troubles, trouble), said, worker, rig.memory, rig.url, url)
 
 
 def test_a_rabbitmq_with_an_alarm_is_no_broker(
@@ -141,6 +139,36 @@ def test_a_user_of_rabbitmq_who_may_not_write_has_no_broker(
     wait_until(lambda: rows_of(database_url, NO_BROKER) == [(None,)], timeout=30, what="its end")
 
 
+@pytest.mark.parametrize("right", ["+lpush", "+brpop", "+llen", "+multi", "+exec", "~strandline*"])
+def test_doctor_tries_what_a_worker_does_with_redis(server: RedisServer, right: str) -> None:
+    """No worker runs, and what lies in the queues stays there."""
+    troubles, admin = RedisTroubles(server.url), cast(Any, redis.Redis.from_url(server.url))
+    troubles.let_in()
+    servers = Servers("", limited_url(server.url), "configured", "configured")
+    assert check_broker(servers).result == "ok"
+    left = admin.llen("strandline.extract")
+    withdrawn = right.replace("+", "-") if right.startswith("+") else "resetkeys"
+    admin.execute_command("ACL", "SETUSER", USER, withdrawn)
+    report = check_broker(servers)
+    assert (report.result, "the right to write or to take" in report.found) == ("problem", True), report
+    assert "docs/operations.md" in (report.advice or "")
+    assert left == 1 <= admin.llen("strandline.extract")
+
+
+def test_doctor_tries_what_a_worker_does_with_rabbitmq(rabbitmq: RabbitNode) -> None:  # noqa: F811
+    rabbitmq.control("add_user", USER, PASSWORD)
+    servers = Servers("", limited_url(rabbitmq.url), "configured", "configured")
+    none = "^$"
+    for rights in ((none, ".*", ".*"), (".*", none, ".*"), (".*", ".*", none)):
+        rabbitmq.control("set_permissions", USER, *rights)
+        report = check_broker(servers)
+        assert (report.result, "the right to write or to take" in report.found) == ("problem", True), rights
+    rabbitmq.control("set_permissions", USER, *RABBITMQ_RIGHTS)
+    for _twice in range(2):
+        report = check_broker(servers)
+        assert report.result == "ok", report
+
+
 def work_through_trouble(
     trouble: Trouble,
     said: str,
@@ -148,8 +176,6 @@ def work_through_trouble(
     make_memory: MakeMemory,
     database_url: str,
     url: str,
-    *,
-    is_told_by_doctor: bool = True,
 ) -> None:
     """Work is done before, within and after the trouble; the worker and doctor say what is refused."""
 
@@ -167,8 +193,7 @@ def work_through_trouble(
         )
         work("I sail in spring.")
         report = check_broker(Servers("", url, "configured", "configured"))
-        if is_told_by_doctor:
-            assert (report.result, said in report.found) == ("problem", True), report
+        assert (report.result, said in report.found) == ("problem", True), report
         assert PASSWORD not in report.found
     wait_until(lambda: rows_of(database_url, NO_BROKER) == [(None,)], timeout=30, what="its end")
     work("I moor in autumn.")
@@ -250,4 +275,6 @@ def test_a_trouble_repeats_no_more_than_the_code_of_an_error() -> None:
 
 
 def test_the_docs_list_the_rights_with_which_it_is_tested() -> None:
-    assert RIGHTS in OPERATIONS.read_text().replace("\\|", "|")
+    page = OPERATIONS.read_text().replace("\\|", "|")
+    assert RIGHTS in page
+    assert " ".join(f"'{right}'" for right in RABBITMQ_RIGHTS) in page

@@ -50,10 +50,7 @@ def make_app(settings: Settings, broker_url: str, stages: Sequence[str]) -> Work
     app.stages = frozenset(stages)
     app.condition = Condition()
     app.conf.update(celery_settings(broker_url))
-    arguments = queue_arguments(broker_url)
-    app.conf.task_queues = [
-        Queue(name, routing_key=name, queue_arguments=arguments) for name in map(queue_name, stages)
-    ]
+    app.conf.task_queues = worker_queues(broker_url, stages)
     app.steps["worker"].add(_WorkerStart)
     if settings.public_apis_only:
         app.steps["consumer"].add(BrokerWatch)
@@ -64,6 +61,12 @@ def make_app(settings: Settings, broker_url: str, stages: Sequence[str]) -> Work
     # Threads, since the work is waiting for models: hundreds of calls in flight cost little memory.
     app.conf.worker_pool = "threads"
     return app
+
+
+def worker_queues(broker_url: str, stages: Sequence[str]) -> list[Queue]:
+    """The queues of ``stages`` as a worker declares them."""
+    arguments = queue_arguments(broker_url)
+    return [Queue(name, routing_key=name, queue_arguments=arguments) for name in map(queue_name, stages)]
 
 
 def serve(app: WorkerApp, worker: Worker, stages: Sequence[str]) -> None:

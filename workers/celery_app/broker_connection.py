@@ -12,7 +12,7 @@ from strandline.schemas.broker.redis_channel import WORKER_CHANNELS
 
 
 class BrokerConnection(Connection):
-    """The connection of a worker's Celery application; other transports than Redis and RabbitMQ stay."""
+    """The connection of a worker's Celery application."""
 
     def create_transport(self) -> Any:
         """Kombu makes a new transport for each host that it tries, so the change is applied here."""

@@ -14,6 +14,7 @@ TOO_MANY = "53300"
 _DENIED = "correct user and password in the database URL (STRANDLINE_DATABASE_URL)"
 # What to do where a server answers and refuses, by SQLSTATE.
 _ADVICE = {
+    "22023": "correct it in PGOPTIONS, PGTZ, PGDATESTYLE, PGGEQO or the options of the database URL",
     "28000": _DENIED,
     "28P01": _DENIED,
     "3D000": "create it, or name another one in the database URL (STRANDLINE_DATABASE_URL)",
@@ -23,6 +24,10 @@ _ADVICE = {
 # What libpq says itself, which is in English, of a server that did not answer.
 _MEANINGS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile("Connection refused"), f"the connection was refused; {_CHECK}"),
+    (
+        re.compile("definition of service"),
+        "no service file defines the service of PGSERVICE or of the database URL; correct it",
+    ),
     (re.compile("No such file or directory"), f"no server listens on that socket; {_CHECK}"),
     (
         re.compile("failed to resolve|could not translate host name|Name or service not known"),

@@ -145,15 +145,37 @@ class MissingRights(Query[MissingRightsRow], name="missing_rights", repeatable=T
     schema: str
 
 
+class GuardedTablesRow(NamedTuple):
+    table_name: str
+    has_policies: bool
+    role_name: str
+
+
+class GuardedTables(Query[GuardedTablesRow], name="guarded_tables", repeatable=True):
+    """Tables of which this user sees only the rows that policies show it, and whether there are policies."""
+
+    schema: str
+
+
+class StoredFunctionsRow(NamedTuple):
+    function_name: str
+    digest: str
+
+
+class StoredFunctions(Query[StoredFunctionsRow], name="stored_functions", repeatable=True):
+    """The functions of the schema, with a digest of their bodies."""
+
+    schema: str
+
+
 class SchemaRevisionRow(NamedTuple):
     version_num: str
     is_own: bool
-    of_schema: str | None
 
 
 class SchemaRevision(Query[SchemaRevisionRow], name="schema_revision", repeatable=True):
     """Which migration the tables are at, and whether they are ours: other applications have a table of that
-    name.  The functions name the schema that they were made in.
+    name.
     """
 
 

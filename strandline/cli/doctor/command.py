@@ -25,7 +25,7 @@ from strandline.cli.doctor.checks import (
     warn,
 )
 from strandline.cli.doctor.models import check_models
-from strandline.cli.doctor.servers import check_broker, check_database
+from strandline.cli.doctor.servers import check_broker, check_database, check_ignored
 from strandline.cli.servers.options import target_options, usable_settings_from
 from strandline.cli.servers.targets import running_servers
 from strandline.cli.terminal.output import styled_text
@@ -57,6 +57,7 @@ def command(no_model_call: bool, **target: Any) -> Output:
 def _servers(settings: Settings, refused: Mapping[str, str]) -> list[CheckReport]:
     if (unknown := not_checked("database", refused)) is not None:
         return [unknown]
+    environment = set(os.environ)
     with ExitStack() as looking:
         try:
             servers = looking.enter_context(running_servers(settings, only_looking=True))
@@ -68,7 +69,8 @@ def _servers(settings: Settings, refused: Mapping[str, str]) -> list[CheckReport
         except StrandlineError as error:
             return [problem("database", str(error), "start it, then look again")]
         broker = not_checked("broker", refused) or check_broker(servers)
-        return [*check_database(servers, settings), broker]
+        ignored = [*check_ignored(sorted(environment - os.environ.keys()))]
+        return [*ignored, *check_database(servers, settings), broker]
 
 
 def show_checks(checks: Iterable[CheckReport]) -> Output:

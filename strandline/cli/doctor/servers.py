@@ -34,21 +34,25 @@ from strandline.schemas.postgres.revision import (
     server_trouble,
     version_numbers,
 )
+from strandline.schemas.postgres.statements import differing_functions
 from strandline.schemas.queries.application.sealing import KeksInUse
 from strandline.schemas.queries.conversation.retention import ArchiveFolders
 from strandline.schemas.queries.inspection.status import (
     DescribeServer,
     DescribeServerRow,
     DividedTables,
+    GuardedTables,
     MissingRights,
     SchemaRevision,
     StatusWorkers,
     StatusWorkersRow,
+    StoredFunctions,
 )
 from strandline.schemas.sealed.content import SealedContent
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.lanes import STAGES, Lane, queue_name
+from strandline.schemas.values.lanes import STAGES, Lane
 from strandline.schemas.values.partitions import describe_partitions
+from strandline.workers.celery_app.broker_trial import try_taking
 
 OLDEST_RABBITMQ = (3, 10)
 CLOCK_SECONDS = 2.0
@@ -76,6 +80,13 @@ def check_database(servers: Servers, settings: Settings) -> Iterator[CheckReport
             yield problem("database", f"{where}: {error}")
 
 
+def check_ignored(variables: Sequence[str]) -> Iterator[CheckReport]:
+    """Variables unset in this process to reach the embedded server."""
+    if variables:
+        finding = f"libpq connects nowhere with {', '.join(variables)} as set, so this process ignores it"
+        yield warn("environment", finding, "unset it, or correct it")
+
+
 def _database(database: Database, settings: Settings, where: str) -> Iterator[CheckReport]:
     asked_at = time.time()
     row = database.fetch(DescribeServer(schema=settings.database_schema))[0]
@@ -94,11 +105,14 @@ def _database(database: Database, settings: Settings, where: str) -> Iterator[Ch
     yield from _pooler(database.beginnings)
     yield _pgvector(row)
     yield clock
-    rights = [*_rights(database, settings)]
+    rights = [*_rights(database, settings), *_row_security(database, settings.database_schema)]
     yield from rights
     if any(right.result == "problem" for right in rights):
         return  # the other checks read tables
-    yield _tables(database, settings, may_create=row.may_create_schema or row.schema_exists)
+    tables = _tables(database, settings, may_create=row.may_create_schema or row.schema_exists)
+    yield tables
+    if tables.result == "ok":
+        yield from _functions(database, settings.database_schema)
     yield from _consumption(database, settings)
 
 
@@ -158,7 +172,7 @@ def judge_verification(broker_url: str, answered: str) -> CheckReport:
 
 
 def _try_broker(broker_url: str) -> str | None:
-    """Leave a hint of no lane in each queue; return RabbitMQ's version, None for another broker.
+    """Leave a hint of no lane in each queue, and try to take; return RabbitMQ's version, None for Redis.
 
     Raises:
         Exception: any error of the transport.
@@ -167,14 +181,9 @@ def _try_broker(broker_url: str) -> str | None:
     try:
         publisher.publish(_NO_LANES)
         connection: Any = publisher.connection
+        try_taking(connection, broker_url)
         if broker_kind(broker_url) == "rabbitmq":
             return str(connection.connection.server_properties.get("version", "0"))
-        if broker_kind(broker_url) == "redis":
-            # Workers wait for all queues by one command, which a Cluster refuses.
-            with connection.default_channel.client.pipeline() as together:
-                for lane in _NO_LANES:
-                    together.llen(queue_name(lane.stage))
-                together.execute()
         return None
     finally:
         publisher.close()
@@ -207,6 +216,29 @@ def _rights(database: Database, settings: Settings) -> Iterator[CheckReport]:
         )
 
 
+def _row_security(database: Database, schema: str) -> Iterator[CheckReport]:
+    if rows := database.fetch(GuardedTables(schema=schema)):
+        names = ", ".join(row.table_name for row in rows)
+        yield (warn if all(row.has_policies for row in rows) else problem)(
+            "rights",
+            f"row level security shows this user of {names} only rows by policy",
+            f"run as a superuser: ALTER ROLE {rows[0].role_name} BYPASSRLS",
+        )
+
+
+def _functions(database: Database, schema: str) -> Iterator[CheckReport]:
+    rows = database.fetch(StoredFunctions(schema=schema))
+    stored = {row.function_name: row.digest for row in rows}
+    if differing := differing_functions(stored, schema):
+        number = quantity(len(differing), "function")
+        yield problem(
+            "functions",
+            f"{number} of schema {schema}, as {differing[0]}, missing or other than this release's, as after"
+            " a rename of the schema",
+            "run `strandline migrate` as their owner, to make them again",
+        )
+
+
 def _clock(difference_seconds: float) -> CheckReport:
     finding = f"database and host differ by {difference_seconds:.2f} s"
     if difference_seconds <= CLOCK_SECONDS:
@@ -224,10 +256,6 @@ def _tables(database: Database, settings: Settings, *, may_create: bool) -> Chec
     if rows and not rows[0].is_own:
         finding = f"none in schema {here} but another application's Alembic table"
         return problem("tables", finding, NAME_ANOTHER_SCHEMA)
-    if rows and (before := rows[0].of_schema) not in (None, here):
-        finding = f"schema {here} was renamed, and its functions name {before}"
-        advice = f"rename it back, and set STRANDLINE_DATABASE_SCHEMA={before}"
-        return problem("tables", finding, advice)
     if rows and rows[0].version_num == HEAD_REVISION:
         finding = f"schema {here} at revision {HEAD_REVISION}"
         tables = database.fetch(DividedTables(schema=here))

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
@@ -189,14 +190,23 @@ def test_a_setting_that_the_role_may_not_correct_is_named(database_url: str) -> 
             connection.execute(f"DROP ROLE {role}".encode())
 
 
-def test_doctor_sees_a_renamed_schema(database_url: str) -> None:
+def test_a_renamed_schema_is_seen_by_doctor_and_mended_by_migrate(
+    database_url: str, make_memory: MakeMemory
+) -> None:
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("ALTER SCHEMA strandline RENAME TO elsewhere")
-    settings = load_settings(database_url=database_url, database_schema="elsewhere")
-    reports = [*check_database(Servers(database_url, None, "configured", "configured"), settings)]
-    assert [report.advice for report in reports if report.name == "tables"] == [
-        "rename it back, and set STRANDLINE_DATABASE_SCHEMA=strandline"
-    ]
+    servers = Servers(database_url, None, "configured", "configured")
+
+    def look() -> list[str]:
+        settings = load_settings(database_url=database_url, database_schema="elsewhere")
+        return [one.advice or "" for one in check_database(servers, settings) if one.name == "functions"]
+
+    assert look() == ["run `strandline migrate` as their owner, to make them again"]
+    lines: list[str] = []
+    migrate(database_url, "elsewhere", report=lines.append)
+    assert "functions made again: " in lines[0]
+    assert look() == []
+    converse(database_url, partial(make_memory, schema="elsewhere"))
 
 
 def test_doctor_says_what_it_could_not_look_at(database_url: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from psycopg_pool import ConnectionPool
 from strandline import ConfigurationError, Facts, Memory
 from strandline.schemas.broker.own_celery import OwnCelery
 from strandline.schemas.display.url_schemes import (
-    BROKER_SCHEMES,
+    BROKER_OPTIONS,
     DATABASE_DRIVERS,
     check_broker_url,
     check_database_url,
@@ -86,8 +87,37 @@ def test_every_driver_that_is_accepted_runs_on_psycopg(driver: str, database_url
     memory.close()
 
 
-def test_the_brokers_that_are_known_are_those_that_celery_knows() -> None:
-    assert {scheme.lower() for scheme in TRANSPORT_ALIASES} == BROKER_SCHEMES
+@pytest.mark.parametrize("scheme", sorted({*TRANSPORT_ALIASES, "sqla+postgresql", "SQS"} - {*BROKER_OPTIONS}))
+def test_a_broker_of_celery_that_strandline_does_not_work_with_is_refused(scheme: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"begins with '{re.escape(scheme)}'; .*redis://.*amqp://"):
+        load_settings(broker_url=f"{scheme}://host/x")
+
+
+# Known to libpq: those with which nothing works, and those with which all does.
+@pytest.mark.parametrize(
+    ("option", "is_refused"),
+    [
+        ("replication=database", True),
+        ("replication=true", True),
+        ("replication=off", False),
+        ("client_encoding=LATIN1", True),
+        ("client_encoding=UTF8", False),
+        ("fallback_application_name=billing", False),
+        ("options=-c%20work_mem%3D9MB", False),
+    ],
+)
+def test_an_option_of_libpq_is_honoured_or_refused(option: str, is_refused: bool, database_url: str) -> None:
+    url = f"{database_url}{'&' if '?' in database_url else '?'}{option}"
+    if is_refused:
+        with pytest.raises(ConfigurationError, match=f"a value of {option.partition('=')[0]} that"):
+            load_settings(database_url=url)
+        return
+    memory = Memory.from_defaults("s", database_url=url, memory_blocks=[])
+    assert memory.put({"role": "user", "content": "hello"}) == 1
+    if option.startswith("fallback"):
+        names = rows_of(database_url, "SELECT DISTINCT application_name FROM pg_stat_activity")
+        assert ("billing",) in names
+    memory.close()
 
 
 @pytest.mark.parametrize(
@@ -138,7 +168,7 @@ def test_what_is_meant_is_accepted(database_url: str) -> None:
     Memory.from_defaults("s", database_url=URL, tokenizer_fn=encode, consume="background")
     with ConnectionPool(database_url, min_size=0, max_size=1, open=False) as pool:
         Memory.from_defaults("s", pool=pool)
-    for broker in ("redis://h/0", "REDISS://h/0", "redis+socket:///s", "amqp://a//;amqp://b//", "sqs://"):
+    for broker in ("redis://h/0", "REDISS://h/0", "redis+socket:///s", "amqp://a//;amqp://b//"):
         assert check_broker_url(broker) == broker
 
 

@@ -97,7 +97,7 @@ def test_ended_loops_leave_the_connections_of_the_last(memory: Memory, database_
 
 
 def test_one_call_closes_what_all_memories_opened(make_memory: MakeMemory, database_url: str) -> None:
-    memories = [make_memory("a"), make_memory("b", broker_url="memory://")]
+    memories = [make_memory("a"), make_memory("b", broker_url="redis://127.0.0.1:1/0")]
     for memory in memories:
         memory.put({"role": "user", "content": "Hello"})
     strandline.close()
