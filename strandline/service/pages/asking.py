@@ -55,8 +55,8 @@ class Asking:
 
         Args:
             act: the route.
-            asked: ``user`` (the header; empty: no user), ``query``, ``body``, ``headers``, and the names in
-                the path.
+            asked: ``of_user`` (the header; empty: no user), ``query``, ``body``, ``headers``, and the path's
+                names.
 
         Raises:
             AnswerError: the route refuses.
@@ -95,7 +95,7 @@ class Asking:
         route: ServiceRoute,
         key: FindServiceKeysRow,
         *,
-        user: str | None = None,
+        of_user: str | None = None,
         query: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
@@ -105,8 +105,8 @@ class Asking:
         named = {name: quote(str(value), safe="") for name, value in places.items()}
         path = _PLACE.sub(lambda match: named[match[1]], route.path)
         more = dict(headers or {})
-        if user is not None and key.user_id is None:
-            more[USER_HEADER] = user or NO_USER
+        if of_user is not None and key.user_id is None:
+            more[USER_HEADER] = of_user or NO_USER
         content = b"" if body is None else json.dumps(body).encode()
         sent = [(b"host", b"page"), (b"content-type", b"application/json")]
         sent += [(b"content-length", str(len(content)).encode())]

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from strandline.schemas.display.shown_text import quantity, shown, shown_lines
+from strandline.schemas.display.shown_text import quantity, seen, shown
 from strandline.service.pages.drawing import budget_bar, derivation_graph, session_line, sparkline
 
 FOLDER = Path(__file__).parent / "templates"
@@ -25,7 +25,7 @@ def render(template: str, **values: Any) -> str:
 
 def isolate(text: object) -> Markup:
     """Stored text as it is read: escaped, hidden characters visible, its direction kept to itself."""
-    lines = [Markup.escape(line) for line in shown_lines(_text_of(text))]
+    lines = [Markup.escape(line) for line in seen(_text_of(text).replace("\r\n", "\n")).split("\n")]
     return Markup('<bdi dir="auto" class="stored">{}</bdi>').format(Markup("<br>").join(lines))
 
 
@@ -83,6 +83,7 @@ _ENVIRONMENT = Environment(
     lstrip_blocks=True,
 )
 _ENVIRONMENT.filters |= {
+    "seen": seen,
     "stored": isolate,
     "named": show_name,
     "age": age,

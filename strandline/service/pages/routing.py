@@ -32,6 +32,7 @@ from strandline.service.route import log_defect
 from strandline.service.service import Service
 
 Endpoint = Callable[[Visit], Awaitable[Response]]
+Subject = Callable[[Visit], Awaitable[Mapping[str, Any]]]
 
 LOGIN = f"{PATH}/login"
 MAX_FORM_BYTES = 65_536
@@ -119,7 +120,7 @@ class Pages:
 
         return declare
 
-    def hide(self, path: str, whose: Callable[[Visit], Mapping[str, Any]]) -> Callable[[Endpoint], Endpoint]:
+    def hide(self, path: str, whose: Subject) -> Callable[[Endpoint], Endpoint]:
         """Make a function the endpoint of ``GET /path``, which hides content until a recorded reveal.
 
         Args:
@@ -129,7 +130,7 @@ class Pages:
 
         def declare(endpoint: Endpoint) -> Endpoint:
             async def reveal(visit: Visit) -> Response:
-                await visit.ask(REVEAL, **whose(visit))
+                await visit.ask(REVEAL, **await whose(visit))
                 visit.is_revealed = True
                 return await endpoint(visit)
 

@@ -77,11 +77,16 @@ class Visit:
         return sealer
 
     @property
-    def address(self) -> str:
-        """The path and the query of the page, as they were asked for."""
-        path = str(self.scope["path"]).removesuffix("/reveal")
+    def reveal_address(self) -> str:
+        """Where the reveal of this page is asked for."""
+        path = f"{self.scope['path']}/reveal"
         query = urlencode({name: value for name, value in self.query.items() if name != "done"})
         return f"{path}?{query}" if query else path
+
+    @property
+    def namespace(self) -> str | None:
+        """The one that a key of the session opens."""
+        return next((key.namespace for key in self.ask.keys if key.namespace is not None), None)
 
     @property
     def user(self) -> str | None:

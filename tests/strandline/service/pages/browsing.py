@@ -53,11 +53,14 @@ class World:
         """Wait until nothing is due."""
         wait_until(lambda: nothing_due(self.service.database_url), timeout=30, what="the workers")
 
-    def await_dead(self, number: int = 1) -> None:
-        """Wait for so many dead letters."""
-        sql = "SELECT count(*) FROM strandline.dead_letter WHERE dropped_at IS NULL"
+    def await_dead(self, session: str) -> None:
+        """Wait until facts and summary have given up on a session."""
+        sql = """SELECT count(*) FROM strandline.dead_letter l JOIN strandline.session s USING (session_key)
+            WHERE s.session_id = %s AND l.dropped_at IS NULL"""
         wait_until(
-            lambda: rows_of(self.service.database_url, sql)[0][0] >= number, timeout=30, what="a dead letter"
+            lambda: rows_of(self.service.database_url, sql, session) == [(2,)],
+            timeout=30,
+            what="two dead letters",
         )
 
 
@@ -137,6 +140,7 @@ class Walk:
         self.page.goto("/page/login")
         self.page.fill("#key", " ".join(key.key for key in keys or self.world.keys))
         self.page.click("text=Log in >> nth=-1")
+        self.page.wait_for_selector("text=Log out")
 
     def click(self, what: str) -> None:
         """Click, and count it."""

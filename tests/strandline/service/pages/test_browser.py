@@ -42,7 +42,7 @@ def world(stack: EmbeddedStack) -> Iterator[World]:
         world.settle()
         world.model.behave(wrong_schema=True)
         world.put("chat-2", "ben", "I play the cello.")
-        world.await_dead()
+        world.await_dead("chat-2")
         yield world
         world.model.behave()
 
@@ -51,15 +51,19 @@ def world(stack: EmbeddedStack) -> Iterator[World]:
 def test_each_page_reads_well(world: World, browser: Browser, look: str) -> None:
     with Walk(world, browser, **LOOKS[look]) as walk:
         walk.log_in()
-        for name, path in PAGES.items():
+        ways = {name: (path, list[str]()) for name, path in PAGES.items()} | BEHIND
+        for name, (path, clicks) in ways.items():
             walk.page.goto(path)
+            for what in clicks:
+                walk.click(what)
             assert walk.page.inner_text("h1")
             walk.keep_picture(f"{name} {look}")
             if look != "without script":
                 assert walk.violations() == [], (name, look)
                 width = walk.page.evaluate("document.documentElement.scrollWidth - innerWidth")
                 assert width <= 0, (name, look, width)
-        assert (walk.complaints, walk.elsewhere) == ([], [])
+        complaints = [text for text in walk.complaints if "404" not in text]  # of the refusal
+        assert (complaints, walk.elsewhere) == ([], [])
 
 
 def test_live_numbers_pause_and_resume(world: World, browser: Browser) -> None:
@@ -83,4 +87,77 @@ def test_a_keyboard_reaches_the_content_first(world: World, browser: Browser) ->
         assert walk.page.evaluate("document.activeElement.id") == "main"
 
 
-PAGES = {"now": "/page", "login": "/page/login", "letters": "/page/letters"}
+def test_from_now_to_the_cause_a_retry_and_the_fact(world: World, browser: Browser) -> None:
+    world.model.behave(wrong_schema=True)
+    world.put("chat-3", "cleo", "I keep bees.")
+    world.await_dead("chat-3")
+    with Walk(world, browser) as walk:
+        walk.log_in()
+        walk.click("#dead-link")
+        walk.click("text=chat-3")
+        walk.click("a:has-text('Why')")
+        assert walk.page.inner_text("h1").startswith("Why was message 1")
+        assert "dead" in walk.page.inner_text("main")
+        world.model.behave()
+        walk.click("button:text-is('Retry')")
+        world.settle()
+        walk.click("text=Reveal content")
+        assert "I keep bees." in walk.page.inner_text("h2:text-is('Facts') + ul")
+        assert walk.clicks <= 6
+
+
+def test_a_fact_is_corrected_and_holds(world: World, browser: Browser) -> None:
+    world.put("chat-4", "dan", "I play the flute.")
+    world.settle()
+    with Walk(world, browser) as walk:
+        walk.log_in()
+        walk.click("text=Users")
+        walk.click("text=dan")
+        walk.click("text=Reveal content")
+        walk.click("text=Correct or delete")
+        walk.page.fill("textarea", "Plays the piccolo.")
+        walk.click("button:text-is('Correct')")
+        assert "The fact has its new words." in walk.page.inner_text("main")
+        walk.click("text=Reveal content")
+        world.put("chat-4", "dan", "I still play the flute.")
+        world.settle()
+        assert "Plays the piccolo." in walk.page.inner_text("main")
+        assert walk.clicks <= 8
+
+
+def test_a_model_that_refuses_is_named_on_the_first_page(world: World, browser: Browser) -> None:
+    world.model.behave(status=401, message="Incorrect API key provided", code="invalid_api_key")
+    world.put("chat-5", "eli", "I sail.")
+    with Walk(world, browser) as walk:
+        walk.log_in()
+        walk.page.wait_for_selector("text=waits:", timeout=60_000)
+        walk.keep_picture("refusing")
+        words = walk.page.inner_text("main")
+        assert "OPENAI_API_KEY" in words, words
+        assert walk.clicks <= 2
+    world.model.behave()
+    world.settle()
+
+
+PAGES = {
+    "now": "/page",
+    "login": "/page/login",
+    "letters": "/page/letters",
+    "users": "/page/users",
+    "user": "/page/users/ana",
+    "session": "/page/sessions/chat-1",
+    "question": "/page/question",
+    "replays": "/page/replays",
+    "generation": "/page/generations/1",
+    "trail": "/page/trail",
+    "keys": "/page/keys",
+    "spend": "/page/spend",
+    "refusal": "/page/users/nobody/facts/00000000-0000-0000-0000-000000000000",
+}
+# From a page to another one, by clicks.
+BEHIND = {
+    "user revealed": ("/page/users/ana", ["text=Reveal content"]),
+    "fact": ("/page/users/ana", ["text=History and sources", "text=Reveal content"]),
+    "session revealed": ("/page/sessions/chat-1", ["text=Reveal content"]),
+    "message": ("/page/sessions/chat-1", ["a:has-text('Why')", "text=Reveal content"]),
+}

@@ -1,0 +1,147 @@
+"""Users of a namespace: their facts, looked at and put right; their sessions, export and erasure."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from strandline.schemas.wire import acts
+from strandline.service.gate.problems import invalid
+from strandline.service.pages.routing import Pages
+from strandline.service.pages.sessions import PATH
+from strandline.service.pages.visits import Visit, way_to
+
+pages = Pages()
+FACTS_SHOWN = 50
+WAIT_SECONDS = 10
+MISTYPED = "The name that was typed is not this user's; nothing was erased."
+
+
+@pages("GET /users")
+async def show_users(visit: Visit) -> Response:
+    """The users of the namespace, or the way to a given one."""
+    if user := visit.query.get("user"):
+        return way_to(_path(user))
+    users = await visit.ask(acts.LIST_USERS, query={"cursor": visit.query.get("cursor")})
+    return visit.page("users.html", users=users)
+
+
+async def _whose(visit: Visit) -> dict[str, Any]:
+    return {"body": {"user": visit.places["user"]}}
+
+
+@pages.hide("/users/{user}", _whose)
+async def show_user(visit: Visit) -> Response:
+    """Figures, facts and sessions of a user."""
+    user = visit.places["user"]
+    query: dict[str, Any] = {"limit": FACTS_SHOWN, "cursor": visit.query.get("cursor")}
+    query |= {name: "true" for name in ("doubtful", "with_invalidated") if visit.query.get(name)}
+    facts = await visit.ask(acts.LIST_FACTS, user=user, query=query)
+    return visit.page(
+        "user.html",
+        user=user,
+        figures=await visit.ask(acts.USER_FIGURES, user=user),
+        facts=facts,
+        sessions=await visit.ask(acts.GET_SESSIONS, of_user=user, query={"limit": FACTS_SHOWN}),
+        erasures=await _erasures(visit, user),
+    )
+
+
+@pages.hide("/users/{user}/facts/{fact_id}", _whose)
+async def show_fact(visit: Visit) -> Response:
+    """One fact, its history, and the way back to its messages."""
+    user, fact_id = visit.places["user"], visit.places["fact_id"]
+    history = await visit.ask(acts.FACT_HISTORY, user=user, fact_id=fact_id)
+    explained = await visit.ask(acts.EXPLAIN_FACT, fact_id=fact_id, of_user=user)
+    return visit.page("fact.html", user=user, explained=explained, **history)
+
+
+@pages("POST /users/{user}/facts")
+async def add_fact(visit: Visit) -> Response:
+    """Add a fact by hand."""
+    await visit.ask(acts.ADD_FACT, user=visit.places["user"], body={"text": visit.field("text") or ""})
+    return way_to(_path(visit.places["user"]), done="added")
+
+
+@pages("POST /users/{user}/facts/{fact_id}/correct")
+async def correct_fact(visit: Visit) -> Response:
+    """Give a fact other words, unless it has changed since it was shown."""
+    headers = {"If-Match": f'"{visit.field("version") or ""}"'}
+    body = {"text": visit.field("text") or ""}
+    await visit.ask(acts.REPLACE_FACT, **_places(visit), body=body, headers=headers)
+    return way_to(_path(visit.places["user"]), done="corrected")
+
+
+@pages("POST /users/{user}/facts/{fact_id}/delete")
+async def delete_fact(visit: Visit) -> Response:
+    """Delete a fact for good."""
+    headers = {"If-Match": f'"{visit.field("version") or ""}"'}
+    await visit.ask(acts.DELETE_FACT, **_places(visit), headers=headers)
+    return way_to(_path(visit.places["user"]), done="deleted")
+
+
+@pages("POST /users/{user}/facts/{fact_id}/settle")
+async def settle_fact(visit: Visit) -> Response:
+    """Decide between a doubtful fact and the fact it may contradict."""
+    await visit.ask(acts.SETTLE_FACT, **_places(visit), body={"keep": visit.field("keep")})
+    return way_to(_path(visit.places["user"]), done="settled")
+
+
+@pages("POST /users/{user}/export")
+async def export_user(visit: Visit) -> Response:
+    """All of a user as a file."""
+    return _Download(visit, visit.places["user"])
+
+
+@pages("POST /users/{user}/erase")
+async def erase_user(visit: Visit) -> Response:
+    """Erase the user whose name was typed."""
+    user = visit.places["user"]
+    if visit.field("name") != user:
+        raise invalid("/name", MISTYPED)
+    begun = await visit.ask(acts.ERASE_USER, user=user, headers={"Prefer": f"wait={WAIT_SECONDS}"})
+    return way_to(f"{PATH}/erasures/{begun['number']}", done="erasing")
+
+
+@pages("GET /erasures/{number}")
+async def show_erasure(visit: Visit) -> Response:
+    """How far an erasure is, and its receipt."""
+    erasure = await visit.ask(acts.GET_ERASURE, number=visit.places["number"])
+    return visit.page("erasure.html", erasure=erasure)
+
+
+class _Download(Response):
+    """The answer of the export's route, handed on as it comes, to be kept as a file."""
+
+    def __init__(self, visit: Visit, user: str) -> None:
+        super().__init__(headers={"Content-Disposition": 'attachment; filename="export.jsonl"'})
+        del self.headers["Content-Length"]
+        self._visit = visit
+        self._user = user
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def hand_on(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                kind = [pair for pair in message["headers"] if pair[0].lower() == b"content-type"]
+                message = {**message, "headers": [*kind, *self.raw_headers]}
+            await send(message)
+
+        await self._visit.ask.pass_on(acts.EXPORT_USER, hand_on, user=self._user)
+
+
+async def _erasures(visit: Visit, user: str) -> list[Any]:
+    if not visit.ask.may(acts.USER_ERASURES):
+        return []
+    items: list[Any] = (await visit.ask(acts.USER_ERASURES, user=user))["items"]
+    return items
+
+
+def _places(visit: Visit) -> dict[str, str]:
+    return {name: visit.places[name] for name in ("user", "fact_id")}
+
+
+def _path(user: str) -> str:
+    return f"{PATH}/users/{quote(user, safe='')}"
