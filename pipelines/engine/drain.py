@@ -63,6 +63,9 @@ from strandline.schemas.values.lanes import Lane
 
 logger = logging.getLogger("strandline.engine")
 
+# A lane that an older release gave back is soon tried by another worker, which may be of a newer one.
+NEWER_RELEASE_SECONDS = 2.0
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -265,6 +268,8 @@ def _outcome_of(engine: Engine, lease: Lease, error: Exception) -> Outcome:
         case ReplayBudgetError():
             wait_seconds = error.retry_after_seconds or 0.0
             return "postponed" if _release_untouched(engine, lease, wait_seconds) else "lost"
+        case UndecodableEventError():
+            return _leave_to_newer(engine, lease, error)
         case TransientModelError() | KeyUnavailableError() | DatabaseRightsError():
             return _postpone(engine, lease, error)
         case _:
@@ -350,6 +355,17 @@ def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str | Exception
     return _BatchEnd(has_more)
 
 
+def _leave_to_newer(engine: Engine, lease: Lease, error: UndecodableEventError) -> Outcome:
+    """Give a lane back as it was, whose next event only a newer release reads, and say so once per stage."""
+    engine.troubles.note(lease.lane, str(error), NEWER_RELEASE_SECONDS)
+    if engine.troubles.is_first_newer(lease.lane):
+        logger.warning(
+            "events of a newer release are left to its workers",
+            extra={"action": "newer_event", "reason": str(error), **_where(lease.lane)},
+        )
+    return "postponed" if _release_untouched(engine, lease, NEWER_RELEASE_SECONDS) else "lost"
+
+
 def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
     """Give the lane back for a while.
 
@@ -392,7 +408,6 @@ _TELLS_NO_TEXT = (
     TransientModelError,
     ServerLimitError,
     DatabaseRightsError,
-    UndecodableEventError,
     KeyUnavailableError,
 )
 

@@ -91,11 +91,19 @@ class Troubles:
         self._lock = threading.Lock()
         self._clock = clock
         self._noted: dict[str, tuple[str, float]] = {}
+        self._newer: set[str] = set()
 
     def note(self, lane: Lane, reason: str, wait_seconds: float) -> None:
         """The lane waits; ``reason`` is a sentence without content."""
         with self._lock:
             self._noted[_key(lane)] = reason, self._clock() + wait_seconds + KEPT_SECONDS
+
+    def is_first_newer(self, lane: Lane) -> bool:
+        """Whether the lane's stage meets an event of a newer release for the first time."""
+        with self._lock:
+            is_first = _key(lane) not in self._newer
+            self._newer.add(_key(lane))
+            return is_first
 
     def settle(self, lane: Lane) -> None:
         """The provider of the lane's stage has answered."""

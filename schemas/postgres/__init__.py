@@ -1,1 +1,1 @@
-"""The one place that knows psycopg, SQLAlchemy and Alembic."""
+"""The one place that knows psycopg."""

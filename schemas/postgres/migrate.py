@@ -6,21 +6,27 @@ changed on the way.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Any
 
 import psycopg
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, create_engine, text
-from sqlalchemy.exc import DBAPIError, OperationalError
+from psycopg import IsolationLevel
+from psycopg.rows import namedtuple_row
 
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import DatabaseUnavailableError, SchemaError
 from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS, BoundedConnection
+from strandline.schemas.postgres.migrations import (
+    FIRST,
+    INDEXED_PER_SECOND,
+    Step,
+    first_statements,
+    revisions,
+    steps_after,
+)
 from strandline.schemas.postgres.options import all_options, options_of, psycopg_url, with_defaults
 from strandline.schemas.postgres.own_connection import OwnConnection
 from strandline.schemas.postgres.pools.beginnings import (
@@ -33,18 +39,29 @@ from strandline.schemas.postgres.pools.beginnings import (
 )
 from strandline.schemas.postgres.pools.connect_problems import connect_problem
 from strandline.schemas.postgres.revision import (
+    HEAD_REVISION,
     NAME_ANOTHER_SCHEMA,
     Trouble,
     pgvector_trouble,
     server_trouble,
 )
-from strandline.schemas.postgres.statements import differing_functions, function_source, statements
+from strandline.schemas.postgres.statements import (
+    differing_functions,
+    function_source,
+    in_schema,
+    statements,
+)
 from strandline.schemas.values.partitions import check_partitions, require_partitions
 
 # Two concurrent migrations (a deploy, `up` next to a script) take turns.
-_LOCK = 0x7374726E646C6E65
+_TAKE_TURN = f"SELECT pg_advisory_xact_lock({0x7374726E646C6E65})".encode()
 
 CONNECT_SECONDS = 10
+
+# A put that comes while a step waits for its lock waits as long; a step gives way, and tries again.
+LOCK_MILLISECONDS = 300
+LOCK_TRIES = 200
+LOCK_PAUSE_SECONDS = 1.0
 
 # A role's limits are for its statements, and a migration takes as long as it takes.
 _UNLIMITED = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
@@ -55,17 +72,41 @@ _NEEDED = {
     "check_function_bodies": ("off", "off"),  # else a role's plpgsql.extra_errors would end it
 }
 
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """A step that a migration would take.
+
+    Attributes:
+        lock: its mode of Postgres's on ``table``; empty if it locks no existing table.
+        rows: of the table, or of its partition, as Postgres estimates them.
+        bytes: of the same, without indexes.
+        seconds: about how long it holds the lock; 0 for a moment.
+    """
+
+    revision: str
+    text: str
+    table: str = ""
+    lock: str = ""
+    rows: int = 0
+    bytes: int = 0
+    seconds: float = 0
+
 
 def migrate(
     url: str,
     schema: str,
     *,
     partitions: int | None = None,
-    report: Callable[[str], None] = lambda _line: None,
+    report: Report = lambda _line: None,
     public_apis_only: bool = False,
 ) -> str:
-    """Bring ``schema`` to the newest revision, in one transaction, and return that revision.
+    """Bring ``schema`` to the newest revision, and return that revision.
 
+    The tables are made in one transaction. Later steps are transactions of their own, each of which can be
+    run again; no put waits for one longer than ``LOCK_MILLISECONDS``.
     If it is there already, only functions that differ are made again, mostly none; then the role needs no
     right but to read.
 
@@ -82,38 +123,48 @@ def migrate(
         DatabaseUnavailableError: Postgres cannot be reached.
         SchemaError: the server is too old, or refused a step, such as creating the pgvector extension, or has
             the tables already, with another number of partitions; or the role may not do it; or the schema
-            is another application's, or a newer release's.
+            is another application's, or a newer release's; or a lock was never free.
     """
     if partitions is not None:
         check_partitions(partitions)
-    with _connection(url, _kind(public_apis_only)) as connection:
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
-        before = _current(connection, schema)
-        server = connection.exec_driver_sql(statements(schema)["describe_server"], {"schema": schema}).one()
-        _refuse(server_trouble(server.server, server.encoding))
-        if partitions is not None and before is not None:
-            require_partitions(_count_partitions(connection, schema), partitions, schema)
-        if before == head_revision():
+    kind = _kind(public_apis_only)
+    with _transaction(url, kind) as connection:
+        connection.execute(_TAKE_TURN)
+        before = _prepare(connection, schema, partitions)
+        if before == HEAD_REVISION:
             # For every role: the application's may not make a schema, even an existing one.
             renewed = _renew_functions(connection, schema)
             done = f"functions made again: {', '.join(renewed)}" if renewed else "so there is nothing to do"
             report(f"{schema}: at revision {before}, {done}")
             return before
-        _check_writable(connection, is_standby=server.is_standby)
-        connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {schema}"))
-        _refuse(pgvector_trouble(server.vector_installed, server.vector_available))
-        where = connection.scalar(text("SELECT quote_ident(coalesce(current_schema(), 'public'))"))
-        connection.execute(text(f"CREATE EXTENSION IF NOT EXISTS vector SCHEMA {where}"))
-        _settle(connection)  # now that pgvector has a schema
-        command.upgrade(_config(connection, schema, partitions or 0), "head")
-        after = _current(connection, schema) or ""
-        report(f"{schema}: {before or 'empty'} -> {after}")
-        return after
+        if before is None:
+            _make_first(connection, schema, partitions or 0)
+    if HEAD_REVISION != FIRST:
+        _run_steps(url, schema, kind, report)
+    report(f"{schema}: {before or 'empty'} -> {HEAD_REVISION}")
+    return HEAD_REVISION
 
 
-def head_revision() -> str:
-    """The newest revision that this release knows."""
-    return ScriptDirectory(str(_folder())).get_current_head() or ""
+def plan(url: str, schema: str, *, public_apis_only: bool = False) -> list[PlannedStep]:
+    """The steps that ``migrate`` would take, none of which is taken; of an empty schema one makes everything.
+
+    Raises:
+        DatabaseUnavailableError: Postgres cannot be reached.
+        SchemaError: the schema is another application's, or a newer release's.
+    """
+    with _transaction(url, _kind(public_apis_only)) as connection:
+        before = _current(connection, schema)
+        sizes = {row.part_name: row for row in _ask(connection, schema, "table_sizes")}
+        planned = []
+        for step in _steps(connection, schema, before or FIRST):
+            form, names = step.form
+            table = names.get("table") or ""
+            size = sizes.get(table)
+            rows, stored = (size.row_count, size.bytes) if size else (0, 0)
+            seconds = round(stored / INDEXED_PER_SECOND, 1) if form.concurrent else 0
+            planned.append(PlannedStep(step.revision, step.text, table, form.lock, rows, stored, seconds))
+        first = PlannedStep(FIRST, "make all tables, indexes and functions")
+        return planned if before else [first, *planned]
 
 
 def current_revision(url: str, schema: str, *, public_apis_only: bool = False) -> str | None:
@@ -123,14 +174,95 @@ def current_revision(url: str, schema: str, *, public_apis_only: bool = False) -
         DatabaseUnavailableError: Postgres cannot be reached.
         SchemaError: the schema is another application's, or a newer release's.
     """
-    with _connection(url, _kind(public_apis_only)) as connection:
+    with _transaction(url, _kind(public_apis_only)) as connection:
         return _current(connection, schema)
 
 
 def divided_tables(url: str, schema: str, *, public_apis_only: bool = False) -> dict[str, int]:
     """The tables that are divided, and into how many partitions; nothing if all are whole, or not there."""
-    with _connection(url, _kind(public_apis_only)) as connection:
+    with _transaction(url, _kind(public_apis_only)) as connection:
         return _count_partitions(connection, schema)
+
+
+def _prepare(connection: OwnConnection, schema: str, partitions: int | None) -> str | None:
+    """The revision before; refuses a server, or tables, that cannot be brought to this release's."""
+    before = _current(connection, schema)
+    (server,) = _ask(connection, schema, "describe_server")
+    _refuse(server_trouble(server.server, server.encoding))
+    if partitions is not None and before is not None:
+        require_partitions(_count_partitions(connection, schema), partitions, schema)
+    if before == HEAD_REVISION:
+        return before
+    _check_writable(connection, is_standby=server.is_standby)
+    if before is None:
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}".encode())
+    _refuse(pgvector_trouble(server.vector_installed, server.vector_available))
+    return before
+
+
+def _make_first(connection: OwnConnection, schema: str, partitions: int) -> None:
+    where = _value(connection, "SELECT quote_ident(coalesce(current_schema(), 'public'))")
+    connection.execute(f"CREATE EXTENSION IF NOT EXISTS vector SCHEMA {where}".encode())
+    _settle(connection)  # now that pgvector has a schema
+    for statement in first_statements(partitions):
+        connection.execute(in_schema(statement, schema).encode())
+
+
+def _run_steps(url: str, schema: str, kind: type[OwnConnection], report: Report) -> None:
+    """Take the later steps on a connection of their own, while another holds the turn."""
+    with _transaction(url, kind) as turn, _connection(url, kind) as connection:
+        # The only statement of this transaction: a snapshot kept open would hold up the build of an index.
+        turn.execute(_TAKE_TURN)
+        steps = _steps(connection, schema, _current(connection, schema) or FIRST)
+        for number, step in enumerate(steps, 1):
+            report(f"{schema}: {step.revision}, step {number} of {len(steps)}: {step.text}")
+            _take(connection, schema, step, report)
+            if number == len(steps) or steps[number].revision != step.revision:
+                _ask(connection, schema, "set_revision", revision=step.revision)
+
+
+def _steps(connection: OwnConnection, schema: str, revision: str) -> list[Step]:
+    parts: dict[str, list[str]] = {}
+    for row in _ask(connection, schema, "table_sizes"):
+        parts.setdefault(row.table_name, []).extend(
+            [row.part_name] if row.part_name != row.table_name else []
+        )
+    return [
+        one
+        for step in steps_after(revision)
+        for one in step.spread(parts.get(step.form[1].get("table") or "", ()))
+    ]
+
+
+def _take(connection: OwnConnection, schema: str, step: Step, report: Report) -> None:
+    form, names = step.form
+    statement = in_schema(step.sql, schema).encode()
+    if form.concurrent:
+        _drop_invalid(connection, f"{schema}.{names['index']}")
+        connection.execute(statement)
+        return
+    for _attempt in range(LOCK_TRIES):
+        try:
+            with connection.transaction():
+                _settle(connection)
+                connection.execute(f"SET LOCAL lock_timeout = {LOCK_MILLISECONDS}".encode())
+                connection.execute(statement)
+        except psycopg.errors.LockNotAvailable:
+            report(f"{schema}: {names.get('table')} is in use; the step gives way, and is tried again")
+            time.sleep(LOCK_PAUSE_SECONDS)
+        else:
+            return
+    raise SchemaError(
+        f"The table {names.get('table')} was never free for a step of the migration: a transaction holds it."
+        " End that transaction, and run `strandline migrate` again."
+    )
+
+
+def _drop_invalid(connection: OwnConnection, index: str) -> None:
+    """Drop the index that an interrupted build left behind: no query uses it."""
+    left = "SELECT FROM pg_index WHERE indexrelid = to_regclass(%s) AND NOT indisvalid"
+    if connection.execute(left.encode(), (index,)).fetchone() is not None:
+        connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {index}".encode())
 
 
 def _kind(public_apis_only: bool) -> type[OwnConnection]:
@@ -138,53 +270,55 @@ def _kind(public_apis_only: bool) -> type[OwnConnection]:
 
 
 @contextmanager
-def _connection(url: str, kind: type[OwnConnection]) -> Iterator[Connection]:
-    # SQLAlchemy reads URLs in its own way; this one goes to libpq as it stands, as it does elsewhere.
+def _transaction(url: str, kind: type[OwnConnection]) -> Iterator[OwnConnection]:
+    with _connection(url, kind) as connection, connection.transaction():
+        _settle(connection)
+        yield connection
+
+
+@contextmanager
+def _connection(url: str, kind: type[OwnConnection]) -> Iterator[OwnConnection]:
     beginnings = Beginnings(options_of(psycopg_url(url)).get("options", ""))
-    engine = create_engine(
-        "postgresql+psycopg://",
-        creator=lambda: _connect(psycopg_url(url), kind, beginnings),
-        # A role behind a pooler may have another by default: its snapshot would be from before the lock.
-        isolation_level="READ COMMITTED",
-    )
+    connection = _connect(psycopg_url(url), kind, beginnings)
     try:
-        with engine.begin() as connection:
-            _settle(connection)
-            yield connection
-    except OperationalError as error:
+        yield connection
+    except psycopg.OperationalError as error:
         raise DatabaseUnavailableError(
             f"Postgres could not continue; run `strandline migrate` again when it can. ({_first_line(error)})"
         ) from error
-    except DBAPIError as error:
+    except psycopg.Error as error:
         raise SchemaError(_refusal(error)) from error
     finally:
-        engine.dispose()
+        connection.close()
 
 
 def _connect(url: str, kind: type[OwnConnection], beginnings: Beginnings) -> OwnConnection:
     waiting = with_defaults(options_of(url), connect_timeout=CONNECT_SECONDS)
     limits = all_options(url, ((name, 0) for name in _UNLIMITED))
-    options = {"options": limits, "client_encoding": "utf8", "prepare_threshold": None} | waiting
+    options: dict[str, Any] = {"options": limits, "client_encoding": "utf8", "prepare_threshold": None}
+    options |= waiting | {"autocommit": True}
     try:
         connection = beginnings.connect(lambda taken: kind.connect(url, **taken), options)
     except psycopg.Error as error:
         raise DatabaseUnavailableError(connect_problem(error, url)) from None
     connection.statement_seconds = MAINTENANCE_SECONDS
+    # A role behind a pooler may have another by default: its snapshot would be from before the lock.
+    connection.isolation_level = IsolationLevel.READ_COMMITTED
     return connection
 
 
-def _settle(connection: Connection) -> None:
-    row = connection.exec_driver_sql(look_for(_NEEDED).decode()).one()
-    if wrong := set_all(find_wrong(row), "SET LOCAL"):
-        connection.exec_driver_sql(wrong)
+def _settle(connection: OwnConnection) -> None:
+    row = connection.execute(look_for(_NEEDED)).fetchone()
+    if row is not None and (wrong := set_all(find_wrong(row), "SET LOCAL")):
+        connection.execute(wrong.encode())
 
 
-def _check_writable(connection: Connection, *, is_standby: bool) -> None:
+def _check_writable(connection: OwnConnection, *, is_standby: bool) -> None:
     if is_standby:
         raise SchemaError(
             "The server is a standby, which only reads; run `strandline migrate` on its primary."
         )
-    if connection.scalar(text("SHOW transaction_read_only")) == "on":
+    if _value(connection, "SHOW transaction_read_only") == "on":
         raise SchemaError(
             "Transactions are read-only by default here. Run `strandline migrate` past the pooler, or `ALTER"
             " ROLE … SET default_transaction_read_only = off` for this role."
@@ -197,65 +331,54 @@ def _refuse(trouble: Trouble | None) -> None:
         raise SchemaError(f"{finding[0].upper()}{finding[1:]}; {advice}.")
 
 
-def _current(connection: Connection, schema: str) -> str | None:
-    context = MigrationContext.configure(connection, opts={"version_table_schema": schema})
-    revisions = context.get_current_heads()
-    if not revisions:
+def _current(connection: OwnConnection, schema: str) -> str | None:
+    if _value(connection, "SELECT to_regclass(%s)", f"{schema}.alembic_version") is None:
         return None
-    _check_own(connection, schema, ", ".join(map(quote, revisions)))
-    if len(revisions) > 1 or revisions[0] not in _known_revisions():
-        raise SchemaError(
-            f"Schema {schema} is at revision {', '.join(map(quote, revisions))}, which this release does not"
-            " know: its tables are a newer Strandline's, or another application migrates them; use the"
-            f" release that made them, or {NAME_ANOTHER_SCHEMA}."
-        )
-    return revisions[0]
-
-
-def _check_own(connection: Connection, schema: str, revision: str) -> None:
-    """Refuse the version table of another application, whose revision may have a name of ours."""
-    asked = {"name": f"{schema}.session_owner"}
-    if connection.scalar(text("SELECT to_regclass(:name) IS NULL"), asked):
+    rows = _ask(connection, schema, "schema_revision")
+    if not rows:
+        return None
+    revision = ", ".join(quote(row.version_num) for row in rows)
+    if not rows[0].is_own:
         raise SchemaError(
             f"Schema {schema} has another application's Alembic table (at revision {revision}), and no tables"
             f" of Strandline; {NAME_ANOTHER_SCHEMA}."
         )
+    if len(rows) > 1 or rows[0].version_num not in revisions():
+        raise SchemaError(
+            f"Schema {schema} is at revision {revision}, which this release does not"
+            " know: its tables are a newer Strandline's, or another application migrates them; use the"
+            f" release that made them, or {NAME_ANOTHER_SCHEMA}."
+        )
+    return str(rows[0].version_num)
 
 
-def _renew_functions(connection: Connection, schema: str) -> list[str]:
+def _renew_functions(connection: OwnConnection, schema: str) -> list[str]:
     """Make the functions again that are missing or differ, as all do in a schema that was renamed."""
-    rows = connection.exec_driver_sql(statements(schema)["stored_functions"], {"schema": schema})
+    rows = _ask(connection, schema, "stored_functions")
     names = differing_functions({row.function_name: row.digest for row in rows}, schema)
     for name in names:
         source = function_source(name, schema).replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION", 1)
-        connection.exec_driver_sql(source.replace("%", "%%"))
+        connection.execute(source.encode())
     return names
 
 
-def _known_revisions() -> set[str]:
-    return {script.revision for script in ScriptDirectory(str(_folder())).walk_revisions()}
+def _count_partitions(connection: OwnConnection, schema: str) -> dict[str, int]:
+    return {row.table_name: row.partitions for row in _ask(connection, schema, "divided_tables")}
 
 
-def _count_partitions(connection: Connection, schema: str) -> dict[str, int]:
-    rows = connection.exec_driver_sql(statements(schema)["divided_tables"], {"schema": schema})
-    return {row.table_name: row.partitions for row in rows}
+def _ask(connection: OwnConnection, schema: str, name: str, **values: object) -> list[Any]:
+    cursor = connection.cursor(row_factory=namedtuple_row)
+    cursor.execute(statements(schema)[name].encode(), {"schema": schema, **values})
+    return cursor.fetchall() if cursor.description else []
 
 
-def _config(connection: Connection, schema: str, partitions: int) -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(_folder()).replace("%", "%%"))
-    config.attributes["connection"] = connection
-    config.attributes["schema"] = schema
-    config.attributes["partitions"] = partitions
-    return config
+def _value(connection: OwnConnection, question: str, *values: object) -> Any:
+    row = connection.execute(question.encode(), values or None).fetchone()
+    return row[0] if row else None
 
 
-def _folder() -> Path:
-    return Path(__file__).parent.parent / "migrations"
-
-
-def _refusal(error: DBAPIError) -> str:
-    if not isinstance(error.orig, psycopg.errors.InsufficientPrivilege):
+def _refusal(error: psycopg.Error) -> str:
+    if not isinstance(error, psycopg.errors.InsufficientPrivilege):
         return f"A migration step was refused: {_first_line(error)}"
     return (
         "This role may not change the tables; `strandline migrate` has to be run by their owner, or, if there"
@@ -263,8 +386,8 @@ def _refusal(error: DBAPIError) -> str:
     )
 
 
-def _first_line(error: DBAPIError) -> str:
-    first = next(iter(str(error.orig).splitlines()), type(error).__name__)
+def _first_line(error: psycopg.Error) -> str:
+    first = next(iter(str(error).splitlines()), type(error).__name__)
     # Which setting to raise, if Postgres has no room for the locks of many partitions.
-    hint = isinstance(error.orig, psycopg.errors.OutOfMemory) and error.orig.diag.message_hint
+    hint = isinstance(error, psycopg.errors.OutOfMemory) and error.diag.message_hint
     return f"{first}: {hint}" if hint else first

@@ -184,6 +184,11 @@ ORDER BY p.proname
 SELECT v.version_num, to_regclass('strandline.session_owner') IS NOT NULL AS is_own
 FROM strandline.alembic_version v
 
+-- name: set_revision
+-- The tables are at another migration.
+-- params: revision varchar
+UPDATE strandline.alembic_version SET version_num = %(revision)s
+
 -- name: divided_tables
 -- The tables that are divided (strandline migrate --partitions), and into how many partitions.
 -- row: table_name text, partitions bigint
@@ -191,3 +196,12 @@ SELECT c.relname::text AS table_name, count(i.inhrelid) AS partitions
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_inherits i ON i.inhparent = c.oid
 WHERE n.nspname = %(schema)s AND c.relkind = 'p'
 GROUP BY c.relname ORDER BY c.relname
+
+-- name: table_sizes
+-- Each whole table, and each partition of a divided one: about how many rows, and bytes without indexes.
+-- row: table_name text, part_name text, row_count bigint, bytes bigint
+SELECT coalesce(p.relname, c.relname)::text AS table_name, c.relname::text AS part_name,
+    greatest(c.reltuples, 0)::bigint AS row_count, pg_table_size(c.oid) AS bytes
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_inherits i ON i.inhrelid = c.oid LEFT JOIN pg_class p ON p.oid = i.inhparent
+WHERE n.nspname = %(schema)s AND c.relkind = 'r' ORDER BY c.relname

@@ -221,13 +221,30 @@ class ClearFactsReport(Report):
     facts: int
 
 
+class PlannedStepReport(Report):
+    """A step that ``strandline migrate`` would take, with its lock on an existing table; empty: none.
+
+    ``seconds``: about how long it holds the lock, by the table's size; 0: a moment.
+    """
+
+    revision: str
+    text: str
+    table: str
+    lock: str
+    rows: int
+    bytes: int
+    seconds: float
+
+
 class MigrateReport(Report):
     """``strandline migrate``: the revision before (null: no tables) and after.
 
     ``partitions``: how many each table has that is divided; empty where all are whole.
+    ``plan``: the steps that ``--plan`` found to do, none of which is done; else empty.
     """
 
     database_schema: str
     before: str | None
-    after: str
+    after: str | None
     partitions: dict[str, int]
+    plan: list[PlannedStepReport]

@@ -8,15 +8,11 @@ from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.options import settings_alone
 from strandline.cli.servers.targets import running_servers
 from strandline.cli.terminal.output import masked_url, say
-from strandline.schemas.postgres.migrate import (
-    current_revision,
-    divided_tables,
-    head_revision,
-    migrate,
-)
+from strandline.schemas.postgres.migrate import PlannedStep, current_revision, divided_tables, migrate, plan
+from strandline.schemas.postgres.revision import HEAD_REVISION
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.partitions import MAX_PARTITIONS, MIN_PARTITIONS
-from strandline.schemas.wire.work import MigrateReport
+from strandline.schemas.wire.work import MigrateReport, PlannedStepReport
 
 
 @cli_command("migrate", settings_alone, MigrateReport)
@@ -26,33 +22,44 @@ from strandline.schemas.wire.work import MigrateReport
     metavar="N",
     help="Divide the big tables into N partitions by owner. Only when the tables are made; default: none.",
 )
-def command(settings: Settings, partitions: int | None, as_json: bool) -> Output:
+@click.option(
+    "--plan", "only_plan", is_flag=True, help="Print the steps, with their locks and times, and take none."
+)
+def command(settings: Settings, partitions: int | None, only_plan: bool, as_json: bool) -> Output:
     """Bring the tables of the configured database (or the running embedded one) to this release.
 
-    Runs in one transaction; needs the right to create a schema and, the first time, the pgvector extension.
+    Needs the right to create a schema and, the first time, the pgvector extension.
+    May be killed and run again; puts and reads continue, and none waits for a step for half a second.
     If the tables are at this release already, nothing is done, and no such right is needed.
     """
     with running_servers(settings, only_looking=True) as servers:
-        before = current_revision(
-            servers.database_url, settings.database_schema, public_apis_only=settings.public_apis_only
-        )
+        url, schema, alone = servers.database_url, settings.database_schema, settings.public_apis_only
+        before = current_revision(url, schema, public_apis_only=alone)
         if not as_json:
-            say(f"database: {masked_url(servers.database_url)}")
-            head = head_revision()
-            step = "" if before == head else f" -> {head}"
+            say(f"database: {masked_url(url)}")
+            step = "" if before == HEAD_REVISION else f" -> {HEAD_REVISION}"
             say(f"revision: {before or 'none'}{step}")
-        after = migrate(
-            servers.database_url,
-            settings.database_schema,
-            partitions=partitions,
-            report=(lambda _line: None) if as_json else say,
-            public_apis_only=settings.public_apis_only,
-        )
-        divided = divided_tables(
-            servers.database_url, settings.database_schema, public_apis_only=settings.public_apis_only
-        )
+        steps = plan(url, schema, public_apis_only=alone) if only_plan else []
+        if not only_plan:
+            say_step = (lambda _line: None) if as_json else say
+            migrate(url, schema, partitions=partitions, report=say_step, public_apis_only=alone)
+        divided = divided_tables(url, schema, public_apis_only=alone)
+    after = before if only_plan else HEAD_REVISION
     report = MigrateReport(
-        database_schema=settings.database_schema, before=before, after=after, partitions=divided
+        database_schema=schema,
+        before=before,
+        after=after,
+        partitions=divided,
+        plan=[PlannedStepReport.of(step) for step in steps],
     )
     named = ", ".join(f"{number} of {table}" for table, number in divided.items())
-    return Output(report, [f"partitions: {named}"] if divided else [])
+    return Output(report, [*map(_line, steps), *([f"partitions: {named}"] if divided else [])])
+
+
+def _line(step: PlannedStep) -> str:
+    lock = "waits for nothing"
+    if step.lock:
+        took = f"about {step.seconds:.0f} s" if step.seconds >= 1 else "at once"
+        table = f"{step.table} ({step.rows:,} rows, {step.bytes / 1e6:,.0f} MB)"
+        lock = f"{step.lock} on {table}, {took}"
+    return f"{step.revision}: {step.text}: {lock}"

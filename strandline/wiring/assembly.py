@@ -23,6 +23,7 @@ from strandline.pipelines.generations.stages import GenerationStages, build
 from strandline.pipelines.overflow.loading import load_handler
 from strandline.schemas.errors import ConfigurationError, SchemaError
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.postgres.revision import HEAD_REVISION
 from strandline.schemas.queries.inspection.status import SchemaRevision
 from strandline.schemas.settings import Settings
@@ -98,9 +99,6 @@ def _compare(generation: Generation, recipe: Recipe, settings: Settings) -> None
 def ensure_tables(url: str, database: Database, settings: Settings) -> None:
     """Migrate a database that Strandline manages (``up``, the embedded default) to this release."""
     if _revision(database) != HEAD_REVISION:
-        # Alembic and SQLAlchemy: a quarter of a read-only command's loading time.
-        from strandline.schemas.postgres.migrate import migrate
-
         migrate(url, settings.database_schema, public_apis_only=settings.public_apis_only)
 
 

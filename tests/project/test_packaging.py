@@ -27,7 +27,7 @@ DATA = (
     "strandline/pipelines/models/prompts/extract.md",
     "strandline/samples/conversation.jsonl",
     "strandline/samples/conversation.qa.json",
-    "strandline/schemas/migrations/script.py.mako",
+    "strandline/schemas/sql/migrations/0001_first.sql",
     "strandline/schemas/sql/functions/put_v1.sql",
     "strandline/schemas/sql/messages.sql",
     "strandline/producers/vocabularies/9b5ad71b2ce5302211f9c61530b329a4922fc6a4",

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("without_collection")
 
 # Folders that hold modules; what is new belongs to one of them, or is a decision (docs/decisions).
 ROOMS = {
-    "schemas": "broker display migrations migrations/versions postgres postgres/pools queries"
+    "schemas": "broker display postgres postgres/pools queries"
     " queries/application queries/conversation queries/derived queries/inspection queries/upkeep queries/work"
     " queries/audit sealed sealing sql tables values values/acts values/forms wire",
     "pipelines": "audit custom engine facts flush generations inspect models models/local"

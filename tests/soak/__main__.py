@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     minutes = given.minutes or (SHORT_MINUTES if given.short else MINUTES)
     with tempfile.TemporaryDirectory(prefix="strandline-soak-") as home:
-        _forget_environment(Path(home))
+        forget_environment(Path(home))
         say("starting PostgreSQL and the broker")
         with running_grounds(Path(home) / "stack") as grounds:
             run = measure(grounds, _chosen(given), seconds=60 * minutes)
@@ -50,7 +50,7 @@ def _chosen(given: argparse.Namespace) -> list[Case]:
     return [cases[name] for name in given.only or [case.name for case in usual]]
 
 
-def _forget_environment(home: Path) -> None:
+def forget_environment(home: Path) -> None:
     """No case depends on, or touches, what the machine's user has configured."""
     for name in list(os.environ):
         if name.startswith(("STRANDLINE_", "OPENAI_")):

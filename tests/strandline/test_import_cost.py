@@ -20,7 +20,6 @@ import strandline
 ROOT = Path(__file__).resolve().parent.parent.parent
 HEAVY = (
     "agents",
-    "alembic",
     "celery",
     "kombu",
     "langchain_core",
@@ -97,11 +96,11 @@ def test_every_public_name_can_be_imported_without_anything_heavy() -> None:
     assert not packages(f"from strandline import {', '.join(PUBLIC)}").intersection(HEAVY)
 
 
-def test_alembic_and_sqlalchemy_are_loaded_by_those_who_migrate_alone() -> None:
-    """They are a third of what a command that only looks would take to begin."""
-    light = ("cli.status", "wiring.runtime", "wiring.worker_process")
+def test_sqlalchemy_is_loaded_by_no_command() -> None:
+    """It is a quarter of what a command that only looks would take to begin."""
+    light = ("cli.status", "cli.migrate", "wiring.runtime", "wiring.worker_process")
     statement = "\n".join(f"import strandline.{module}" for module in light)
-    assert not packages(statement).intersection({"alembic", "sqlalchemy"})
+    assert not packages(statement).intersection({"sqlalchemy"})
 
 
 def test_public_names_are_listed() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
-from typing import NamedTuple
+from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
@@ -179,6 +179,12 @@ class SchemaRevision(Query[SchemaRevisionRow], name="schema_revision", repeatabl
     """
 
 
+class SetRevision(Query[Never], name="set_revision"):
+    """The tables are at another migration."""
+
+    revision: str
+
+
 class DividedTablesRow(NamedTuple):
     table_name: str
     partitions: int
@@ -186,5 +192,18 @@ class DividedTablesRow(NamedTuple):
 
 class DividedTables(Query[DividedTablesRow], name="divided_tables", repeatable=True):
     """The tables that are divided (strandline migrate --partitions), and into how many partitions."""
+
+    schema: str
+
+
+class TableSizesRow(NamedTuple):
+    table_name: str
+    part_name: str
+    row_count: int
+    bytes: int
+
+
+class TableSizes(Query[TableSizesRow], name="table_sizes", repeatable=True):
+    """Each whole table, and each partition of a divided one: about how many rows, and bytes without indexes."""
 
     schema: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 Verdict = Literal["kept", "MISSED"]
@@ -35,6 +36,15 @@ class Reading:
     def cells(self) -> tuple[str, ...]:
         sign = ">=" if self.at_least else "<="
         return (self.verdict, f"{self.measured:.3g}", f"{sign} {self.bound:.3g}", self.unit, self.what)
+
+
+def print_readings(case: str, readings: Sequence[Reading], *, as_json: bool) -> int:
+    """Print a drill's readings, as JSON or as a table; returns the exit code: 1 if a bound is missed."""
+    if as_json:
+        print(json.dumps([asdict(reading) | {"verdict": reading.verdict} for reading in readings], indent=2))
+    else:
+        print(as_table([(case, reading) for reading in readings]))
+    return int(any(reading.verdict != "kept" for reading in readings))
 
 
 def as_table(readings: Sequence[tuple[str, Reading]]) -> str:

@@ -94,13 +94,19 @@ class RoundRobin:
         self._ended.set()
         self._watch.join()
 
+    def add(self, process: ServiceProcess) -> None:
+        self._processes.append(process)
+
+    def remove(self, process: ServiceProcess) -> None:
+        self._processes.remove(process)
+
     def next(self) -> ServiceProcess:
         ready = self._ready
         return ready[next(self._turns) % len(ready)]
 
     def _look(self) -> None:
         while not self._ended.wait(0.05):
-            self._ready = [process for process in self._processes if process.is_ready()] or self._ready
+            self._ready = [process for process in list(self._processes) if process.is_ready()] or self._ready
 
 
 @contextmanager

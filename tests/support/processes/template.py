@@ -31,17 +31,17 @@ from typing import Any
 
 MAX_ORDER_BYTES = 160_000
 
-# Adapters need frameworks that no command needs; the others are programs, which Alembic or Python runs.
-LEFT_OUT = ("strandline.adapters", "strandline.__main__", "strandline.schemas.migrations.env")
+# Adapters need frameworks that no command needs; the other is a program.
+LEFT_OUT = ("strandline.adapters", "strandline.__main__")
 
 # What workers and commands import only once they run.
 IMPORTED_LATE = (
-    "alembic.command", "celery.app.amqp", "celery.app.control", "celery.app.events", "celery.app.log",
+    "celery.app.amqp", "celery.app.control", "celery.app.events", "celery.app.log",
     "celery.app.trace", "celery.apps.worker", "celery.concurrency.solo", "celery.concurrency.thread",
     "celery.fixups.django", "celery.loaders.app", "celery.worker.autoscale", "celery.worker.components",
     "celery.worker.consumer", "celery.worker.state", "celery.worker.strategy", "kombu.transport.pyamqp",
     "kombu.transport.redis", "openai.resources.chat", "openai.resources.embeddings",
-    "sqlalchemy.dialects.postgresql.psycopg", "tiktoken_ext.openai_public",
+    "tiktoken_ext.openai_public",
 )  # fmt: skip
 
 

@@ -63,6 +63,11 @@ def launch_worker(database_url: str, broker_url: str, *arguments: str, **environ
         text=True,
         start_new_session=True,
     )
+    return collect_output(process)
+
+
+def collect_output(process: subprocess.Popen[str]) -> WorkerProcess:
+    """A worker that runs already, and whose output is a pipe."""
     worker = WorkerProcess(process)
     threading.Thread(target=_collect, args=(process, worker.output), daemon=True).start()
     return worker

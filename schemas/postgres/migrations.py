@@ -1,0 +1,163 @@
+"""The migrations: files of SQL in ``schemas/sql/migrations``, each a sequence of steps.
+
+The first makes an empty schema's tables and functions.  Each later step has one of ``FORMS``: it can be run
+again, and lets puts pass: it holds its lock for a moment, or its lock does not conflict with theirs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+from strandline.schemas.postgres.statements import function_source
+
+FOLDER: Traversable = resources.files("strandline.schemas") / "sql" / "migrations"
+
+FIRST = "0001"
+# Ends a table of the first migration that can be divided by owner.
+DIVIDED = "-- divided"
+# A step that is the function of this name.
+FUNCTION = "-- function: "
+_STEP = re.compile(r"^-- step: (.+)\n", re.MULTILINE)
+
+# Bytes of a table that an index is built from in a second.
+INDEXED_PER_SECOND = 20_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A kind of statement that a step may have.
+
+    Attributes:
+        lock: its lock on the existing table that ``pattern`` names; empty: none.
+        concurrent: it reads the whole table outside of a transaction, while puts continue.
+    """
+
+    pattern: re.Pattern[str]
+    lock: str = ""
+    concurrent: bool = False
+
+
+def _form(pattern: str, lock: str = "", *, concurrent: bool = False) -> Form:
+    return Form(re.compile(pattern), lock, concurrent)
+
+
+_TABLE = r"strandline\.(?P<table>\w+)"
+# A default that is not a constant, or a generated column, would write the table again.
+_COLUMN = r"\w+ [\w\[\]]+( DEFAULT ('[^']*'|\d+|true|false)( NOT NULL)?)?"
+FORMS = (
+    _form(r"CREATE TABLE IF NOT EXISTS strandline\."),
+    _form(r"CREATE OR REPLACE FUNCTION strandline\."),
+    _form(r"DROP FUNCTION IF EXISTS strandline\."),
+    _form(rf"COMMENT ON TABLE {_TABLE} IS ", "SHARE UPDATE EXCLUSIVE"),
+    _form(rf"CREATE OR REPLACE TRIGGER \w+ [^;]+ ON {_TABLE} ", "SHARE ROW EXCLUSIVE"),
+    _form(rf"ALTER TABLE {_TABLE} ADD COLUMN IF NOT EXISTS {_COLUMN}$", "ACCESS EXCLUSIVE"),
+    _form(rf"ALTER TABLE {_TABLE} ALTER COLUMN \w+ SET STATISTICS ", "SHARE UPDATE EXCLUSIVE"),
+    _form(
+        rf"CREATE (UNIQUE )?INDEX CONCURRENTLY IF NOT EXISTS (?P<index>\w+) ON {_TABLE} ",
+        "SHARE UPDATE EXCLUSIVE",
+        concurrent=True,
+    ),
+    # Of a divided table, once each partition has it: it is built from theirs.
+    _form(rf"CREATE (UNIQUE )?INDEX IF NOT EXISTS (?P<index>\w+) ON {_TABLE} ", "SHARE"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One statement of a migration.
+
+    Attributes:
+        text: a few words for people.
+        sql: the statement, for the schema ``strandline``.
+    """
+
+    revision: str
+    text: str
+    sql: str
+
+    @property
+    def form(self) -> tuple[Form, Mapping[str, str]]:
+        """The form, with the names of its ``table`` and ``index``.
+
+        Raises:
+            ValueError: it has none of ``FORMS``.
+        """
+        for form in FORMS:
+            if match := form.pattern.match(self.sql):
+                return form, match.groupdict()
+        raise ValueError(
+            f"migration {self.revision}: {self.text}: a step has none of the forms that may be run"
+        )
+
+    def spread(self, partitions: Sequence[str]) -> Iterator[Step]:
+        """The steps for a table with ``partitions``: an index is built on each, one by one."""
+        form, names = self.form
+        if form.concurrent and partitions:
+            for part in partitions:
+                sql = self.sql.replace(
+                    f" {names['index']} ON strandline.{names['table']} ",
+                    f" {part}_{names['index']} ON strandline.{part} ",
+                )
+                yield replace(self, text=f"{self.text}, of {part}", sql=sql)
+            yield replace(self, sql=self.sql.replace(" CONCURRENTLY", "", 1))
+        else:
+            yield self
+
+
+@cache
+def revisions() -> tuple[str, ...]:
+    """Those of this release, the oldest first."""
+    return tuple(sorted(_files()))
+
+
+def steps_after(revision: str) -> list[Step]:
+    """The steps that bring tables at ``revision`` to this release."""
+    later = revisions()[revisions().index(revision) + 1 :]
+    return [
+        Step(each, text, sql.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION", 1))
+        for each in later
+        for text, sql in _read(each)
+    ]
+
+
+def first_statements(partitions: int) -> Iterator[str]:
+    """All statements of the first migration, with ``DIVIDED`` tables in so many partitions; 0: whole."""
+    for _text, sql in _read(FIRST):
+        if not partitions or not sql.endswith(DIVIDED):
+            yield sql
+            continue
+        yield f"{sql.removesuffix(DIVIDED)}PARTITION BY HASH (shard_key)"
+        table = sql.split()[2]
+        for number in range(partitions):
+            yield (
+                f"CREATE TABLE {table}_p{number} PARTITION OF {table}"
+                f" FOR VALUES WITH (MODULUS {partitions}, REMAINDER {number})"
+            )
+
+
+def digest(revision: str) -> str:
+    """Of everything that a migration executes."""
+    executed = [sql for _text, sql in _read(revision)]
+    if revision == FIRST:
+        executed = [*first_statements(0), *first_statements(2)]
+    return hashlib.sha256("\n".join(executed).encode()).hexdigest()
+
+
+def _read(revision: str) -> Iterator[tuple[str, str]]:
+    pieces = _STEP.split(_files()[revision].read_text(encoding="utf-8"))[1:]
+    for text, sql in zip(pieces[::2], pieces[1::2], strict=True):
+        statement = sql.strip()
+        if statement.startswith(FUNCTION):
+            source = function_source(statement.removeprefix(FUNCTION), "strandline")
+            statement = source[source.index("CREATE FUNCTION") :].strip()
+        yield text, statement
+
+
+def _files() -> dict[str, Traversable]:
+    return {file.name[:4]: file for file in FOLDER.iterdir() if file.name.endswith(".sql")}
