@@ -7,7 +7,7 @@ import random
 import threading
 from collections.abc import Callable
 
-from strandline.pipelines.engine.failures import level_of
+from strandline.pipelines.engine.failures import REFUSALS, level_of
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.values.acts.acting import WORKER, acting
 
@@ -44,7 +44,9 @@ class Periodic:
         while not self._stop.wait(self._interval * random.uniform(0.75, 1.25)):  # noqa: S311
             try:
                 self._tick()
+                REFUSALS.settle(self, self._name)
             except StrandlineError as error:
+                REFUSALS.note(self, self._name, error)
                 logger.log(
                     level_of(error, ending=self._stop.is_set()),
                     "periodic work failed",

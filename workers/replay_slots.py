@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 
 from strandline.pipelines.engine.drain import drain
 from strandline.pipelines.engine.engine import Engine
-from strandline.pipelines.engine.failures import level_of
+from strandline.pipelines.engine.failures import REFUSALS, level_of
 from strandline.schemas.errors import ReplayBudgetError, StrandlineError
 from strandline.schemas.queries.derived.replay import ReplayLanes, ReplayRate, TakeReplayCall
 from strandline.schemas.settings import Settings
@@ -99,12 +99,15 @@ class ReplaySlots:
     def _work(self) -> None:
         while not self._stop.is_set() and not self._engine.stopping():
             try:
-                if (lane := self._next()) is None:
+                lane = self._next()
+                REFUSALS.settle(self, "replay")
+                if lane is None:
                     return
                 began = time.monotonic()
                 outcome = drain(self._engine, lane).outcome
                 self._give_way(time.monotonic() - began, paused=outcome != "drained")
             except StrandlineError as error:
+                REFUSALS.note(self, "replay", error)
                 level = level_of(error, ending=self._stop.is_set())
                 logger.log(level, "replay failed", extra={"action": "replay_failed", "reason": str(error)})
                 return

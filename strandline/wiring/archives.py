@@ -22,6 +22,6 @@ def open_archive(name: str) -> Archive:
         from strandline.pipelines.upkeep.object_archive import ObjectArchive
     except ImportError as error:
         raise ArchiveError(
-            f"The archive {name} needs obstore: pip install 'strandline[archive]', wherever workers run."
+            f"The archive {name} needs obstore: pip install obstore, wherever workers run."
         ) from error
     return ObjectArchive(name)

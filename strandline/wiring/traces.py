@@ -65,7 +65,7 @@ def operation_spans() -> Measure:
     Raises:
         ConfigurationError: the extra ``traces`` is missing.
     """
-    with _needs("'strandline[traces]'"):
+    with _needs("opentelemetry-api"):
         from opentelemetry import trace
     tracer = OtelTracer(trace.get_tracer("strandline", VERSION))
     tracing.install(tracer)

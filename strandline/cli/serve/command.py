@@ -16,10 +16,11 @@ from strandline.cli.terminal.output import say
 from strandline.cli.terminal.streams import log_to_stderr
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings
+from strandline.schemas.version import install_command
 from strandline.wiring.metrics import measure_service
 from strandline.wiring.traces import trace_process
 
-NEEDED = "strandline serve needs Starlette and uvicorn: pip install 'strandline[service]'."
+NEEDED = f"strandline serve needs Starlette and uvicorn: {install_command('service')}."
 _PACKAGES = ("httptools", "starlette", "uvicorn", "uvloop")
 
 

@@ -18,10 +18,15 @@ from hypothesis import strategies as st
 
 from strandline import Memory
 from strandline.cli.entry import run
-from strandline.pipelines.engine.failures import RetryPolicy
+from strandline.pipelines.engine.failures import Refusals, RetryPolicy
 from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.generations.stages import GenerationStages
-from strandline.schemas.errors import PermanentModelError, TransientModelError
+from strandline.schemas.errors import (
+    DatabaseRightsError,
+    PermanentModelError,
+    SchemaError,
+    TransientModelError,
+)
 from strandline.schemas.postgres.database import Database, drive
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.work.lanes import ReleaseUndrainedLanes
@@ -75,7 +80,10 @@ def try_again_now(url: str) -> None:
     rows_of(url, "UPDATE strandline.lane SET next_attempt_at = clock_timestamp() RETURNING 1")
 
 
-def test_a_denied_right_postpones_until_it_is_granted(rig: Rig, memory: Memory) -> None:
+def test_a_denied_right_postpones_until_it_is_granted(
+    rig: Rig, memory: Memory, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("strandline.pipelines.engine.drain.REFUSALS", Refusals())
     lane, role = summary_lane(rig.url, "s"), f"denied_{uuid4().hex}"
     options = ConnectionOptions.from_settings(f"{rig.url}&options=-c%20role%3D{role}", rig.settings)
     with psycopg.connect(rig.url, autocommit=True) as owner, closing(Database.connect(options)) as database:
@@ -95,6 +103,26 @@ def test_a_denied_right_postpones_until_it_is_granted(rig: Rig, memory: Memory) 
         owner.execute(f"DROP OWNED BY {role}".encode())
         owner.execute(f"DROP ROLE {role}".encode())
     assert dead_letters(rig.url) == 0
+    loud = [one.message for one in caplog.records if one.levelno >= logging.WARNING]
+    assert loud == ["database refuses", "database refuses no more"]
+
+
+def test_refusals_are_logged_as_they_begin_and_end(caplog: pytest.LogCaptureFixture) -> None:
+    refusals, denied = Refusals(), DatabaseRightsError("denied")
+    one, other = object(), object()
+    refusals.settle(one, "sweep")
+    refusals.note(one, "sweep", TransientModelError("no refusal"))
+    for error in (denied, SchemaError("gone")):
+        for owner in (one, other, one):
+            refusals.note(owner, "sweep", error)
+            refusals.note(owner, "upkeep", error)
+        for work in ("sweep", "upkeep", "sweep"):
+            refusals.settle(one, work)
+        refusals.settle(other, "sweep")
+        assert [record.message for record in caplog.records] == ["database refuses"]
+        refusals.settle(other, "upkeep")
+        assert [record.message for record in caplog.records][1:] == ["database refuses no more"]
+        caplog.clear()
 
 
 def outage(server: ModelServer, kind: str) -> None:

@@ -394,7 +394,7 @@ def test_without_the_extra_it_says_what_to_install(missing: str) -> None:
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "strandline: strandline mcp needs the MCP SDK, version 2.3 or newer: pip install 'strandline[mcp]'.\n"
+        "strandline: strandline mcp needs the MCP SDK, version 2.3 or newer: pip install 'mcp<3,>=2.3'.\n"
     )
 
 
