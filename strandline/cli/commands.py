@@ -30,6 +30,7 @@ TASKS = {
     },
     "Operations": {
         "status": "Show due, held and finished work.",
+        "top": "Show each stage live, until a key ends it.",
         "exporter": "Serve metrics to Prometheus until stopped.",
         "dead-letters": "List dead letters, retry or drop them.",
         "limits": "Set, list and clear the limits of namespaces.",
@@ -92,6 +93,8 @@ def load_command(name: str) -> click.Command:
             from strandline.cli.exporter import command
         case "status":
             from strandline.cli.status import command
+        case "top":
+            from strandline.cli.top import command
         case "dead-letters":
             from strandline.cli.dead_letters import command
         case "limits":

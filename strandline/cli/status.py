@@ -33,11 +33,12 @@ def command(running: Running, watch: bool, as_json: bool) -> Output | None:
 
 
 def _look(running: Running) -> Output:
-    report, starter = read_status(running.database, running.settings), _starter(running.servers)
+    report, starter = read_status(running.database, running.settings), starter_of(running.servers)
     return Output(report, _lines(report, starter), picture=lambda: _picture(report, starter))
 
 
-def _starter(servers: Servers) -> str:
+def starter_of(servers: Servers) -> str:
+    """The command that starts a worker here."""
     return "strandline up" if servers.alone or servers.broker_url is None else "strandline worker"
 
 
@@ -48,7 +49,7 @@ def _watch(running: Running, *, as_json: bool) -> None:
                 while True:
                     show(_look(running), as_json=as_json)
                     interrupts.pause(WATCH_SECONDS)
-            starter = _starter(running.servers)
+            starter = starter_of(running.servers)
             with Live(console=console(), auto_refresh=False) as live:
                 while True:
                     report = read_status(running.database, running.settings)
@@ -66,7 +67,7 @@ def _picture(report: StatusReport, starter: str) -> RenderableType:
         table.add_column(title, justify="right")
     table.add_column("stages")
     for pipeline in report.pipelines:
-        name = _label(pipeline)
+        name = label_of(pipeline)
         dead = styled_text(str(pipeline.dead), style="red" if pipeline.dead else "")
         stages = ", ".join(
             f"{stage.name} {stage.due}" if stage.due else stage.name for stage in pipeline.stages
@@ -89,7 +90,8 @@ def _picture(report: StatusReport, starter: str) -> RenderableType:
     )
 
 
-def _label(pipeline: PipelineReport) -> str:
+def label_of(pipeline: PipelineReport) -> str:
+    """A pipeline's name, with its generation unless it serves."""
     if pipeline.state == "serving":
         return pipeline.name
     return f"{pipeline.name} {pipeline.generation} ({pipeline.state})"
@@ -97,11 +99,16 @@ def _label(pipeline: PipelineReport) -> str:
 
 def _lines(report: StatusReport, starter: str) -> list[str]:
     lines = [
-        f"{_label(pipeline)}: due {pipeline.due}, held {pipeline.leased}, dead {pipeline.dead},"
+        f"{label_of(pipeline)}: due {pipeline.due}, held {pipeline.leased}, dead {pipeline.dead},"
         f" lag {pipeline.lag_seconds:.1f} s"
         for pipeline in report.pipelines
     ]
-    return [*lines, _totals(report), *_worker_lines(report), *lines_of(report, starter)]
+    return [*lines, *notes_of(report, starter)]
+
+
+def notes_of(report: StatusReport, starter: str) -> list[str]:
+    """Totals, the workers, and what keeps memory back."""
+    return [_totals(report), *_worker_lines(report), *lines_of(report, starter)]
 
 
 def _totals(report: StatusReport) -> str:

@@ -1,0 +1,71 @@
+"""``strandline top``: each stage, live, until a key ends it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+
+from rich.console import Group
+from rich.live import Live
+
+from strandline.administration.status import read_rates, read_status
+from strandline.cli.command import Output, cli_command
+from strandline.cli.servers.targets import Running, opened_servers
+from strandline.cli.status import WATCH_SECONDS, label_of, notes_of, starter_of
+from strandline.cli.terminal.interrupts import Interrupts, ends_as_interrupts
+from strandline.cli.terminal.keys import WaitForKey, keys_read
+from strandline.cli.terminal.output import Row, console, is_rich, styled_text, table
+from strandline.schemas.wire.work import PipelineReport, StageReport, StatusReport
+
+# Of the last so many minutes.
+RATE_MINUTES = 5
+HEADERS = ("pipeline", "stage", "due", "held", "dead", "oldest", "done a minute")
+
+
+@cli_command("top", opened_servers, StatusReport)
+def command(running: Running, as_json: bool) -> Output | None:
+    """Show each stage live: its due work and the age of that, the rate, and why it waits.
+
+    The numbers are those of `strandline status`. q ends it, p pauses. In a pipe it prints them once.
+    """
+    if as_json or not (is_rich() and sys.stdin.isatty()):
+        report = read_status(running.database, running.settings)
+        return Output(report, lines_of_top(report, read_rates(running.database), starter_of(running.servers)))
+    try:
+        with ends_as_interrupts() as interrupts, keys_read() as wait_for_key:
+            _watch(running, interrupts, wait_for_key)
+    except KeyboardInterrupt:
+        # Ctrl-C is another way to end it.
+        return None
+    return None
+
+
+def _watch(running: Running, interrupts: Interrupts, wait_for_key: WaitForKey) -> None:
+    lines: list[str] = []
+    key, is_paused = "", False
+    with Live(console=console(), auto_refresh=False, screen=True) as live:
+        while key != "q":
+            interrupts.check()
+            is_paused ^= key == "p"
+            if not is_paused:
+                report = read_status(running.database, running.settings)
+                lines = lines_of_top(report, read_rates(running.database), starter_of(running.servers))
+            help_line = f"q: end, p: {'go on; paused' if is_paused else 'pause'}"
+            live.update(Group(*map(styled_text, [*lines, "", help_line])), refresh=True)
+            key = wait_for_key(WATCH_SECONDS)
+
+
+def lines_of_top(report: StatusReport, rates: Mapping[str, Sequence[int]], starter: str) -> list[str]:
+    """The stages as a table, and the notes of ``status`` below."""
+    rows = [
+        _row(pipeline, stage, rates.get(f"{pipeline.generation}/{stage.name}", ()))
+        for pipeline in report.pipelines
+        for stage in pipeline.stages
+    ]
+    return [*table(HEADERS, rows), "", *notes_of(report, starter)]
+
+
+def _row(pipeline: PipelineReport, stage: StageReport, done: Sequence[int]) -> Row:
+    rate = sum(done[-RATE_MINUTES:]) / RATE_MINUTES
+    counts = (stage.due, stage.leased, stage.dead)
+    return (label_of(pipeline), stage.name, *counts, f"{stage.lag_seconds:,.1f} s", f"{rate:,.1f}")
