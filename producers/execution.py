@@ -33,7 +33,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 # Opened with the name of an operation and its subject, such as a session, for as long as it runs.
-Measure = Callable[[str, object], AbstractContextManager[None]]
+Measure = Callable[[str, object], AbstractContextManager[object]]
 
 
 class Resources(Protocol):

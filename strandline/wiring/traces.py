@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -69,16 +69,11 @@ def operation_spans() -> Measure:
         from opentelemetry import trace
     tracer = OtelTracer(trace.get_tracer("strandline", VERSION))
     tracing.install(tracer)
+    values = {name: {tracing.OPERATION: name, tracing.PROVIDER: "strandline"} for name in MEMORY_OPERATIONS}
 
-    @contextmanager
-    def measure(operation: str, subject: object) -> Iterator[None]:
+    def measure(operation: str, subject: object) -> AbstractContextManager[object]:
         name = _MEMORY_OPERATION.get(operation)
-        if name is None:
-            yield
-            return
-        values = {tracing.OPERATION: name, tracing.PROVIDER: "strandline", **_digests(subject)}
-        with tracer.span(name, "client", values):
-            yield
+        return tracing.NO_SPAN if name is None else tracer.span(name, "client", values[name], subject=subject)
 
     return measure
 
@@ -95,40 +90,19 @@ def _digests(subject: object) -> dict[str, str]:
     return {}
 
 
-class _OtelSpan(Span):
-    def __init__(self, span: OtelSpan) -> None:
-        self._span = span
-
-    @property
-    def traceparent(self) -> str | None:  # type: ignore[override]
-        return traceparent_of(self._span.get_span_context())
-
-    def note_tokens(self, read: int, written: int = 0) -> None:
-        self._span.set_attribute("gen_ai.usage.input_tokens", read)
-        if written:
-            self._span.set_attribute("gen_ai.usage.output_tokens", written)
-
-    def fail(self, error: BaseException) -> None:
-        from opentelemetry.trace import StatusCode
-
-        self._span.set_attribute("error.type", type(error).__name__)
-        self._span.set_status(StatusCode.ERROR)
-
-
 class OtelTracer:
     """Implements ``schemas.tracing.Tracer``."""
 
     def __init__(self, tracer: Tracer) -> None:
         from opentelemetry import context, trace
 
-        self._tracer, self._context, self._trace = tracer, context, trace
-        self._kinds = {
+        self.tracer, self.context, self.trace = tracer, context, trace
+        self.kinds = {
             "client": trace.SpanKind.CLIENT,
             "producer": trace.SpanKind.PRODUCER,
             "consumer": trace.SpanKind.CONSUMER,
         }
 
-    @contextmanager
     def span(
         self,
         name: str,
@@ -137,40 +111,33 @@ class OtelTracer:
         *,
         causes: Sequence[str | None] = (),
         is_current: bool = True,
-    ) -> Iterator[Span]:
+        subject: object = None,
+    ) -> AbstractContextManager[Span]:
         contexts = [context for cause in causes if (context := self._read(cause)) is not None]
-        span = self._tracer.start_span(
+        span = self.tracer.start_span(
             name,
             context=self._parent(contexts),
-            kind=self._kinds[kind],
+            kind=self.kinds[kind],
             attributes=values,
-            links=[self._trace.Link(one) for one in contexts] if len(causes) > 1 else None,
+            links=[self.trace.Link(one) for one in contexts] if len(causes) > 1 else None,
             record_exception=False,
             set_status_on_exception=False,
         )
-        token = self._context.attach(self._trace.set_span_in_context(span)) if is_current else None
-        shown = _OtelSpan(span)
-        try:
-            yield shown
-        except BaseException as error:
-            shown.fail(error)
-            raise
-        finally:
-            if token is not None:
-                self._context.detach(token)
-            span.end()
+        if subject is not None and span.is_recording():
+            span.set_attributes(_digests(subject))
+        return _OtelSpan(self, span, is_current=is_current)
 
     @contextmanager
     def within(self, traceparent: str) -> Iterator[None]:
         sent = self._read(traceparent)
-        if sent is None or self._trace.get_current_span().get_span_context().is_valid:
+        if sent is None or self.trace.get_current_span().get_span_context().is_valid:
             yield
             return
-        token = self._context.attach(self._as_parent(sent))
+        token = self.context.attach(self._as_parent(sent))
         try:
             yield
         finally:
-            self._context.detach(token)
+            self.context.detach(token)
 
     def _parent(self, causes: Sequence[SpanContext]) -> Context | None:
         """The first sampled cause: a batch is recorded if any of its events is; None: the present span."""
@@ -179,15 +146,15 @@ class OtelTracer:
         return None
 
     def _as_parent(self, cause: SpanContext) -> Context:
-        return self._trace.set_span_in_context(self._trace.NonRecordingSpan(cause))
+        return self.trace.set_span_in_context(self.trace.NonRecordingSpan(cause))
 
     def _read(self, traceparent: str | None) -> SpanContext | None:
         if traceparent is None or not re.fullmatch(TRACEPARENT, traceparent):
             return None
         _, trace_id, span_id, flags = traceparent.split("-")
-        context = self._trace.SpanContext(
+        context = self.trace.SpanContext(
             int(trace_id, 16), int(span_id, 16), is_remote=True,
-            trace_flags=self._trace.TraceFlags(int(flags, 16)),
+            trace_flags=self.trace.TraceFlags(int(flags, 16)),
         )  # fmt: skip
         return context if context.is_valid else None
 
@@ -200,3 +167,38 @@ def _needs(packages: str) -> Iterator[None]:
         if not (error.name or "").startswith("opentelemetry"):
             raise
         raise ConfigurationError(f"Traces need OpenTelemetry: pip install {packages}.") from None
+
+
+class _OtelSpan(Span):
+    """A span from its start on: written out, since a generator takes several times as long."""
+
+    __slots__ = ("_is_current", "_span", "_token", "_tracer")
+
+    def __init__(self, tracer: OtelTracer, span: OtelSpan, *, is_current: bool) -> None:
+        self._tracer, self._span, self._is_current = tracer, span, is_current
+
+    def __enter__(self) -> Span:
+        if self._is_current:
+            current = self._tracer.trace.set_span_in_context(self._span)
+            self._token = self._tracer.context.attach(current)
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if error is not None:
+            self.fail(error)
+        if self._is_current:
+            self._tracer.context.detach(self._token)
+        self._span.end()
+
+    @property
+    def traceparent(self) -> str | None:  # type: ignore[override]
+        return traceparent_of(self._span.get_span_context())
+
+    def note_tokens(self, read: int, written: int = 0) -> None:
+        self._span.set_attribute("gen_ai.usage.input_tokens", read)
+        if written:
+            self._span.set_attribute("gen_ai.usage.output_tokens", written)
+
+    def fail(self, error: BaseException) -> None:
+        self._span.set_attribute("error.type", type(error).__name__)
+        self._span.set_status(self._tracer.trace.StatusCode.ERROR)

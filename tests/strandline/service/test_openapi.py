@@ -185,6 +185,7 @@ COMMAND_ROUTES = {
     "worker": "(starts a worker)",
     "serve": "(starts the service)",
     "exporter": "(serves metrics to Prometheus)",
+    "top": "(shows GET /v1/status in a terminal)",
     "migrate": "(changes tables, before the service runs)",
     "doctor": "(looks at the machine on which it runs)",
     "mcp": "(speaks stdio)",
