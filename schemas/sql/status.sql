@@ -48,6 +48,16 @@ FROM strandline.receipt r CROSS JOIN LATERAL (
 WHERE r.applied_at > statement_timestamp() - interval '1 hour' AND m.minutes_ago < 60
 GROUP BY r.generation_id, r.stage, m.minutes_ago ORDER BY r.generation_id, r.stage, m.minutes_ago
 
+-- name: longest_due
+-- Of each stage the event that waits longest, by name.
+-- row: stage text, namespace text, session_id text, user_id text?, from_seq bigint, through_seq bigint, waits_since
+--     timestamptz
+SELECT DISTINCT ON (d.generation_id, d.stage) d.stage, s.namespace, s.session_id, s.user_id, d.from_seq, d.through_seq,
+    coalesce(d.ready_at, d.created_at) AS waits_since
+FROM strandline.due d
+JOIN strandline.session s ON s.shard_key = d.shard_key AND s.session_key = d.session_key
+ORDER BY d.generation_id, d.stage, coalesce(d.ready_at, d.created_at), d.event_id
+
 -- name: waiting_messages
 -- The messages that no flush has delivered yet, of an owner or of all, and what the next delivery waits for.
 -- params: shard_key uuid?
@@ -97,8 +107,13 @@ FROM strandline.audit_entry e
 -- name: used_pipelines
 -- The pipelines that sessions feed; work of those that no live worker serves piles up.
 -- row: pipeline text
-SELECT DISTINCT u.pipeline FROM strandline.session s CROSS JOIN LATERAL unnest(s.pipelines) AS u (pipeline)
-ORDER BY u.pipeline
+WITH RECURSIVE lists AS (
+    SELECT min(s.pipelines) AS pipelines FROM strandline.session s
+    UNION ALL
+    SELECT (SELECT min(s.pipelines) FROM strandline.session s WHERE s.pipelines > l.pipelines)
+    FROM lists l WHERE l.pipelines IS NOT NULL
+)
+SELECT DISTINCT u.pipeline FROM lists l CROSS JOIN LATERAL unnest(l.pipelines) AS u (pipeline) ORDER BY u.pipeline
 
 -- name: describe_server
 -- Version, pgvector, rights and clock of the server; needs no tables.

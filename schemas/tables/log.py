@@ -87,6 +87,8 @@ session = table(
     Column("shared_key", Uuid),
     # Of the owner's data keys, the first of its present life; 0: the session takes content in clear.
     Column("first_data_key", Integer, nullable=False, server_default=text("0")),
+    # Its few different values are found without a look at each session.
+    Index("session_by_pipelines", "pipelines"),
     Index("session_by_zone", "shard_key", "created_at", postgresql_where=text("time_zone IS NOT NULL")),
     # Its marks, counters and policy fit together: the trigger session_check (check_session_v1).
     comment="One conversation: its marks, its token count and its policy",

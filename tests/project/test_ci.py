@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 INSTALLING = (
-    'for server in rabbitmq-server pgbouncer nginx haproxy; do touch "$STRANDLINE_CI_SBIN/$server"; done'
+    'for server in rabbitmq-server pgbouncer nginx haproxy; do touch "$STRANDLINE_CI_SBIN/$server"; done;'
+    ' touch "$STRANDLINE_CI_BIN/chromium"'
 )
 
 
@@ -27,7 +28,7 @@ def run_ci(place: Path, *, user: str, apt: str) -> tuple[int, list[str]]:
     path = f"{commands}:{os.environ['PATH']}"
     done = subprocess.run(
         [str(ROOT / ".ci/run")],
-        env=os.environ | {"PATH": path, "STRANDLINE_CI_SBIN": str(place)},
+        env=os.environ | {"PATH": path, "STRANDLINE_CI_SBIN": str(place), "STRANDLINE_CI_BIN": str(place)},
         capture_output=True,
         timeout=100,
         check=False,

@@ -54,6 +54,20 @@ class StageRates(Query[StageRatesRow], name="stage_rates", repeatable=True):
     """The events that each stage was done with, by minutes of the last hour."""
 
 
+class LongestDueRow(NamedTuple):
+    stage: str
+    namespace: str
+    session_id: str
+    user_id: str | None
+    from_seq: int
+    through_seq: int
+    waits_since: datetime
+
+
+class LongestDue(Query[LongestDueRow], name="longest_due", repeatable=True):
+    """Of each stage the event that waits longest, by name."""
+
+
 class WaitingMessagesRow(NamedTuple):
     messages: int
     sessions: int

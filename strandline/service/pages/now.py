@@ -8,12 +8,13 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from strandline.schemas.wire import acts
-from strandline.service.pages.operations import STANDING
+from strandline.service.pages.operations import LONGEST, STANDING
 from strandline.service.pages.routing import Pages
 from strandline.service.pages.sessions import PATH
 from strandline.service.pages.visits import Visit, way_to
 
 pages = Pages()
+NAMESPACES_SHOWN = 50
 
 
 @pages("GET /")
@@ -30,9 +31,21 @@ async def show_live(visit: Visit) -> Response:
     return visit.page("now_live.html", **await _look(visit))
 
 
+@pages("POST /longest")
+async def show_longest(visit: Visit) -> Response:
+    """The session that waits longest for each stage; the trail records that names are shown."""
+    return visit.page("longest.html", waiting=(await visit.ask(LONGEST))["items"])
+
+
 async def _look(visit: Visit) -> dict[str, Any]:
     standing = await visit.ask(STANDING) if visit.ask.may(STANDING) else None
     limits = None
     if standing is None and visit.ask.may(acts.GET_NAMESPACES):
         limits = (await visit.ask(acts.GET_NAMESPACES))["namespaces"]
-    return {"standing": standing, "limits": limits, "paused": "paused" in visit.query}
+    elif standing is not None:
+        limits = standing["limits"]
+    return {
+        "standing": standing,
+        "limits": (limits or [])[:NAMESPACES_SHOWN],
+        "paused": "paused" in visit.query,
+    }

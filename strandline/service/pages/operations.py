@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from datetime import datetime
 
 from strandline.administration.attention import lines_of
 from strandline.administration.status import read_rates, read_standing
 from strandline.pipelines.audit.appending import Act, append_act
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.inspection.status import LongestDue
 from strandline.schemas.values.identity import Owner, SessionIdentity
 from strandline.schemas.wire.acts import WireAct
-from strandline.schemas.wire.base import Answer, Name
+from strandline.schemas.wire.base import Answer, Name, Page
 from strandline.schemas.wire.base import Request as Body
 from strandline.schemas.wire.work import (
     KeyWaitReport,
@@ -27,6 +29,7 @@ routes = Routes("page")
 
 STARTER = "strandline worker"
 STANDING = WireAct("GET", "/page/-/standing")
+LONGEST = WireAct("GET", "/page/-/longest-due")
 REVEAL = WireAct("POST", "/page/-/reveal", "same", names_user=True)
 
 
@@ -44,6 +47,18 @@ class StandingOut(Answer):
     waiting_for_keys: list[KeyWaitReport]
     rates: dict[str, list[int]]
     notes: list[str]
+
+
+class WaitingEvent(Answer):
+    """The event that waits longest for a stage."""
+
+    stage: str
+    namespace: str
+    session_id: str
+    user_id: str | None
+    from_seq: int
+    through_seq: int
+    waits_since: datetime
 
 
 class RevealIn(Body):
@@ -72,6 +87,14 @@ async def get_standing(call: Call) -> StandingOut:
         )
 
     return await call.block(look)
+
+
+@routes.answer(LONGEST, "operate", "others", ("names",), holder="installation")
+async def get_longest(call: Call) -> Page[WaitingEvent]:
+    """Of each stage the event that waits longest."""
+    rows = await call.block(lambda database: database.fetch(LongestDue()))
+    await call.reveal((row.namespace for row in rows), "page")
+    return Page[WaitingEvent](items=[WaitingEvent.model_validate(row) for row in rows])
 
 
 @routes.answer(REVEAL, "read", "reads")

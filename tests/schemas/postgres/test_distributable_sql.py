@@ -137,6 +137,7 @@ ACROSS_SHARDS = {
         "status_keys",
         "oldest_unchained",
         "status_pipelines",
+        "longest_due",
         "stage_rates",
         "status_totals",
         "used_pipelines",

@@ -182,3 +182,14 @@ def test_the_trail_has_the_pages_acts_with_their_key(running: RunningService, op
     assert f"key:{key}" in trail
     assert "127.0.0.1" in trail
     assert key in operator.get("/page/keys").text
+
+
+def test_the_longest_wait_is_named_and_recorded(running: RunningService, operator: Visitor) -> None:
+    say(running, "ana", "waiting", "hello")
+    operator.send("/page/sessions/waiting/flush")
+    before = len(acts_of(running, "reveal"))
+    page = operator.send("/page/longest").text
+    assert "extract" in page
+    assert "/page/sessions/" in page
+    assert len(acts_of(running, "reveal")) == before + 1
+    assert operator.get("/page/longest").status_code == 405
