@@ -25,7 +25,7 @@ from strandline.service.route import PAGE_KEY, ServiceRoute
 from strandline.service.routes import ROUTES
 
 _BY_ACT = {(route.method, route.path): route for route in (*ROUTES, *OWN_ROUTES)}
-_PLACE = re.compile(r"\{(\w+)(?::\w+)?\}")
+PLACES = re.compile(r"\{(\w+)(?::\w+)?\}")
 NO_KEY = "No key of this session may do this; log in with another key as well."
 
 
@@ -103,7 +103,7 @@ class Asking:
     ) -> tuple[Scope, bytes]:
         """The scope and the body of the request within."""
         named = {name: quote(str(value), safe="") for name, value in places.items()}
-        path = _PLACE.sub(lambda match: named[match[1]], route.path)
+        path = PLACES.sub(lambda match: named[match[1]], route.path)
         more = dict(headers or {})
         if of_user is not None and key.user_id is None:
             more[USER_HEADER] = of_user or NO_USER

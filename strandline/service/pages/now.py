@@ -8,7 +8,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from strandline.schemas.wire import acts
-from strandline.service.pages.operations import LONGEST, STANDING
+from strandline.service.pages.operations import LATEST_WORK, STANDING
 from strandline.service.pages.routing import Pages
 from strandline.service.pages.sessions import PATH
 from strandline.service.pages.visits import Visit, way_to
@@ -34,7 +34,7 @@ async def show_live(visit: Visit) -> Response:
 @pages("POST /longest")
 async def show_longest(visit: Visit) -> Response:
     """The session that waits longest for each stage; the trail records that names are shown."""
-    return visit.page("longest.html", waiting=(await visit.ask(LONGEST))["items"])
+    return visit.page("longest.html", waiting=(await visit.ask(LATEST_WORK))["items"])
 
 
 async def _look(visit: Visit) -> dict[str, Any]:

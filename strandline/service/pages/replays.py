@@ -61,23 +61,6 @@ async def begin(visit: Visit) -> Response:
     return way_to(f"{PATH}/replays/{begun['operation_id']}", done="begun")
 
 
-@pages("POST /replays/{operation_id}/stop")
-async def stop(visit: Visit) -> Response:
-    """Have a replay stop after its present step."""
-    operation_id = visit.places["operation_id"]
-    await visit.ask(acts.STOP_OPERATION, operation_id=operation_id)
-    return way_to(f"{PATH}/replays/{operation_id}", done="stopping")
-
-
-@pages("POST /generations/{generation}/promote")
-async def promote(visit: Visit) -> Response:
-    """Let a generation serve all owners."""
-    await visit.ask(acts.PROMOTE_GENERATION, generation=visit.places["generation"], body={})
-    return way_to(f"{PATH}/replays", done="promoted")
-
-
-@pages("POST /pipelines/{pipeline}/rollback")
-async def roll_back(visit: Visit) -> Response:
-    """Let the generation before serve again."""
-    await visit.ask(acts.ROLL_PIPELINE_BACK, pipeline=visit.places["pipeline"])
-    return way_to(f"{PATH}/replays", done="rolled")
+pages.act("/replays/{operation_id}/stop", acts.STOP_OPERATION, "stopping", "/replays/{operation_id}")
+pages.act("/generations/{generation}/promote", acts.PROMOTE_GENERATION, "promoted", "/replays", {})
+pages.act("/pipelines/{pipeline}/rollback", acts.ROLL_PIPELINE_BACK, "rolled", "/replays")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 from uuid import uuid4
 
 from starlette.responses import Response
@@ -14,6 +14,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from strandline.schemas.queries.application.service import FindServiceKeysRow
+from strandline.schemas.wire.acts import WireAct
 from strandline.service.gate.bodies import ClientGone, read_body
 from strandline.service.gate.problems import (
     FORBIDDEN,
@@ -24,7 +25,7 @@ from strandline.service.gate.problems import (
     refusal_of,
 )
 from strandline.service.gate.sending import Sending
-from strandline.service.pages.asking import AnswerError, Asking
+from strandline.service.pages.asking import PLACES, AnswerError, Asking
 from strandline.service.pages.operations import REVEAL
 from strandline.service.pages.sessions import PATH, PageSession, cookie_in
 from strandline.service.pages.visits import Visit, way_to
@@ -32,6 +33,7 @@ from strandline.service.route import log_defect
 from strandline.service.service import Service
 
 Endpoint = Callable[[Visit], Awaitable[Response]]
+Reader = Callable[[str], object]
 Subject = Callable[[Visit], Awaitable[Mapping[str, Any]]]
 
 LOGIN = f"{PATH}/login"
@@ -139,6 +141,37 @@ class Pages:
             return endpoint
 
         return declare
+
+    def act(
+        self, path: str, act: WireAct, done: str, back: str, body: Mapping[str, Reader] | None = None
+    ) -> None:
+        """Answer the form of ``POST /path`` by one act.
+
+        Args:
+            path: below the page's own path, as ``back``.
+            act: its path's names, and ``version`` for If-Match, come from the path and the form.
+            done: the notice.
+            back: the page that follows, with names of the path and of the act's answer.
+            body: reads each field of the act's body from the form; None: it has none.
+        """
+        names = [*PLACES.findall(act.path)]
+
+        async def answer(visit: Visit) -> Response:
+            asked: dict[str, Any] = {
+                name: visit.places.get(name) or visit.field(name) or "" for name in names
+            }
+            if act.names_user:
+                asked["of_user"] = await visit.user_of_session()
+            if version := visit.field("version"):
+                asked["headers"] = {"If-Match": f'"{version}"'}
+            if body is not None:
+                asked["body"] = {name: read(visit.field(name) or "") for name, read in body.items()}
+            values = {**visit.places, **(await visit.ask(act, **asked) or {})}
+            return way_to(
+                PATH + PLACES.sub(lambda match: quote(str(values[match[1]]), safe=""), back), done=done
+            )
+
+        self.routes.append(PageRoute("POST", path, answer))
 
 
 def check_source(headers: Mapping[bytes, bytes]) -> None:

@@ -15,6 +15,8 @@ from strandline.service.pages.sessions import PATH
 from strandline.service.pages.visits import Visit, way_to
 
 pages = Pages()
+_USER = "/users/{user}"
+_FACT = _USER + "/facts/{fact_id}"
 FACTS_SHOWN = 50
 WAIT_SECONDS = 10
 MISTYPED = "The name that was typed is not this user's; nothing was erased."
@@ -24,7 +26,7 @@ MISTYPED = "The name that was typed is not this user's; nothing was erased."
 async def show_users(visit: Visit) -> Response:
     """The users of the namespace, or the way to a given one."""
     if user := visit.query.get("user"):
-        return way_to(_path(user))
+        return way_to(f"{PATH}/users/{quote(user, safe='')}")
     users = await visit.ask(acts.LIST_USERS, query={"cursor": visit.query.get("cursor")})
     return visit.page("users.html", users=users)
 
@@ -33,7 +35,7 @@ async def _whose(visit: Visit) -> dict[str, Any]:
     return {"body": {"user": visit.places["user"]}}
 
 
-@pages.hide("/users/{user}", _whose)
+@pages.hide(_USER, _whose)
 async def show_user(visit: Visit) -> Response:
     """Figures, facts and sessions of a user."""
     user = visit.places["user"]
@@ -50,7 +52,7 @@ async def show_user(visit: Visit) -> Response:
     )
 
 
-@pages.hide("/users/{user}/facts/{fact_id}", _whose)
+@pages.hide(_FACT, _whose)
 async def show_fact(visit: Visit) -> Response:
     """One fact, its history, and the way back to its messages."""
     user, fact_id = visit.places["user"], visit.places["fact_id"]
@@ -59,35 +61,10 @@ async def show_fact(visit: Visit) -> Response:
     return visit.page("fact.html", user=user, explained=explained, **history)
 
 
-@pages("POST /users/{user}/facts")
-async def add_fact(visit: Visit) -> Response:
-    """Add a fact by hand."""
-    await visit.ask(acts.ADD_FACT, user=visit.places["user"], body={"text": visit.field("text") or ""})
-    return way_to(_path(visit.places["user"]), done="added")
-
-
-@pages("POST /users/{user}/facts/{fact_id}/correct")
-async def correct_fact(visit: Visit) -> Response:
-    """Give a fact other words, unless it has changed since it was shown."""
-    headers = {"If-Match": f'"{visit.field("version") or ""}"'}
-    body = {"text": visit.field("text") or ""}
-    await visit.ask(acts.REPLACE_FACT, **_places(visit), body=body, headers=headers)
-    return way_to(_path(visit.places["user"]), done="corrected")
-
-
-@pages("POST /users/{user}/facts/{fact_id}/delete")
-async def delete_fact(visit: Visit) -> Response:
-    """Delete a fact for good."""
-    headers = {"If-Match": f'"{visit.field("version") or ""}"'}
-    await visit.ask(acts.DELETE_FACT, **_places(visit), headers=headers)
-    return way_to(_path(visit.places["user"]), done="deleted")
-
-
-@pages("POST /users/{user}/facts/{fact_id}/settle")
-async def settle_fact(visit: Visit) -> Response:
-    """Decide between a doubtful fact and the fact it may contradict."""
-    await visit.ask(acts.SETTLE_FACT, **_places(visit), body={"keep": visit.field("keep")})
-    return way_to(_path(visit.places["user"]), done="settled")
+pages.act(_USER + "/facts", acts.ADD_FACT, "added", _USER, {"text": str})
+pages.act(_FACT + "/correct", acts.REPLACE_FACT, "corrected", _USER, {"text": str})
+pages.act(_FACT + "/delete", acts.DELETE_FACT, "deleted", _USER)
+pages.act(_FACT + "/settle", acts.SETTLE_FACT, "settled", _USER, {"keep": str})
 
 
 @pages("POST /users/{user}/export")
@@ -137,11 +114,3 @@ async def _erasures(visit: Visit, user: str) -> list[Any]:
         return []
     items: list[Any] = (await visit.ask(acts.USER_ERASURES, user=user))["items"]
     return items
-
-
-def _places(visit: Visit) -> dict[str, str]:
-    return {name: visit.places[name] for name in ("user", "fact_id")}
-
-
-def _path(user: str) -> str:
-    return f"{PATH}/users/{quote(user, safe='')}"

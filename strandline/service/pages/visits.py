@@ -65,6 +65,11 @@ class Visit:
         values = self.fields.get(name, [])
         return values[0] if values and values[0].strip() else None
 
+    async def user_of_session(self) -> str:
+        """The user of the session in the path, whom routes about it ask for; empty: none."""
+        picture = await self.ask(acts.GET_SESSION, session_id=self.places["session_id"])
+        return picture["session"]["user_id"] or ""
+
     @property
     def service(self) -> Service:
         """Shared by the requests of the process."""

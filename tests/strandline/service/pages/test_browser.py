@@ -66,6 +66,14 @@ def test_each_page_reads_well(world: World, browser: Browser, look: str) -> None
         assert (complaints, walk.elsewhere) == ([], [])
 
 
+def test_a_users_own_key_shows_that_user(world: World, browser: Browser) -> None:
+    with Walk(world, browser) as walk:
+        walk.log_in(world.service.make_key(user_id="ana", scopes=["read", "facts"]))
+        assert walk.page.inner_text("h1") == "User ana"
+        assert walk.page.locator("nav >> text=Now").count() == 0
+        assert walk.violations() == []
+
+
 def test_live_numbers_pause_and_resume(world: World, browser: Browser) -> None:
     with Walk(world, browser) as walk:
         walk.log_in()

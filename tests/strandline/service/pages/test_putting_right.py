@@ -94,7 +94,7 @@ def test_another_namespaces_names_are_not_found(running: RunningService, desk: V
             assert acme.get(path).status_code == 404, path
             assert acme.send(f"{path}/reveal").status_code == 404, path
         for act in ("flush", "rewind", "replace", "fork"):
-            assert acme.send(f"/page/sessions/of-ana/{act}", seq="1", content="x").status_code == 404, act
+            assert acme.send(f"/page/sessions/of-ana/{act}", seq="1").status_code == 404, act
 
 
 def test_a_users_own_key_sees_that_user_alone(running: RunningService) -> None:
@@ -132,12 +132,12 @@ def test_a_session_is_edited_forked_and_rewound(running: RunningService, desk: V
         say(running, "ana", "edited", text)
     assert "new content" in desk.send("/page/sessions/edited/replace", seq="2", content="2nd").text
     assert "2nd" in desk.send("/page/sessions/edited/reveal").text
-    fork = desk.send("/page/sessions/edited/fork", seq="2")
+    fork = desk.send("/page/sessions/edited/fork", through_seq="2")
     assert "This session is the copy." in fork.text
-    assert "taken back" in desk.send("/page/sessions/edited/rewind", seq="2").text
+    assert "taken back" in desk.send("/page/sessions/edited/rewind", from_seq="2").text
     assert "2nd" not in desk.send("/page/sessions/edited/reveal").text
     assert "2nd" in desk.send(f"{fork.url.path}/reveal").text
-    assert desk.send("/page/sessions/edited/rewind", seq="ten").status_code == 422
+    assert desk.send("/page/sessions/edited/rewind", from_seq="ten").status_code == 422
 
 
 def test_a_question_shows_what_a_read_gives(running: RunningService, desk: Visitor) -> None:
@@ -186,7 +186,7 @@ def test_the_trail_has_the_pages_acts_with_their_key(running: RunningService, op
 
 def test_the_longest_wait_is_named_and_recorded(running: RunningService, operator: Visitor) -> None:
     say(running, "ana", "waiting", "hello")
-    operator.send("/page/sessions/waiting/flush")
+    operator.send("/page/sessions/waiting/flush", all="1")
     before = len(acts_of(running, "reveal"))
     page = operator.send("/page/longest").text
     assert "extract" in page
