@@ -24,11 +24,11 @@ MAX_LEFT_OUT = 3
 def answer_all(engine: Engine, lease: Lease, batch: Batch, calls: Iterable[Call]) -> dict[str, RawAnswer]:
     """The answers of a batch by step, one call after another.
 
-    A call without an answer that can be used is divided; its smallest parts are left out, if others are
-    answered.
+    A call without an answer that can be used is divided, and so is one that fails for the last time that it
+    may while others succeed; its smallest parts are left out, if others are answered.
 
     Raises:
-        PermanentModelError: nothing was answered, or too little.
+        PermanentModelError, TransientModelError: nothing was answered, or too little.
     """
     answers: dict[str, RawAnswer] = {}
     waiting, left_out = deque(calls), 0
@@ -36,8 +36,8 @@ def answer_all(engine: Engine, lease: Lease, batch: Batch, calls: Iterable[Call]
         call = waiting.popleft()
         try:
             answers[call.step] = answer(engine, lease, batch, call)
-        except PermanentModelError:
-            if call.parts is None:
+        except (PermanentModelError, TransientModelError) as error:
+            if call.parts is None or not _is_due_to_input(engine, lease, error):
                 raise
             parts = call.parts()
             left_out += not parts
@@ -47,6 +47,12 @@ def answer_all(engine: Engine, lease: Lease, batch: Batch, calls: Iterable[Call]
         else:
             call.note(answers[call.step])
     return answers
+
+
+def _is_due_to_input(engine: Engine, lease: Lease, error: PermanentModelError | TransientModelError) -> bool:
+    if isinstance(error, PermanentModelError):
+        return True
+    return error.counts and lease.failures + 1 >= engine.retry.max_failures
 
 
 def answer(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer:

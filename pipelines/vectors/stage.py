@@ -71,9 +71,19 @@ class VectorsStage:
         )
 
     def calls(self, batch: Batch, work: tuple[PlacedChunk, ...]) -> Sequence[Call]:
-        embedder = self.embedder
         is_embedded = work and work[0].is_embedded
-        return (Call(_STEP, lambda: self._embed(embedder, work)),) if embedder and is_embedded else ()
+        return (self._call(self.embedder, _STEP, work),) if self.embedder and is_embedded else ()
+
+    def _call(self, embedder: Embedder, step: str, work: tuple[PlacedChunk, ...], first: int = 0) -> Call:
+        def parts() -> list[Call]:
+            middle = len(work) // 2
+            halves = ((work[:middle], first), (work[middle:], first + middle)) if middle else ()
+            return [
+                self._call(embedder, f"{_STEP}/{begin}-{begin + len(half)}", half, begin)
+                for half, begin in halves
+            ]
+
+        return Call(step, lambda: self._embed(embedder, work), parts=parts)
 
     def effect(
         self, batch: Batch, work: tuple[PlacedChunk, ...], answers: Mapping[str, RawAnswer]
@@ -149,10 +159,18 @@ class _Halves(dict[int, str]):
 _HALVES = _Halves()
 
 
+def _range_of(step: str, count: int) -> tuple[int, int]:
+    """Of ``count`` chunks the first that a step embeds, and the one after its last."""
+    _, _, part = step.partition("/")
+    first, _, through = part.partition("-")
+    return (int(first), int(through)) if part else (0, count)
+
+
 def _rows(batch: Batch, work: Sequence[PlacedChunk], answers: Mapping[str, RawAnswer]) -> ChunkRows:
     embeddings: list[str | None] = [None] * len(work)
-    if work[0].is_embedded:
-        embeddings = unpack_texts(answers[_STEP].body)
+    for step, answer in answers.items():
+        first, through = _range_of(step, len(work))
+        embeddings[first:through] = unpack_texts(answer.body)
     if len(embeddings) != len(work):
         raise PermanentModelError(f"{len(embeddings)} vectors are stored for {len(work)} chunks.")
     words = [lexemes(placed.chunk.text) for placed in work]

@@ -20,10 +20,10 @@ from strandline.schemas.wire.explanations import MessageExplanation
 from strandline.wiring.assembly import prepare_stages
 from strandline.workers.sweep import Sweep
 from strandline.workers.worker import Worker
-from tests.conftest import Rig, rows_of
+from tests.conftest import Rig, nothing_due, rows_of
 from tests.pipelines.conftest import Drain
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
-from tests.support.workers.draining import due_lanes
+from tests.support.workers.draining import drain_everything, due_lanes
 
 BAD = "zyzzyva"
 REFUSAL = Raw(400, json.dumps({"error": {"message": "flagged", "code": "content_filter"}}).encode())
@@ -265,6 +265,29 @@ def test_a_line_does_not_take_its_neighbours(rig: Rig, drain: Drain, answer: str
     assert "left it out" not in reasons(rig.database, rig.url, (place + 1) % 20 + 1)
     (summary,) = rows_of(rig.url, "SELECT state->>'text' FROM strandline.block_state")[0]
     assert "thing 3" in summary or place == 3
+    check(rig.database)
+
+
+@pytest.mark.parametrize("blocks", [["facts", "summary"], ["vectors"]])
+def test_a_line_that_a_server_fails_on_takes_none_of_its_neighbours(rig: Rig, blocks: list[str]) -> None:
+    fail(rig.model, Raw(500, b"NaN"), "input" if blocks == ["vectors"] else "<transcript>")
+    settings = load_settings(database_url=rig.url, embedding_backend="openai", embedding_dimensions=8)
+    texts = ["I like tea", f"I like {BAD}", "I like rye", "I like the sea", "I like oats"]
+    put(rig.memory("s", memory_blocks=blocks), *texts)
+    for _ in range(settings.max_failures):
+        assert not nothing_due(rig.url)
+        drain_everything(rig.database, rig.url, settings)
+        rows_of(rig.url, "UPDATE strandline.lane SET next_attempt_at = clock_timestamp() RETURNING 1")
+    assert nothing_due(rig.url) and list_dead_letters(rig.database) == []
+    embedded = rows_of(
+        rig.url, "SELECT embedding IS NOT NULL FROM strandline.chunk WHERE piece = 0 ORDER BY from_seq"
+    )
+    if blocks == ["vectors"]:
+        assert embedded == [(BAD not in text,) for text in texts]
+    else:
+        assert facts(rig.url) == [text for text in texts if BAD not in text]
+        ((summary,),) = rows_of(rig.url, "SELECT state->>'text' FROM strandline.block_state")
+        assert "oats" in summary
     check(rig.database)
 
 

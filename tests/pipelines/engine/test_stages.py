@@ -210,12 +210,12 @@ def test_hostile_text_of_users_reaches_the_model_json_encoded(rig: Rig, drain: D
 
 def test_a_pasted_file_does_not_crowd_out_the_rest(rig: Rig, drain: Drain) -> None:
     memory = rig.memory("s", memory_blocks=["facts"], tokenizer_fn=lambda _text: 10)
-    put_event(memory, user("x" * 100_000), user("I live in Bergen"))
+    put_event(memory, user(" ".join(map(str, range(20_000)))), user("I live in Bergen"))
     drain(EXTRACT_STAGE)
     prompts = [request.body["messages"][-1]["content"] for request in rig.model.requests]
     assert sum("I live in Bergen" in prompt for prompt in prompts) == 1
     assert all(len(prompt) < MAX_CALL_CHARACTERS + 5_000 for prompt in prompts)
-    assert sum(prompt.count("x") for prompt in prompts) >= 100_000
+    assert sum(prompt.count(" ") for prompt in prompts) >= 20_000
 
 
 WORDS = st.text(st.sampled_from("ab \n海ж🌊"), max_size=4_000)
