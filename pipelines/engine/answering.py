@@ -24,8 +24,8 @@ MAX_LEFT_OUT = 3
 def answer_all(engine: Engine, lease: Lease, batch: Batch, calls: Iterable[Call]) -> dict[str, RawAnswer]:
     """The answers of a batch by step, one call after another.
 
-    A call without an answer that can be used is divided, and so is one that fails for the last time that it
-    may while others succeed; its smallest parts are left out, if others are answered.
+    A call is divided if it gets no answer that can be used, or fails for the last time it may while others
+    succeed; its smallest parts are left out, if others are answered.
 
     Raises:
         PermanentModelError, TransientModelError: nothing was answered, or too little.
