@@ -7,7 +7,7 @@ changed on the way.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -65,6 +65,7 @@ LOCK_PAUSE_SECONDS = 1.0
 
 # A role's limits are for its statements, and a migration takes as long as it takes.
 _UNLIMITED = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+_LIMITS_TRANSACTIONS = 170_000
 _NEEDED = {
     **PINNED,
     **NOT_ASKED_FOR,
@@ -294,11 +295,17 @@ def _connection(url: str, kind: type[OwnConnection]) -> Iterator[OwnConnection]:
 
 def _connect(url: str, kind: type[OwnConnection], beginnings: Beginnings) -> OwnConnection:
     waiting = with_defaults(options_of(url), connect_timeout=CONNECT_SECONDS)
-    limits = all_options(url, ((name, 0) for name in _UNLIMITED))
-    options: dict[str, Any] = {"options": limits, "client_encoding": "utf8", "prepare_threshold": None}
-    options |= waiting | {"autocommit": True}
+    options: dict[str, Any] = {"client_encoding": "utf8", "prepare_threshold": None, "autocommit": True}
+
+    def connect(unlimited: Sequence[str]) -> OwnConnection:
+        limits = {"options": all_options(url, ((name, 0) for name in unlimited))}
+        return beginnings.connect(lambda taken: kind.connect(url, **taken), options | waiting | limits)
+
     try:
-        connection = beginnings.connect(lambda taken: kind.connect(url, **taken), options)
+        connection = connect(_UNLIMITED)
+        if connection.info.server_version >= _LIMITS_TRANSACTIONS:  # which a connection has to tell first
+            connection.close()
+            connection = connect((*_UNLIMITED, "transaction_timeout"))
     except psycopg.Error as error:
         raise DatabaseUnavailableError(connect_problem(error, url)) from None
     connection.statement_seconds = MAINTENANCE_SECONDS

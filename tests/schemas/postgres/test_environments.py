@@ -270,6 +270,14 @@ def test_tables_are_made_where_pgvector_is_elsewhere(empty_database_url: str) ->
     migrate(empty_database_url, "strandline")
 
 
+def test_tables_are_made_where_no_transaction_may_take_a_moment(empty_database_url: str) -> None:
+    with psycopg.connect(empty_database_url) as connection:
+        if connection.info.server_version < 170_000:
+            pytest.skip("Postgres limits transactions since version 17")
+    prepare(Environment("", ("transaction_timeout = 1",)), empty_database_url)
+    migrate(empty_database_url, "strandline")
+
+
 @pytest.fixture
 def standby_url(tmp_path: Path) -> Iterator[str]:
     """A server that only reads, as one that follows a primary does."""
