@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import psycopg
 from psycopg import pq
@@ -215,4 +215,4 @@ def psycopg_url(url: str) -> str:
     # As it stands, since "+" is a plus sign to libpq, and a space to those who read URLs as forms.
     query = parts.query.replace("+", "%2B").split("&")
     renamed = ("sslmode" + option[len("ssl") :] if option.startswith("ssl=") else option for option in query)
-    return urlunsplit(("postgresql", parts.netloc, parts.path, "&".join(renamed), ""))
+    return f"postgresql://{parts.netloc}{parts.path}?{'&'.join(renamed)}"

@@ -20,6 +20,7 @@ from strandline.schemas.display.url_schemes import (
     check_broker_url,
     check_database_url,
 )
+from strandline.schemas.postgres.options import options_of, psycopg_url
 from strandline.schemas.settings import load_settings
 from tests.conftest import Rig, rows_of
 from tests.support.processes.commands import run_here
@@ -91,6 +92,22 @@ def test_every_driver_that_is_accepted_runs_on_psycopg(driver: str, database_url
 def test_a_broker_of_celery_that_strandline_does_not_work_with_is_refused(scheme: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"begins with '{re.escape(scheme)}'; .*redis://.*amqp://"):
         load_settings(broker_url=f"{scheme}://host/x")
+
+
+@pytest.mark.parametrize(
+    ("url", "named"),
+    [
+        ("postgresql:///db?host=/run/pg", {"dbname": "db", "host": "/run/pg"}),
+        ("postgresql+asyncpg:///db?ssl=require", {"dbname": "db", "sslmode": "require"}),
+        ("postgres://?service=billing", {"service": "billing"}),
+        ("postgresql://me@one,two:1/", {"user": "me", "host": "one,two", "port": ",1"}),
+        ("postgresql://", {}),
+    ],
+)
+def test_a_url_may_leave_out_what_libpq_finds_elsewhere(url: str, named: dict[str, str]) -> None:
+    settings = load_settings(database_url=url)
+    assert settings.database_url is not None
+    assert options_of(psycopg_url(settings.database_url.get_secret_value())) == named
 
 
 # Known to libpq: those with which nothing works, and those with which all does.
