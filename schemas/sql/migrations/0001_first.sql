@@ -555,6 +555,9 @@ CREATE TABLE strandline.session (
 )
  WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.02)
 
+-- step: INDEX session_by_pipelines
+CREATE INDEX session_by_pipelines ON strandline.session (pipelines)
+
 -- step: INDEX session_by_zone
 CREATE INDEX session_by_zone ON strandline.session (shard_key, created_at) WHERE time_zone IS NOT NULL
 

@@ -18,6 +18,7 @@ pages = Pages()
 _USER = "/users/{user}"
 _FACT = _USER + "/facts/{fact_id}"
 FACTS_SHOWN = 50
+TOPICS_SHOWN = 20
 WAIT_SECONDS = 10
 MISTYPED = "The name that was typed is not this user's; nothing was erased."
 
@@ -47,6 +48,7 @@ async def show_user(visit: Visit) -> Response:
         user=user,
         figures=await visit.ask(acts.USER_FIGURES, user=user),
         facts=facts,
+        topics=(await visit.ask(acts.USER_TOPICS, user=user, query={"limit": TOPICS_SHOWN}))["items"],
         sessions=await visit.ask(acts.GET_SESSIONS, of_user=user, query={"limit": FACTS_SHOWN}),
         erasures=await _erasures(visit, user),
     )

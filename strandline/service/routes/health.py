@@ -63,6 +63,7 @@ def _parts(service: Service) -> list[CapabilityOut]:
         _part("search by meaning", settings.backend("query_embedding") != "none", refused or None),
         _part("encrypted content", keyring is not None),
         _part("signed receipts", service.signer is not None),
+        _part("page", settings.service_page_secret is not None),
         _part("tools by MCP", service.tools is not None),
         _part("metrics", _HAS_METRICS),
         _part("traces", settings.traces),

@@ -300,6 +300,7 @@ def table_of(node: dict[str, Any]) -> str:
         "unsearched_messages",
         "owners_with_facts",
         "happenings",
+        "used_pipelines",
     ],
 )
 def test_no_big_table_is_read_whole(name: str, full: psycopg.Connection[Any]) -> None:

@@ -18,6 +18,7 @@ PARTS = {
     "search by meaning": "served",
     "encrypted content": "missing",
     "signed receipts": "missing",
+    "page": "missing",
     "tools by MCP": "served",
     "metrics": "served",
     "traces": "missing",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from strandline.administration.keys import revoke_key
@@ -104,3 +106,18 @@ def test_the_page_is_not_in_the_description(running: RunningService, operator: V
         assert "/page" not in client.get("/openapi.json").text
         assert client.get("/page/-/standing").status_code == 404
     assert COOKIE in operator.client.cookies
+
+
+def test_the_first_page_and_all_that_it_loads_is_light(operator: Visitor) -> None:
+    page = operator.get("/page")
+    loaded = set(re.findall(r'(?:href|src)="(/page/static/[^"]+)"', page.text))
+    assert loaded == {f"/page/static/{name}" for name in ("icon.svg", "page.css", "htmx.min.js")}
+    assert len(page.content) + sum(len(operator.get(path).content) for path in loaded) <= 150_000
+    assert operator.get("/page/static/htmx.LICENSE").status_code == 404
+
+
+def test_a_head_of_http_cannot_name_a_session_of_the_page(running: RunningService) -> None:
+    key = running.make_key()
+    with running.client(None) as client:
+        for name in ("strandline.page_key", "Strandline-Page-Key", "Cookie"):
+            assert client.get("/v1/whoami", headers={name: key.key_id}).status_code == 401

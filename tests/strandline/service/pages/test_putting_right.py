@@ -193,3 +193,27 @@ def test_the_longest_wait_is_named_and_recorded(running: RunningService, operato
     assert "/page/sessions/" in page
     assert len(acts_of(running, "reveal")) == before + 1
     assert operator.get("/page/longest").status_code == 405
+
+
+def test_no_page_has_a_canary_before_it_is_revealed(running: RunningService, operator: Visitor) -> None:
+    canary = "canary-7193"
+    say(running, "carl", "cage", f"I keep a {canary}.")
+    operator.send("/page/sessions/cage/flush", all="1")
+    with running.client(running.make_key(), user="carl") as client:
+        fact = client.post(
+            "/v1/users/carl/facts", json={"text": f"Keeps a {canary}.", "topics": [canary]}
+        ).json()
+        doubtful = {"text": f"Does not keep a {canary}."}
+        client.post("/v1/users/carl/facts", json=doubtful).raise_for_status()
+        path = f"/v1/users/carl/facts/{fact['fact_id']}"
+        client.put(f"{path}/feedback", json={"feedback": f"No {canary}!"}).raise_for_status()
+        (message,) = client.get("/v1/sessions/cage/messages").json()["items"]
+    mine = "/page/users/carl"
+    hidden = [mine, f"{mine}/facts/{fact['fact_id']}", "/page/sessions/cage"]
+    hidden.append(f"/page/sessions/cage/messages/{message['id']}")
+    others = ["/page", "/page/users", "/page/letters", "/page/question", "/page/replays", "/page/trail"]
+    for page in (*hidden, *others, "/page/keys", "/page/spend", f"{mine}?doubtful=1"):
+        answer = operator.get(page)
+        assert (answer.status_code, canary in answer.text) == (200, False), page
+    for page in hidden:
+        assert canary in operator.send(f"{page}/reveal").text, page
