@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from strandline.schemas.wire import acts
 from strandline.service.pages.operations import LATEST_WORK, STANDING
-from strandline.service.pages.routing import Pages
+from strandline.service.pages.routing import PageRoute, Pages
 from strandline.service.pages.sessions import PATH
 from strandline.service.pages.visits import Visit, way_to
 
@@ -23,6 +23,9 @@ async def show_home(visit: Visit) -> Response:
     if visit.user is not None:
         return way_to(f"{PATH}/users/{quote(visit.user, safe='')}")
     return visit.page("now.html", **await _look(visit))
+
+
+pages.routes.append(PageRoute("GET", "/", show_home))  # as people type it
 
 
 @pages("GET /live")

@@ -25,7 +25,8 @@ def test_a_key_opens_the_page_and_is_not_in_the_cookie(running: RunningService) 
         assert secret not in cookie
         assert "HttpOnly; SameSite=Strict" in cookie
         assert "Path=/page;" in cookie
-        assert "Does memory keep up?" in client.get("/page").text
+        for path in ("/page", "/page/"):
+            assert "Does memory keep up?" in client.get(path).text
 
 
 def test_over_tls_the_cookie_is_sent_over_tls_alone() -> None:
