@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast test-legacy check style contracts queries bench bench-charts bench-cost bench-facts bench-recall bench-redaction bench-weighting chaos soak lock docs release clean
+.PHONY: help demo test test-fast test-legacy check style contracts queries bench bench-charts bench-cost bench-facts bench-recall bench-redaction bench-weighting chaos soak upgrade-drill restore-drill model-drill lock docs release clean
 
 help: ## show this list
 	@echo "Strandline. Commands:"
@@ -91,6 +91,15 @@ chaos: $(VENV)/.test-ready ## set up, then disturb the real stack with 100 fault
 
 soak: $(VENV)/.test-ready ## set up, then measure the bounds that need a clock, at most 20 minutes (ARGS='--only takeover', '--strict')
 	@$(BIN)/python -m tests.soak $(ARGS)
+
+upgrade-drill: $(VENV)/.test-ready ## set up, then upgrade under load, go back and forward again, about 5 minutes (ARGS='--json')
+	@$(BIN)/python -m tests.upgrade $(ARGS)
+
+restore-drill: $(VENV)/.test-ready ## set up, then restore each documented backup elsewhere, about a minute (ARGS='--json')
+	@$(BIN)/python -m tests.restore $(ARGS)
+
+model-drill: $(VENV)/.test-ready ## set up, then change embedder and extractor under load, about 5 minutes (ARGS='--rate 20')
+	@$(BIN)/python -m tests.chaos.replay_campaign $(ARGS)
 
 # For every platform and each Python from 3.11 on. No index is written down: packages come from whichever
 # one an installation uses, and their digests say whether they are the same.

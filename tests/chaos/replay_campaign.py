@@ -1,9 +1,10 @@
 """A replay of everything, beside live traffic and with workers killed: what ``make`` does not run in full.
 
-The embedder goes from 256 to 384 dimensions and the fact prompt is another.  A thread reads all the time; in
-the end everything is derived once more, from scratch in a copy of the database, and compared.
+The embedder goes from the multilingual to the local one (or from 256 to 384 dimensions of a stand-in), and
+the facts' model and prompt are others.  A thread reads all the time, another asks the questions of the sample
+conversation; in the end everything is derived from scratch in a copy of the database, and compared.
 
-    python -m tests.chaos.replay_campaign --sessions 200 --kills 6
+    python -m tests.chaos.replay_campaign --sessions 200 --kills 6 --rate 50
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import psycopg
@@ -41,9 +43,11 @@ from tests.support.servers.model_server import ModelServer, RecordedRequest, ans
 from tests.support.stored import flush_events
 from tests.support.workers.draining import drain_everything
 
+SAMPLES = Path(__file__).resolve().parent.parent.parent / "strandline" / "samples"
 PROMPT = "Find what is worth keeping, in the manner of the second prompt."
 MARK = "noted: "
-LIVE_PAUSE_SECONDS = 0.1
+FLUSHED_EACH = 5
+SAMPLE = "the sample"
 READ_PAUSE_SECONDS = 0.05
 KILL_EVERY_SECONDS = 3.0
 
@@ -53,6 +57,7 @@ class Options:
     """How large a campaign is; ``latency`` is the model server's, in seconds.
 
     Without ``baseline_seconds`` nothing is measured to compare the lag of live traffic with.
+    ``rate``: live messages a second.  With ``local`` the embedders are the two that ship.
     With ``await_kill`` the new prompt is not answered before a worker was killed: no replay is too quick.
     """
 
@@ -62,16 +67,27 @@ class Options:
     live_sessions: int = 4
     baseline_seconds: float = 10.0
     latency: float = 0.02
+    rate: float = 50.0
     real: bool = True
+    local: bool = True
     await_kill: bool = False
 
 
 @dataclass
 class Findings:
-    """What came out; ``wrong`` are reads that saw no memory, half of it, or two generations."""
+    """What came out; ``wrong`` are reads that saw no memory, half of it, or two generations.
+
+    ``recall_…``: R@10 of the sample's questions, in per cent: before, the lowest of the rounds during the
+    replay, and after it.
+    """
 
     events: int = 0
     reads: int = 0
+    live_messages: int = 0
+    recall_before: float = 0.0
+    recall_lowest: float = 100.0
+    recall_after: float = 0.0
+    recall_rounds: int = 0
     wrong: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     differing: dict[str, int] = field(default_factory=dict)
@@ -107,12 +123,16 @@ class Campaign:
             "STRANDLINE_BROKER_URL": self.broker_url,
             "OPENAI_BASE_URL": self.server.base_url,
             "STRANDLINE_TEXT_BACKEND": "openai",
-            "STRANDLINE_EMBEDDING_BACKEND": "openai",
-            "STRANDLINE_EMBEDDING_MODEL": "text-embedding-3-small",
-            "STRANDLINE_EMBEDDING_DIMENSIONS": "384" if new else "256",
+            "STRANDLINE_FACTS_MODEL": "the-second" if new else "the-first",
             "STRANDLINE_RETRY_BASE_SECONDS": "0.1",
             "STRANDLINE_MAX_FACTS": "0",
         }
+        if self.options.local:
+            given["STRANDLINE_EMBEDDING_BACKEND"] = "local" if new else "local-multilingual"
+        else:
+            given["STRANDLINE_EMBEDDING_BACKEND"] = "openai"
+            given["STRANDLINE_EMBEDDING_MODEL"] = "text-embedding-3-small"
+            given["STRANDLINE_EMBEDDING_DIMENSIONS"] = "384" if new else "256"
         return given | ({"STRANDLINE_PROMPTS_DIR": str(self._folder)} if new else {})
 
     def settings(self, url: str, *, new: bool) -> Settings:
@@ -126,6 +146,8 @@ class Campaign:
     def run(self) -> Findings:
         with self._running_workers(), contextlib.ExitStack() as stack:
             memories = [self._say(talk) for talk in self.talks]
+            sample = self._say(Talk(SAMPLE, SAMPLE, sample_messages()))
+            stack.callback(sample.close)
             for memory in memories:
                 stack.callback(memory.close)
             self._settled("the history")
@@ -133,8 +155,12 @@ class Campaign:
             known = {memory.session_id: self._facts(memory) for memory in memories}
             if self.options.baseline_seconds:
                 self.found.live_lag_before = self._lag_without_replay(memories, known)
-            self._replay_beside_traffic(memories, known)
+            self.found.recall_before = self._recall(sample)
+            self._replay_beside_traffic(memories, known, sample)
             self._settled("the replay")
+            self.found.recall_after = self._recall(sample)
+            if self.options.local and self.found.recall_lowest < self.found.recall_before:
+                self.found.wrong.append(f"R@10 fell to {self.found.recall_lowest} during the replay")
         self._judge()
         return self.found
 
@@ -162,9 +188,11 @@ class Campaign:
     def _settled(self, what: str) -> None:
         wait_until(lambda: nothing_due(self.url), timeout=600, what=what)
 
-    def _replay_beside_traffic(self, memories: list[Memory], known: dict[str, int]) -> None:
+    def _replay_beside_traffic(self, memories: list[Memory], known: dict[str, int], sample: Memory) -> None:
         began_at = rows_of(self.url, "SELECT clock_timestamp()")[0][0]
         threads = self._disturbances(memories, known)
+        threads.append(threading.Thread(target=self._ask_on, args=(sample,)))
+        threads[-1].start()
         began = time.monotonic()
         try:
             for pipeline in ("facts", "vectors"):
@@ -199,6 +227,21 @@ class Campaign:
                 self.found.wrong.append(f"{memory.session_id}: no memory")
             self.found.reads += 1
 
+    def _ask_on(self, sample: Memory) -> None:
+        while not self._stop.is_set():
+            self.found.recall_lowest = min(self.found.recall_lowest, self._recall(sample))
+            self.found.recall_rounds += 1
+
+    @staticmethod
+    def _recall(sample: Memory) -> float:
+        """The share of the messages with evidence among ten hits, over all questions."""
+        shares = []
+        for question in json.loads((SAMPLES / "conversation.qa.json").read_text(encoding="utf-8")):
+            found = {hit.message.id for hit in sample.search(question["question"], limit=10)}
+            wanted = set(question["evidence"])
+            shares.append(len(wanted & found) / len(wanted))
+        return round(100 * statistics.mean(shares), 1)
+
     def _live(self) -> None:
         number = 0
         memories = [
@@ -207,11 +250,14 @@ class Campaign:
             )
             for n in range(self.options.live_sessions)
         ]
-        while not self._stop.wait(LIVE_PAUSE_SECONDS):
+        began = time.monotonic()
+        while not self._stop.wait(max(0.001, began + number / self.options.rate - time.monotonic())):
             number += 1
-            memory = memories[number % len(memories)]
+            memory = memories[number // FLUSHED_EACH % len(memories)]
             memory.put({"role": "user", "content": f"live message {number} of {uuid4().hex}"})
-            memory.flush(all=True)
+            if number % FLUSHED_EACH == 0:
+                memory.flush(all=True)
+        self.found.live_messages += number
         for memory in memories:
             memory.close()
 
@@ -359,6 +405,12 @@ COMPARED = {
     " c.embedding::text FROM strandline.chunk c JOIN strandline.generation g USING (generation_id)"
     " WHERE g.state = 'serving'",
 }
+
+
+def sample_messages() -> tuple[dict[str, Any], ...]:
+    """Of the conversation that ships with questions and the ids of their evidence."""
+    lines = (SAMPLES / "conversation.jsonl").read_text(encoding="utf-8").splitlines()
+    return tuple(json.loads(line) for line in lines)
 
 
 def answer_to_new_prompt(request: RecordedRequest) -> str | None:

@@ -14,7 +14,9 @@ def test_a_replay_under_way_is_seen_by_no_reader() -> None:
             live_sessions=2,
             baseline_seconds=0,
             latency=0.0,
+            rate=10.0,
             real=False,
+            local=False,
             await_kill=True,
         )
     )

@@ -38,13 +38,14 @@ class Reading:
         return (self.verdict, f"{self.measured:.3g}", f"{sign} {self.bound:.3g}", self.unit, self.what)
 
 
-def print_readings(case: str, readings: Sequence[Reading], *, as_json: bool) -> int:
+def print_readings(readings: Sequence[tuple[str, Reading]], *, as_json: bool) -> int:
     """Print a drill's readings, as JSON or as a table; returns the exit code: 1 if a bound is missed."""
     if as_json:
-        print(json.dumps([asdict(reading) | {"verdict": reading.verdict} for reading in readings], indent=2))
+        named = [{"case": name, "verdict": one.verdict, **asdict(one)} for name, one in readings]
+        print(json.dumps(named, indent=2))
     else:
-        print(as_table([(case, reading) for reading in readings]))
-    return int(any(reading.verdict != "kept" for reading in readings))
+        print(as_table(readings))
+    return int(any(reading.verdict != "kept" for _name, reading in readings))
 
 
 def as_table(readings: Sequence[tuple[str, Reading]]) -> str:

@@ -1,0 +1,1 @@
+"""Each documented way of a backup, restored elsewhere by the documented commands."""
