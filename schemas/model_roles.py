@@ -25,7 +25,7 @@ from pydantic_settings import PydanticBaseSettingsSource
 from strandline.schemas.display.refused_values import describe_refusal
 from strandline.schemas.display.service_links import without_links
 from strandline.schemas.display.shown_text import quote
-from strandline.schemas.display.shown_url import shown_url
+from strandline.schemas.display.shown_url import secrets_of, shown_url
 from strandline.schemas.display.url_schemes import check_model_url
 
 TextPurpose = Literal["facts", "merge", "summary"]
@@ -94,13 +94,25 @@ def _read_object(value: object) -> Mapping[str, Any]:
 
 
 def _read_body(value: object) -> str:
-    return json.dumps(_read_object(value), sort_keys=True)
+    fields = _read_object(value)
+    try:
+        return json.dumps(fields, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise ValueError("it must hold what JSON has: no date, and no number without an end") from None
 
 
 def _read_pairs(value: object) -> object:
     if isinstance(value, tuple):
         return value
-    return tuple((name, str(content)) for name, content in _read_object(value).items())
+    return tuple((name, _read_content(name, content)) for name, content in _read_object(value).items())
+
+
+def _read_content(name: str, content: object) -> str:
+    if isinstance(content, bool):
+        return str(content).lower()
+    if not isinstance(content, (str, int, float)):
+        raise ValueError(f"{quote(name)} must be a text or a number")
+    return str(content)
 
 
 def _check_headers(pairs: tuple[tuple[str, SecretStr], ...]) -> tuple[tuple[str, SecretStr], ...]:
@@ -259,7 +271,9 @@ class Role(Generic[R]):
     def secrets(self) -> list[str]:
         """What of it may not be shown."""
         pairs = (*(self.of.headers or ()), *(self.of.query or ()), ("", self.of.api_key))
-        return [content.get_secret_value() for _, content in pairs if content is not None]
+        contents: list[str] = [content.get_secret_value() for _, content in pairs if content is not None]
+        tokens: list[str] = [content.split()[-1] for content in contents if content.strip()]  # "Bearer …"
+        return [*contents, *tokens, *secrets_of(self.address)]
 
     def place(self, field: str) -> str:
         """The variable that a value comes from, or is to be set by."""
@@ -327,11 +341,19 @@ def read_roles(file: str | None, environ: Mapping[str, str]) -> dict[str, dict[s
     Raises:
         ValueError: the file cannot be used; the sentence says why.
     """
-    roles = _read_file(Path(file).expanduser()) if file else {}
+    roles = _read_file(file) if file else {}
+    variables: dict[str, dict[str, Any]] = {}
     for name, value in without_links(environ).items():
         if name.upper().startswith(PREFIX) and value:
             role, _, field = name.upper().removeprefix(PREFIX).lower().partition("__")
-            roles.setdefault(role, {})[field] = value
+            variables.setdefault(role, {})[field] = value
+    for role, fields in variables.items():
+        # A key's variable also takes the place of the file that a key is in, and the reverse.
+        others = {field.removesuffix("_file") for field in fields}
+        of_file = roles.get(role, {}).items()
+        roles[role] = {
+            name: value for name, value in of_file if name.removesuffix("_file") not in others
+        } | fields
     return roles
 
 
@@ -348,11 +370,13 @@ def check_roles(value: object) -> object:
     return value
 
 
-def _read_file(path: Path) -> dict[str, dict[str, Any]]:
+def _read_file(file: str) -> dict[str, dict[str, Any]]:
     try:
-        roles = tomllib.loads(path.read_text(encoding="utf-8"))
+        roles = tomllib.loads(Path(file).expanduser().read_text(encoding="utf-8"))
     except OSError as error:
         raise _FileError(f"the file cannot be read: {error.strerror}") from None
+    except RuntimeError as error:  # also a RecursionError
+        raise _FileError(f"the file cannot be used: {error}") from None
     except ValueError:
         raise _FileError("the file is not TOML") from None
     if not all(isinstance(values, dict) for values in roles.values()):

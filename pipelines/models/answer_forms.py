@@ -52,6 +52,8 @@ _OPERATIONS = {
 }
 _ENDING = {"delete": "invalidate", "remove": "invalidate", "end": "invalidate"}
 _DELETING = {"remove": "delete", "invalidate": "delete"}
+# An update without a wording changes nothing.
+_KEEPING = {word: "update" for word, op in _OPERATIONS.items() if op == "duplicate"}
 
 _Answer = TypeVar("_Answer", bound=BaseModel)
 
@@ -166,7 +168,7 @@ class CondenseAnswer(_Form):
 
 
 class InstructedAnswer(_Form):
-    op: Annotated[InstructedOperation, BeforeValidator(_operation(_OPERATIONS | _DELETING))]
+    op: Annotated[InstructedOperation, BeforeValidator(_operation(_OPERATIONS | _KEEPING | _DELETING))]
     fact: _Number | None = None
     text: _Phrase = None
 
@@ -237,7 +239,7 @@ def read_answer(form: type[_Answer], text: str) -> Reading[_Answer]:
 
 def _read_spelled(form: type[_Answer], text: str) -> Reading[_Answer]:
     candidates = find_values(text)[:_MAX_CANDIDATES]
-    problem = ""
+    problem, empty = "", None
     is_alone = len(candidates) == 1
     for candidate in candidates:
         try:
@@ -245,9 +247,14 @@ def _read_spelled(form: type[_Answer], text: str) -> Reading[_Answer]:
         except _OtherFormError as error:
             problem = problem or str(error)
             continue
-        if not reading.is_empty_by_mistake:
+        if getattr(reading.answer, _list_name(form)):
             return reading
-        problem = "No item of the answer's list is complete and has the form asked for."
+        if reading.is_empty_by_mistake:
+            problem = "No item of the answer's list is complete and has the form asked for."
+        else:
+            empty = empty or reading
+    if empty is not None:
+        return empty
     if len(candidates) > 1 and _item_form(form) and all(map(_is_outermost_object, candidates)):  # one a line
         lines = Found([candidate.value for candidate in candidates], candidates[-1].is_cut)
         if not (reading := _read(form, lines, is_alone=True)).is_empty_by_mistake:

@@ -111,10 +111,12 @@ class CheckedAnswer:
     """An answer in the form that is stored: one JSON object without NUL and lone surrogates.
 
     ``shortcoming`` says why a better one should be asked for; the answer can be used if none comes.
+    ``said`` tells which of two says more: the facts that can be used, else the characters.
     """
 
     text: str
     shortcoming: str = ""
+    said: int = 0
 
 
 def check_answer(task: Task, text: str) -> CheckedAnswer:
@@ -137,9 +139,11 @@ def check_answer(task: Task, text: str) -> CheckedAnswer:
         if not shortcoming and _lacks_sources(answer, len(task.lines)):
             shortcoming = "No fact names the numbers of the lines that it is from."
     known = answer.model_dump(exclude_unset=True)
-    return CheckedAnswer(
-        json.dumps(known, ensure_ascii=False, allow_nan=False, separators=(",", ":")), shortcoming
-    )
+    stored = json.dumps(known, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    said = len(stored)
+    if isinstance(task, ExtractTask):
+        said = sum(_fact(item, len(task.lines)) is not None for item in answer.facts)
+    return CheckedAnswer(stored, shortcoming, said)
 
 
 def _counts_from_zero(answer: ExtractAnswer, line_count: int) -> bool:

@@ -40,7 +40,6 @@ _WORD = re.compile(rf"[^\s{_COMMAS}{_COLONS}{{}}()\[\]\"'/\\]+")
 _WORDS = {"true": True, "false": False, "null": None, "none": None, "nan": None, "undefined": None}
 _WORDS |= {"infinity": None, "-infinity": None}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
-_HALVES = "surrogatepass"
 _HEX = re.compile(r"[0-9A-Fa-f]{4}")
 # A quotation within a string: on one line, without the marks of JSON's own structure.
 _QUOTED = {quote: re.compile(rf"[^\\{quote}{{}}\[\]:\n]*{quote}") for quote in "\"'"}

@@ -135,7 +135,9 @@ def _numbers_changed(facts: Iterable[NumberedFact], shown: Iterable[NumberedFact
 
 def _added_apart(item: dict[str, Any], facts: frozenset[int]) -> dict[str, Any]:
     """An update of such a fact adds its words separately."""
-    return {**item, "op": "add", "fact": None} if item["op"] == "update" and item["fact"] in facts else item
+    return (
+        {**item, "op": "add", "fact": None} if item["op"] == "update" and item.get("fact") in facts else item
+    )
 
 
 def _merged_apart(item: dict[str, Any], known: frozenset[int], candidates: frozenset[int]) -> dict[str, Any]:

@@ -71,19 +71,22 @@ class VectorsStage:
         )
 
     def calls(self, batch: Batch, work: tuple[PlacedChunk, ...]) -> Sequence[Call]:
-        is_embedded = work and work[0].is_embedded
-        return (self._call(self.embedder, _STEP, work),) if self.embedder and is_embedded else ()
+        if self.embedder is None or not work or not work[0].is_embedded:
+            return ()
+        return (self._call(self.embedder, _STEP, work, is_alone=len(batch.events) == 1),)
 
-    def _call(self, embedder: Embedder, step: str, work: tuple[PlacedChunk, ...], first: int = 0) -> Call:
+    def _call(
+        self, embedder: Embedder, step: str, work: tuple[PlacedChunk, ...], first: int = 0, *, is_alone: bool
+    ) -> Call:
         def parts() -> list[Call]:
             middle = len(work) // 2
             halves = ((work[:middle], first), (work[middle:], first + middle)) if middle else ()
             return [
-                self._call(embedder, f"{_STEP}/{begin}-{begin + len(half)}", half, begin)
+                self._call(embedder, f"{_STEP}/{begin}-{begin + len(half)}", half, begin, is_alone=True)
                 for half, begin in halves
             ]
 
-        return Call(step, lambda: self._embed(embedder, work), parts=parts)
+        return Call(step, lambda: self._embed(embedder, work), parts=parts if is_alone else None)
 
     def effect(
         self, batch: Batch, work: tuple[PlacedChunk, ...], answers: Mapping[str, RawAnswer]

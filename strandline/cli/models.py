@@ -103,12 +103,14 @@ def _shown(field: str, value: Any) -> str:
         case "base_url":
             return shown_url(value)
         case _:
-            return str(value).lower() if isinstance(value, bool) else str(value).removesuffix(".0")
+            shown = str(value).lower() if isinstance(value, bool) else str(value)
+            return shown.removesuffix(".0") if isinstance(value, float) else shown
 
 
 def _place(role: Role[Any], field: str, value: object) -> str | None:
     place = "STRANDLINE_EMBEDDING_DIMENSIONS" if field == "dimensions" else role.place(field)
-    is_of_file = place.startswith(PREFIX) and place not in map(str.upper, os.environ)
+    is_set = place in (name.upper() for name, content in os.environ.items() if content)
+    is_of_file = place.startswith(PREFIX) and not is_set
     return None if value is None else FILE if is_of_file else place
 
 

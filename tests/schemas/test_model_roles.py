@@ -152,6 +152,8 @@ REFUSALS = [
     ({"FACTS__HEADERS": '{"X-Key": "sk-\\n"}'}, "FACTS__HEADERS: the header 'X-Key' must have printable"),
     ({"FACTS__KEY_HEADER": "api key"}, "FACTS__KEY_HEADER: it must name HTTP headers"),
     ({"FACTS__BODY": "[1]"}, "FACTS__BODY: it must be a JSON object"),
+    ({"FACTS__BODY": '{"top_p": NaN}'}, "FACTS__BODY: it must hold what JSON has"),
+    ({"FACTS__QUERY": '{"v": null}'}, "FACTS__QUERY: 'v' must be a text or a number"),
     (
         {"FACTS__API_KEY_FILE": "/no/sk-1"},
         "FACTS__API_KEY_FILE: the file of the key cannot be read: No such file",
@@ -188,6 +190,8 @@ def test_a_wrong_setting_of_a_role_is_refused_by_its_variable(
         ('facts = "m"\n', "STRANDLINE_MODELS_FILE: the file must have a table for each role"),
         ("[facts]\nmax_tokens = 1\n", "STRANDLINE_MODELS__FACTS__MAX_TOKENS: it must be at least 16"),
         ('[facts]\n"a\\nb" = 1\n', "it is not a setting of this role"),
+        ("[facts]\nbody = {on = 2026-01-01}\n", "STRANDLINE_MODELS__FACTS__BODY: it must hold what JSON has"),
+        ("[facts]\nbody = " + "[" * 9_000, "STRANDLINE_MODELS_FILE: the file "),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused(
@@ -232,3 +236,34 @@ def test_a_late_query_names_the_setting_that_bounds_it(own_server: bool) -> None
     place = settings.role("query_embedding").place("timeout_seconds")
     assert place == "STRANDLINE_QUERY_EMBEDDING_TIMEOUT_SECONDS"
     assert settings.role("embedding").place("timeout_seconds") == "STRANDLINE_MODEL_TIMEOUT_SECONDS"
+
+
+def test_a_file_of_a_home_that_nobody_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRANDLINE_MODELS_FILE", "~nobody-has-this-name/models.toml")
+    with pytest.raises(ConfigurationError, match="STRANDLINE_MODELS_FILE: the file cannot be used"):
+        load_settings()
+
+
+@pytest.mark.parametrize("of_file", ["api_key", "api_key_file"])
+def test_the_variable_of_a_key_is_above_the_file_however_the_key_is_given(
+    of_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, file = tmp_path / "key", tmp_path / "models.toml"
+    key.write_text("new" if of_file == "api_key" else "old")
+    file.write_text(f'[facts]\n{of_file} = "{"old" if of_file == "api_key" else key}"\n')
+    monkeypatch.setenv("STRANDLINE_MODELS_FILE", str(file))
+    variables = {"API_KEY_FILE": str(key)} if of_file == "api_key" else {"API_KEY": "new"}
+    set_roles(monkeypatch, **{f"FACTS__{name}": content for name, content in variables.items()})
+    used = load_settings().text_role("facts").of.api_key
+    assert used is not None and used.get_secret_value() == "new"
+
+
+def test_what_may_not_be_shown_of_a_role(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_roles(
+        monkeypatch,
+        FACTS__BASE_URL="https://models.example/v1?code=s3cretcode",
+        FACTS__HEADERS='{"Authorization": "Bearer hunter2token", "X-On": true}',
+    )
+    role = load_settings().text_role("facts")
+    assert {"s3cretcode", "hunter2token"} <= set(role.secrets)
+    assert dict(role.of.headers or ())["X-On"].get_secret_value() == "true"

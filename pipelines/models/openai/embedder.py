@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -130,16 +130,15 @@ class OpenAIEmbedder:
         ):
             vectors += call.embed(batch)
         if call.answered and not any(vectors):
-            self.probe()
+            call.probe()
         return EmbeddingAnswer(tuple(vectors), self.model, call.tokens)
 
     def probe(self) -> None:
         """Embed one word, to learn whether the server answers at all; raises as ``embed``."""
-        if not any(_EmbeddingCall(self, PROBE_SECONDS).embed([PROBE_TEXT])):
-            raise not_of_form()
+        _EmbeddingCall(self, PROBE_SECONDS).probe()
 
     def request(
-        self, batch: Sequence[str], timeout_seconds: float | None
+        self, batch: Sequence[str], time_left: Callable[[], float | None], *, is_probe: bool
     ) -> tuple[list[Sequence[float]], Usage | None]:
         """The server's answer for one batch, in the form that it takes.
 
@@ -154,11 +153,11 @@ class OpenAIEmbedder:
             if form.sends_dimensions:
                 request["dimensions"] = self.dimensions
             try:
-                body = self._client.post(EMBEDDINGS, request, timeout_seconds=timeout_seconds)
+                body = self._client.post(EMBEDDINGS, request, timeout_seconds=time_left())
                 answer = read_embeddings(body, len(batch))
             except RejectedError as error:
                 weaker = form.weaker(error.rejection)
-                if weaker is None and list(batch) == [PROBE_TEXT]:
+                if weaker is None and is_probe:
                     weaker = form.plainer() if error.rejection.status in _ABOUT_THE_INPUT else None
                 if weaker is None:
                     raise
@@ -182,8 +181,11 @@ class OpenAIEmbedder:
 
 
 class _EmbeddingCall:
-    def __init__(self, embedder: OpenAIEmbedder, timeout_seconds: float | None) -> None:
+    def __init__(
+        self, embedder: OpenAIEmbedder, timeout_seconds: float | None, *, is_probe: bool = False
+    ) -> None:
         self._embedder = embedder
+        self._is_probe = is_probe
         self._ends_at = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         self.answered = 0
         self._refused_alone = 0
@@ -193,15 +195,22 @@ class _EmbeddingCall:
         """A vector for each text; empty for a text refused by itself."""
         try:
             with after_answers(some=self.answered > 0):
-                vectors, usage = self._embedder.request(batch, self._time_left())
+                vectors, usage = self._embedder.request(batch, self._time_left, is_probe=self._is_probe)
         except RejectedError as error:
             return self._after_refusal(batch, error.rejection)
         self.answered += 1
         self.tokens += usage.prompt_tokens if usage else sum(map(len, batch)) // 4
         return list(map(self._vector, vectors))
 
+    def probe(self) -> None:
+        """Embed one word within the time that is left, but no longer than a probe may take."""
+        left = self._time_left()
+        seconds = PROBE_SECONDS if left is None else min(left, PROBE_SECONDS)
+        if not any(_EmbeddingCall(self._embedder, seconds, is_probe=True).embed([PROBE_TEXT])):
+            raise not_of_form()
+
     def _after_refusal(self, batch: Sequence[str], rejection: Rejection) -> list[tuple[float, ...]]:
-        role, is_probe = self._embedder.role, list(batch) == [PROBE_TEXT]
+        role = self._embedder.role
         problem = judge(rejection, role)
         is_absent = rejection.status == 404 and "model" not in rejection.subject.lower()
         if is_absent or _NO_EMBEDDINGS.search(rejection.subject):
@@ -213,11 +222,11 @@ class _EmbeddingCall:
             raise problem
         if len(batch) > 1:
             return self._embed_halves(batch, rejection)
-        if is_probe:
+        if self._is_probe:
             raise refuses_everything(rejection, role)
         form = self._embedder.form
         if not self.answered:
-            self._embedder.probe()
+            self.probe()
         if form != self._embedder.form:  # found by the probe
             return self.embed(batch)
         self._refused_alone += 1

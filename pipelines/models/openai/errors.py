@@ -113,11 +113,10 @@ def error_within(value: object, headers: Mapping[str, str]) -> Rejection | None:
     if not isinstance(value, dict):
         return None
     choices = value.get("choices")
-    holder = choices[0] if isinstance(choices, list) and choices else value
-    error = (
-        next((holder[key] for key in _ERRORS if holder.get(key)), None) if isinstance(holder, dict) else None
-    )
-    if error is None and holder is value and _is_bare_error(value):
+    first = choices[0] if isinstance(choices, list) and choices else {}
+    holders = [holder for holder in (first, value) if isinstance(holder, dict)]
+    error = next((holder[key] for holder in holders for key in _ERRORS if holder.get(key)), None)
+    if error is None and not choices and _is_bare_error(value):
         error = value
     if error is None:
         return None
@@ -136,7 +135,7 @@ def _status_of(error: object, words: str) -> int:
     """The status that an error stands for; without one it is the server's own trouble, which passes."""
     for key in ("code", "status", "status_code", "http_status") if isinstance(error, dict) else ():
         number = str(error.get(key, ""))  # type: ignore[attr-defined]
-        if number.isdecimal() and 400 <= int(number[:4]) < 600:
+        if number.isdecimal() and len(number) == 3 and 400 <= int(number) < 600:
             return int(number)
     return next((status for pattern, status in _MEANING.items() if pattern.search(words)), 502)
 
@@ -188,10 +187,14 @@ def _without_quotations(text: str) -> str:
 MAX_RETRY_AFTER_SECONDS = 86_400.0
 
 _DURATION = re.compile(
-    r"(?:(?P<h>\d{1,9})\s?h\w{0,9})?\s?(?:(?P<m>\d{1,9})\s?m(?:in\w{0,9})?(?!s))?\s?(?:(?P<s>\d{1,9}(?:\.\d{1,9})?)\s?s\w{0,9})?\s?(?:(?P<ms>\d{1,9}(?:\.\d{1,9})?)\s?ms)?"
+    r"(?:(?P<h>\d{1,9})\s?h(?:(?:ou)?rs?)?(?![a-z]))?\s?"
+    r"(?:(?P<m>\d{1,9})\s?m(?:in(?:ute)?s?)?(?![a-z]))?\s?"
+    r"(?:(?P<s>\d{1,9}(?:\.\d{1,9})?)\s?(?:s(?:ec(?:ond)?s?)?(?![a-z])|(?![\w.]|\s?m)))?\s?"
+    r"(?:(?P<ms>\d{1,9}(?:\.\d{1,9})?)\s?(?:ms|milliseconds?))?",
+    re.IGNORECASE,
 )
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_IN_WORDS = re.compile(r"(?:try again|retry)\s+(?:in|after)\s+([\d][\w. ]{0,30})", re.IGNORECASE)
+_IN_WORDS = re.compile(r"(?:try again|retry)\s+(?:in|after)\s+(?=\d)", re.IGNORECASE)
 # A number above it is a moment, in seconds or milliseconds of Unix time.
 _MOMENTS_FROM = 1e9
 _MILLISECONDS_FROM = 1e11
@@ -202,8 +205,12 @@ def seconds_to_wait(rejection: Rejection) -> float | None:
     asked = retry_after_seconds(rejection.headers)
     if asked is not None:
         return asked
-    words = _IN_WORDS.search(rejection.message)
-    return None if words is None else _bounded(_duration(words[1].strip(" .")))
+    return _bounded(_seconds_in_words(rejection))
+
+
+def _seconds_in_words(rejection: Rejection) -> float | None:
+    before = _IN_WORDS.search(rejection.message)
+    return None if before is None else _parts_of(_DURATION.match(rejection.message, before.end()))
 
 
 def retry_after_seconds(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
@@ -234,11 +241,12 @@ def _duration(text: str | None) -> float | None:
     number = _number(text)
     if number is not None:
         return number
-    parts = _DURATION.fullmatch((text or "").strip())
-    parts_by_unit = {unit: value for unit, value in parts.groupdict().items() if value} if parts else {}
-    return (
-        sum(float(value) * _SECONDS[unit] for unit, value in parts_by_unit.items()) if parts_by_unit else None
-    )
+    return _parts_of(_DURATION.fullmatch((text or "").strip()))
+
+
+def _parts_of(duration: re.Match[str] | None) -> float | None:
+    parts = {unit: value for unit, value in duration.groupdict().items() if value} if duration else {}
+    return sum(float(value) * _SECONDS[unit] for unit, value in parts.items()) if parts else None
 
 
 def _number(text: str | None) -> float | None:
@@ -366,7 +374,9 @@ def _setup_problem(rejection: Rejection, role: Role[Any]) -> str | None:
     address, key = role.place("base_url"), role.place("api_key")
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
         return f"it redirects to {_target(rejection.headers)}, which is not followed; check {address}"
-    if status == HTTPStatus.PAYMENT_REQUIRED or (status in (403, 429) and _QUOTA.search(words)):
+    # A quota of a minute names the wait, as Gemini's does.
+    is_used_up = status in (403, 429) and _QUOTA.search(words) and _seconds_in_words(rejection) is None
+    if status == HTTPStatus.PAYMENT_REQUIRED or is_used_up:
         return "the quota of the account is used up; check its plan and billing"
     if status in (400, 403, 404, 422) and _MODEL.search(words):
         return f"it does not have the model; check {role.place('model')}"

@@ -1,7 +1,7 @@
 """Text models behind any server that speaks OpenAI's protocol (OpenAI, vLLM, Ollama, …).
 
-Each call is made once: retrying, backing off and giving up belong to the engine.  A second request is made
-only to repair an unusable answer (once), and to find the form that a server takes.
+Each call is made once: retrying, backing off and giving up belong to the engine.  Further requests repair an
+unusable answer (once), find the form that a server takes, and probe whether it answers at all.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
+from strandline.pipelines.models.answer_forms import storable
 from strandline.pipelines.models.answers import CheckedAnswer, check_answer
 from strandline.pipelines.models.contract import ChooseTask, ModelAnswer, Task, TaskName
 from strandline.pipelines.models.openai.client import PROBE_SECONDS, ModelClient
@@ -36,6 +37,7 @@ from strandline.schemas.errors import (
     ModelError,
     PermanentModelError,
     ProviderSetupError,
+    RateLimitError,
     TransientModelError,
     UnusableAnswerError,
 )
@@ -91,18 +93,19 @@ class OpenAITextModel:
         """
         prompt = render(task, self._prompts)
         messages = _messages(prompt)
-        limit, spent, best, problem = self._role.of.max_tokens, Usage(), CheckedAnswer(""), ""
+        limit, spent, best, problem = self._role.of.max_tokens, Usage(), CheckedAnswer("", said=-1), ""
         room = limit or most_tokens(task)
         for is_repair in (False, True):
             try:
                 with after_answers(some=is_repair):
                     completion = self._complete(messages, task.name, room)
-            except (TransientModelError, UnusableAnswerError) as error:
-                is_slow = isinstance(error, UnusableAnswerError) or error.is_slow
-                if best.text and is_slow:
+            except ModelError as error:
+                if best.said > 0 and not _passes(error):
                     break
                 raise
             spent = spent.plus(completion.usage or _estimate_usage(messages, completion))
+            if completion.is_refused and best.said > 0:
+                break
             if completion.is_refused:
                 raise PermanentModelError("The model refused to answer for this input.")
             try:
@@ -115,7 +118,7 @@ class OpenAITextModel:
             else:
                 if not checked.shortcoming:
                     return self._answer(prompt, checked, spent)
-                best, problem = max(best, checked, key=lambda one: len(one.text)), checked.shortcoming
+                best, problem = max(best, checked, key=lambda one: one.said), checked.shortcoming
             room *= MORE_ROOM if completion.is_cut_off and limit is None else 1
             messages = _repair(messages, completion, problem)
         if best.text:
@@ -237,6 +240,12 @@ def text_model_from(
     return OpenAITextModel(client, role, prompts=prompts)
 
 
+def _passes(error: ModelError) -> bool:
+    """Whether a call may succeed soon; not if a limit or the time for it may be met again each time."""
+    is_lasting = isinstance(error, RateLimitError) or getattr(error, "is_slow", True)
+    return isinstance(error, TransientModelError) and not is_lasting
+
+
 def _messages(prompt: Prompt) -> Messages:
     return [{"role": "system", "content": prompt.instructions}, {"role": "user", "content": prompt.data}]
 
@@ -254,6 +263,6 @@ def _repair(messages: Messages, completion: Completion, problem: str) -> Message
     if completion.is_cut_off:
         wish = "An earlier answer became too long and was cut off. Answer much more briefly."
         return [system, {**user, "content": f"{user['content']}\n\n{wish}"}]
-    echo = completion.text[:MAX_ECHO_CHARACTERS] or "(empty)"
+    echo = storable(completion.text[:MAX_ECHO_CHARACTERS]) or "(empty)"
     wish = f"This answer cannot be used. {problem} Answer again, with the corrected JSON object only."
     return [system, user, {"role": "assistant", "content": echo}, {"role": "user", "content": wish}]

@@ -102,7 +102,7 @@ class Body:
             )
         except LookupError:
             text = self.content.decode("utf-8", "replace")
-        return text.lstrip("\ufeff")
+        return text.lstrip("\ufeff \t\r\n")  # some servers keep a connection alive by empty lines
 
 
 def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
@@ -147,7 +147,7 @@ class _Choice:
         """Take in a choice of a body, or its part in a chunk of a stream."""
         reason = choice.get("finish_reason")
         self.reason = reason.lower() if isinstance(reason, str) and reason else self.reason
-        message = choice.get("delta") or choice.get("message")
+        message = choice.get("message") or choice.get("delta")
         if choice.get("message"):
             self.parts = {}  # a stream that ends with all of it
         self._collect(choice if message is None else message, "answer", _MAX_LEVELS)
@@ -198,7 +198,7 @@ def read_completion(body: Body) -> Completion:
     return Completion(
         best.text(),
         is_cut_off=best.reason in _CUT_OFF,
-        is_refused=best.reason in _FILTERED or bool(best.parts.get("refusal")),
+        is_refused=best.reason in _FILTERED or any(map(str.strip, best.parts.get("refusal", ()))),
         usage=usage,
     )
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from strandline.pipelines.models.answer_forms import answer_schema
 from strandline.pipelines.models.contract import (
+    ChooseTask,
     CondenseTask,
     ExtractTask,
     MergeTask,
@@ -28,6 +29,7 @@ Messages = Sequence[dict[str, str]]
 # Room for an answer and the thoughts before it; more is added by the task.
 _BASE_TOKENS = 1_024
 _TOKENS_PER_ITEM = 120
+_TOKENS_PER_NUMBER = 8
 # An answer that was cut off is asked for once more with so many times the room.
 MORE_ROOM = 4
 
@@ -149,6 +151,8 @@ def most_tokens(task: Task) -> int:
             items = len(task.candidates) * 2
         case CondenseTask():
             items = len(task.facts)
+        case ChooseTask():
+            return _BASE_TOKENS + _TOKENS_PER_NUMBER * task.max_facts
         case SummaryTask():
             return _BASE_TOKENS + 2 * task.max_tokens
         case _:

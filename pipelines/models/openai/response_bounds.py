@@ -61,11 +61,15 @@ class _Clock:
             return timeout
         left = self.ends_at - time.monotonic()
         if left <= 0:
-            raise self.over()
+            raise self.at_end()
         waits = [left, *([self.silence_seconds] if self.has_begun else []), *([timeout] if timeout else [])]
         return min(waits)
 
-    def over(self) -> httpx2.ReadTimeout:
+    def is_over(self) -> bool:
+        # A socket's own clock may wake a little earlier.
+        return self.ends_at is not None and time.monotonic() > self.ends_at - 0.01
+
+    def at_end(self) -> httpx2.ReadTimeout:
         kind = EndlessAnswerError if self.has_begun else httpx2.ReadTimeout
         return kind("its time is over")
 
@@ -146,12 +150,15 @@ class _BoundedBody(httpx2.SyncByteStream):
             yield piece
 
     def _in_time(self) -> Iterator[bytes]:
-        for chunk in self._body:
-            if self._clock is not None:
-                self._clock.has_begun = True
-                if self._clock.ends_at is not None and time.monotonic() > self._clock.ends_at:
-                    raise self._clock.over()
-            yield chunk
+        clock = self._clock or _Clock(None, 0)
+        try:
+            for chunk in self._body:
+                clock.has_begun = True
+                yield chunk
+        except httpx2.ReadTimeout:
+            if clock.is_over():
+                raise clock.at_end() from None
+            raise
 
     def _unpacked(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         """Unpacks a body that looks packed, whether its headers say so or not."""

@@ -57,12 +57,15 @@ class Provider:
 
 
 _breakers: weakref.WeakSet[Breaker] = weakref.WeakSet()
+_breakers_lock = threading.Lock()
 
 
 def breaker_states() -> dict[str, str]:
     """By role, the kind of error that keeps calls from its provider in this process; empty if they pass."""
     states: dict[str, str] = {}
-    for breaker in list(_breakers):
+    with _breakers_lock:
+        breakers = list(_breakers)
+    for breaker in breakers:
         states[breaker.role] = states.get(breaker.role) or breaker.open_for
     return states
 
@@ -107,7 +110,8 @@ class Breaker:
         self._late_probes = 0
         self._reason = self._kind = ""
         self._ask_at = self._answered_at = self._probed_at = float("-inf")
-        _breakers.add(self)
+        with _breakers_lock:
+            _breakers.add(self)
 
     @property
     def role(self) -> str:

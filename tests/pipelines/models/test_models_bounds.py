@@ -18,7 +18,7 @@ from strandline.pipelines.models.contract import ExtractTask, TranscriptLine
 from strandline.pipelines.models.openai import client as openai_client
 from strandline.pipelines.models.openai.embedder import OpenAIEmbedder, embedder_from
 from strandline.pipelines.models.openai.models import OpenAITextModel, text_model_from
-from strandline.schemas.errors import ProviderSetupError, TransientModelError
+from strandline.schemas.errors import ModelError, ProviderSetupError, TransientModelError, UnusableAnswerError
 from strandline.schemas.settings import Settings, load_settings
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
 
@@ -189,7 +189,23 @@ def test_whatever_a_server_drips_is_read_for_as_long_as_an_answer_may_take(what:
             openai_api_key="sk-secret", openai_base_url=dripping.url, model_timeout_seconds=1
         )
         model = text_model_from(settings, purpose="facts")
-        with pytest.raises(TransientModelError, match="did not answer in time"):
+        kind: type[ModelError] = TransientModelError
+        says = "did not answer in time"
+        if what == "trailers":  # its answer has begun
+            kind, says = UnusableAnswerError, "did not end"
+        with pytest.raises(kind, match=says):
+            model.answer(EXTRACT)
+        model.close()
+    assert not dripping.said_all
+
+
+@pytest.mark.parametrize("pause_seconds", [0.01, 0.3])
+def test_an_answer_without_an_end_is_no_outage(pause_seconds: float) -> None:
+    begins = OK.replace(b"json", b"json; charset=utf-8") + b"Content-Length: 100000\r\n\r\n"
+    with DrippingServer(begins, b" ", pieces=1_000, pause_seconds=pause_seconds, ends=b"") as dripping:
+        settings = load_settings(openai_api_key="k", openai_base_url=dripping.url, model_timeout_seconds=1)
+        model = text_model_from(settings, purpose="facts")
+        with pytest.raises(UnusableAnswerError, match="did not end"):
             model.answer(EXTRACT)
         model.close()
     assert not dripping.said_all

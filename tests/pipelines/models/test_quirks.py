@@ -81,6 +81,7 @@ AROUND = {
     "a word before": f"json\n{GOOD}",
     "a byte order mark": f"\ufeff{GOOD}",
     "twice": f"{GOOD}\n{GOOD}",
+    "an empty answer before": f'If there were nothing: {{"facts": []}}. But there is: {GOOD}',
     "within a string": json.dumps(GOOD),
     "a tag": f"<answer>{GOOD}</answer>",
     "one key around": json.dumps({"answer": {"facts": [BOAT, REX]}}),
@@ -504,6 +505,8 @@ def test_an_empty_answer_is_named_and_is_the_input_s_where_others_get_one(
         ({"retry-after": "2s"}, 2.0),
         ({"retry-after": "1m30s"}, 90.0),
         ({"retry-after": "1h"}, 3600.0),
+        ({"retry-after": "1h30m"}, 5400.0),
+        ({"retry-after": "500ms"}, 0.5),
         ({"x-ratelimit-reset-requests": "20ms", "x-ratelimit-reset-tokens": "6m0s"}, 360.0),
         ({"x-ratelimit-reset": "12"}, 12.0),
         ({"x-ratelimit-reset": "1710149430"}, 30.0),
@@ -516,7 +519,14 @@ def test_a_wait_is_read_however_it_is_written(headers: dict[str, str], seconds: 
 
 
 @pytest.mark.parametrize(
-    "body", [error("Please try again in 20s."), [{"error": {"details": [{"retryDelay": "20s"}]}}]]
+    "body",
+    [
+        error("Please try again in 20s."),
+        error("Please try again in 20.0s. Visit https://example.org/limits to learn more."),
+        error("Rate limited, retry after 20 seconds. Please go slower."),
+        error("You exceeded your current quota, check your plan and billing. Please retry in 20.0s."),
+        [{"error": {"details": [{"retryDelay": "20s"}]}}],
+    ],
 )
 def test_a_wait_is_read_in_words(server: ModelServer, model: OpenAITextModel, body: object) -> None:
     server.behave(responder=lambda _: Raw(429, json.dumps(body).encode()))
