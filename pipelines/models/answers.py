@@ -111,12 +111,12 @@ class CheckedAnswer:
     """An answer in the form that is stored: one JSON object without NUL and lone surrogates.
 
     ``shortcoming`` says why a better one should be asked for; the answer can be used if none comes.
-    ``said`` tells which of two says more: the facts that can be used, else the characters.
+    ``weight`` tells which of two says more: the facts that can be used, else the characters.
     """
 
     text: str
     shortcoming: str = ""
-    said: int = 0
+    weight: int = 0
 
 
 def check_answer(task: Task, text: str) -> CheckedAnswer:
@@ -140,10 +140,10 @@ def check_answer(task: Task, text: str) -> CheckedAnswer:
             shortcoming = "No fact names the numbers of the lines that it is from."
     known = answer.model_dump(exclude_unset=True)
     stored = json.dumps(known, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    said = len(stored)
+    weight = len(stored)
     if isinstance(task, ExtractTask):
-        said = sum(_fact(item, len(task.lines)) is not None for item in answer.facts)
-    return CheckedAnswer(stored, shortcoming, said)
+        weight = sum(_fact(item, len(task.lines)) is not None for item in answer.facts)
+    return CheckedAnswer(stored, shortcoming, weight)
 
 
 def _counts_from_zero(answer: ExtractAnswer, line_count: int) -> bool:

@@ -93,18 +93,18 @@ class OpenAITextModel:
         """
         prompt = render(task, self._prompts)
         messages = _messages(prompt)
-        limit, spent, best, problem = self._role.of.max_tokens, Usage(), CheckedAnswer("", said=-1), ""
+        limit, spent, best, problem = self._role.of.max_tokens, Usage(), CheckedAnswer("", weight=-1), ""
         room = limit or most_tokens(task)
         for is_repair in (False, True):
             try:
                 with after_answers(some=is_repair):
                     completion = self._complete(messages, task.name, room)
             except ModelError as error:
-                if best.said > 0 and not _passes(error):
+                if best.weight > 0 and not _passes(error):
                     break
                 raise
             spent = spent.plus(completion.usage or _estimate_usage(messages, completion))
-            if completion.is_refused and best.said > 0:
+            if completion.is_refused and best.weight > 0:
                 break
             if completion.is_refused:
                 raise PermanentModelError("The model refused to answer for this input.")
@@ -118,7 +118,7 @@ class OpenAITextModel:
             else:
                 if not checked.shortcoming:
                     return self._answer(prompt, checked, spent)
-                best, problem = max(best, checked, key=lambda one: one.said), checked.shortcoming
+                best, problem = max(best, checked, key=lambda one: one.weight), checked.shortcoming
             room *= MORE_ROOM if completion.is_cut_off and limit is None else 1
             messages = _repair(messages, completion, problem)
         if best.text:
