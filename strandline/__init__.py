@@ -4,7 +4,9 @@ The public names.  ``import strandline`` loads no queue, no model client and no 
 """
 
 # First, since the others take long.
-import strandline.schemas.process_1  # noqa: F401  # isort: split
+from strandline.schemas import process_1 as _process_1  # noqa: F401
+
+# isort: split
 from strandline.audit import Audit
 from strandline.facts import Facts
 from strandline.memory import Memory

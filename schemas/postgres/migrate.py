@@ -361,8 +361,7 @@ def _current(connection: OwnConnection, schema: str) -> str | None:
 
 def _renew_functions(connection: OwnConnection, schema: str) -> list[str]:
     """Make the functions again that are missing or differ, as all do in a schema that was renamed."""
-    rows = _ask(connection, schema, "stored_functions")
-    names = differing_functions({row.function_name: row.digest for row in rows}, schema)
+    names = differing_functions(_ask(connection, schema, "stored_functions"), schema)
     for name in names:
         source = function_source(name, schema).replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION", 1)
         connection.execute(source.encode())

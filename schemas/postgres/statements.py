@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -63,13 +63,13 @@ def function_source(name: str, schema: str) -> str:
     return in_schema(with_fragments(_read(f"functions/{name}.sql")), schema)
 
 
-def differing_functions(stored: Mapping[str, str], schema: str) -> list[str]:
-    """The functions that ``stored``, digests by name, lacks, or has with another body than this release's."""
-    return [name for name in function_names() if stored.get(name) != _digest(function_source(name, schema))]
+def differing_functions(stored: Collection[tuple[str, str]], schema: str) -> list[str]:
+    """The functions that ``stored``, names with digests, lacks, or has with another body than here."""
+    return [name for name in function_names() if (name, _digest(name, schema)) not in stored]
 
 
-def _digest(source: str) -> str:
-    body = source.partition("$function$")[2].partition("$function$")[0]
+def _digest(name: str, schema: str) -> str:
+    body = function_source(name, schema).partition("$function$")[2].partition("$function$")[0]
     return hashlib.sha256(body.encode()).hexdigest()
 
 

@@ -178,13 +178,17 @@ class EventHub:
 
     async def _poll(self) -> None:
         """Look again and again while anybody listens."""
+        failure: type[Exception] | None = None
         try:
             while self._listeners:
                 began = monotonic()
                 try:
                     await self._look()
+                    failure = None
                 except Exception as error:  # noqa: BLE001  # the outermost edge of a task's work
-                    _note(error)
+                    if failure is not type(error):
+                        _note(error)
+                    failure = type(error)
                 await asyncio.sleep(max(0.05, POLL_SECONDS - (monotonic() - began)))
         finally:
             # The next listener begins with the state then; no listener missed the events between.

@@ -227,9 +227,7 @@ def _row_security(database: Database, schema: str) -> Iterator[CheckReport]:
 
 
 def _functions(database: Database, schema: str) -> Iterator[CheckReport]:
-    rows = database.fetch(StoredFunctions(schema=schema))
-    stored = {row.function_name: row.digest for row in rows}
-    if differing := differing_functions(stored, schema):
+    if differing := differing_functions(database.fetch(StoredFunctions(schema=schema)), schema):
         number = quantity(len(differing), "function")
         yield problem(
             "functions",
