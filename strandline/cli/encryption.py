@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 import click
 
@@ -12,7 +11,7 @@ from strandline.administration.encryption import EncryptedNamespaceReport, Encry
 from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.options import settings_alone
 from strandline.cli.servers.targets import check_to_be_changed, even_if_unknown_option, opened_database
-from strandline.cli.terminal.output import NowAndThen, console, is_rich
+from strandline.cli.terminal.progress import LINE_SECONDS, NowAndThen, shown_progress
 from strandline.pipelines.sealing.enabling import find_encryption
 from strandline.pipelines.sealing.resealing import Pace, Progress
 from strandline.schemas.display.shown_text import quantity, quote
@@ -51,15 +50,6 @@ class RetireReport(Report):
     can_be_removed: bool
     data_keys: dict[str, int]
 
-
-class Tell(Protocol):
-    """Says how far it is; of the other ``kind`` of lines, why nothing moves."""
-
-    def __call__(self, text: str, kind: str = "goes on") -> None: ...
-
-
-# Between two lines on how far it is, where they are not on a terminal.
-LINE_SECONDS = 10.0
 
 _PROBLEMS = {
     "ok": "",
@@ -120,13 +110,13 @@ def enable_command(
     seals all of it now. A key that is lost cannot be replaced: back the keyring up, apart from the database.
     """
     check_name("namespace", namespace)
-    with open_encryption(settings) as encryption, _progress("giving owners keys") as tell:
+    with open_encryption(settings) as encryption, shown_progress("giving owners keys", "owner") as show:
         check_to_be_changed(encryption.database, namespace, even_if_unknown=even_if_unknown)
         is_new = encryption.enable(
             namespace,
             key_id or _first_key(encryption),
             vectors,
-            lambda owners: tell(f"{quantity(owners, 'owner')} with new keys"),
+            lambda owners: show(owners, 0, f"{quantity(owners, 'owner')} with new keys"),
         )
         (report,) = encryption.status(namespace)
     first = f"{namespace}: {'is encrypted from now on' if is_new else 'was encrypted already'}"
@@ -147,15 +137,17 @@ def reseal_command(settings: Settings, namespace: str, rows_per_second: int | No
     seconds after `enable`, STRANDLINE_KEY_CACHE_SECONDS (300 by default) after `rotate --data`.
     """
     check_name("namespace", namespace)
-    progress = Progress()
-    with open_encryption(settings) as encryption, _progress("sealing") as tell:
+    progress, waits = Progress(), NowAndThen(LINE_SECONDS)
+    with open_encryption(settings) as encryption, shown_progress("sealing", "owner") as show:
+        unsettled = sum(one.unsettled for one in encryption.status(namespace))
         for progress, must_wait in encryption.reseal(
             namespace, settings.key_cache_seconds, Pace(rows_per_second), wait=wait
         ):
             if must_wait:
-                tell(_describe_wait(progress), "waits")
+                waits.say(f"sealing: {_describe_wait(progress)}")
             else:
-                tell(f"{quantity(progress.rows, 'row')} of {quantity(progress.owners, 'owner')}")
+                rows = f"{quantity(progress.rows, 'row')} of {quantity(progress.owners, 'owner')}"
+                show(progress.owners, unsettled, rows)
     report = ResealReport.of(progress, namespace=namespace)
     return Output(report, _reseal_lines(report), code=1 if progress.failed else 0)
 
@@ -175,9 +167,12 @@ def rotate_command(settings: Settings, namespace: str, key_id: str | None, data:
     if key_id is None and not data:
         raise click.UsageError("Say what to rotate: --key ID, --data, or both.")
     check_name("namespace", namespace)
-    with open_encryption(settings) as encryption, _progress("rotating") as tell:
+    with open_encryption(settings) as encryption, shown_progress("rotating", "key") as show:
         report = encryption.rotate(
-            namespace, key_id, lambda what, number: tell(f"{quantity(number, what)} so far"), data=data
+            namespace,
+            key_id,
+            lambda what, number: show(number, 0, f"{quantity(number, what)} so far"),
+            data=data,
         )
     lines = []
     if key_id is not None:
@@ -279,16 +274,6 @@ def _describe_wait(progress: Progress) -> str:
         f"{waits} in {progress.wait_seconds:,.0f} seconds: until then running processes may write with the"
         " keys that they know"
     )
-
-
-@contextmanager
-def _progress(what: str) -> Iterator[Tell]:
-    if not is_rich(stderr=True):
-        lines = NowAndThen(LINE_SECONDS)
-        yield lambda text, kind="goes on": lines.say(f"{what}: {text}", kind)
-        return
-    with console(stderr=True).status(what) as line:
-        yield lambda text, kind="goes on": line.update(f"{what}: {text}")
 
 
 @click.group(

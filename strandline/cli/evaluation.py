@@ -25,7 +25,8 @@ from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.options import namespace_option, settings_alone
 from strandline.cli.servers.targets import servers_for_once
 from strandline.cli.terminal.interrupts import Stop, stops_at_signals
-from strandline.cli.terminal.output import percentile, shown_progress, table
+from strandline.cli.terminal.output import percentile, table
+from strandline.cli.terminal.progress import shown_progress
 from strandline.memory import Memory
 from strandline.pipelines.generations.registry import find_kept
 from strandline.pipelines.inspect.directory import check_known, find_session
@@ -218,8 +219,6 @@ class Subjects:
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 Columns = Sequence[tuple[Vectors | None, Embeddings]]
-# A line of progress for so many questions, where there is no terminal.
-LINE_EVERY = 100
 
 
 class FiguresReport(Report):
@@ -338,7 +337,7 @@ def _ask(
     stop: Stop,
 ) -> list[AskedReport]:
     reports = []
-    with shown_progress(LINE_EVERY) as progress:
+    with shown_progress("asking", "question") as progress:
         for done, (line, one) in enumerate(asked.items(), start=1):
             if stop.is_set():
                 break
@@ -353,7 +352,7 @@ def _ask(
             ]
             whose = one.model_dump(exclude={"evidence", "expected"})
             reports.append(AskedReport(line=line, measured=measured, before=None, **whose))
-            progress(done, len(asked), f"{done:,} of {len(asked):,} questions asked")
+            progress(done, len(asked), f"{done:,} of {len(asked):,} asked")
     return reports
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from strandline.cli.erasures.opening import Whose, opened_whose
 from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.new_file import new_file
 from strandline.cli.terminal.output import say
+from strandline.cli.terminal.progress import shown_progress
 from strandline.pipelines.inspect.directory import refuse_unknown_user, user_is_known
 from strandline.producers.exports.lines import ExportLine
 from strandline.schemas.display.shown_text import json_shown, quantity
@@ -39,10 +40,11 @@ def command(whose: Whose, out: Path | None) -> None:
     if user and not user_is_known(whose.database, whose.namespace, user) and whose.plan().is_of_nobody:
         refuse_unknown_user(whose.database, whose.namespace, user)
     if out is None:
-        _write(whose.export(), sys.stdout)
+        # Its lines would stand between those of the progress.
+        _write(whose.export(), sys.stdout, is_shown=not sys.stdout.isatty())
         return
     with new_file(out) as file, _told_at_an_interrupt(out):
-        number = _write(whose.export(), file)
+        number = _write(whose.export(), file, is_shown=True)
     say(f"wrote {quantity(number, 'line')} to {out}")
 
 
@@ -56,9 +58,11 @@ def _told_at_an_interrupt(out: Path) -> Iterator[None]:
         raise
 
 
-def _write(lines: Iterable[str], file: Any) -> int:
+def _write(lines: Iterable[str], file: Any, *, is_shown: bool) -> int:
     number = 0
-    for line in lines:
-        file.write(json_shown(line) + "\n")
-        number += 1
+    with shown_progress("exporting", "line") if is_shown else nullcontext() as show:
+        for number, line in enumerate(lines, start=1):
+            file.write(json_shown(line) + "\n")
+            if show is not None:
+                show(number, 0, quantity(number, "line"))
     return number

@@ -26,7 +26,8 @@ from strandline.cli.servers.options import (
     time_options,
 )
 from strandline.cli.servers.targets import opened_database, opened_servers
-from strandline.cli.terminal.output import Row, status_line, table
+from strandline.cli.terminal.output import Row, table
+from strandline.cli.terminal.progress import shown_progress
 from strandline.facts import Facts
 from strandline.pipelines.inspect.explain_message import explain_fact_alone
 from strandline.producers.facts.capturing import CaptureAct
@@ -542,11 +543,11 @@ def clear_command(facts: NamespaceFacts, namespace: str, yes: bool, actor: str |
 
 
 def _clear_facts(facts: NamespaceFacts, actor: str | None) -> Clearing:
-    done = Clearing()
-    with status_line("clearing") as update:
+    done, owners = Clearing(), facts.to_clear().owners
+    with shown_progress("clearing", "owner") as show:
         for cleared in facts.clear_each(actor=actor):
             done += cleared
-            update(f"clearing: {quantity(done.owners, 'owner')} done")
+            show(done.owners, owners, f"{quantity(done.owners, 'owner')} done")
     return done
 
 

@@ -22,7 +22,8 @@ from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.options import namespace_option, settings_alone
 from strandline.cli.servers.targets import NOTHING_DERIVES, servers_for_once
 from strandline.cli.terminal.interrupts import ends_as_interrupts
-from strandline.cli.terminal.output import LINE_EVERY_BYTES, LINE_EVERY_ROWS, say, shown_progress
+from strandline.cli.terminal.output import say
+from strandline.cli.terminal.progress import shown_progress
 from strandline.producers.writing.validate import PutLimits
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError
@@ -47,7 +48,7 @@ def import_history(
     """
     with (
         _omissions(omissions_file) as omit,
-        shown_progress(LINE_EVERY_BYTES if name in EXPORTS else LINE_EVERY_ROWS) as show,
+        shown_progress("importing", "byte" if name in EXPORTS else "row") as show,
         ends_as_interrupts() as interrupts,
     ):
         chats = HistoryImport(
@@ -124,7 +125,7 @@ def import_lines(
     Raises: as ``ChatImport.run``.
     """
     limits = PutLimits(settings.max_content_bytes, settings.max_metadata_bytes)
-    with shown_progress(LINE_EVERY_BYTES) as show, ends_as_interrupts() as interrupts:
+    with shown_progress("importing", "byte") as show, ends_as_interrupts() as interrupts:
         chats = ChatImport(
             file,
             whose,

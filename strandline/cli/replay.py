@@ -23,7 +23,8 @@ from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.options import FiniteRange, UtcTime, namespace_filter, settings_alone
 from strandline.cli.servers.targets import Running, opened_servers
 from strandline.cli.terminal.interrupts import stops_at_signals
-from strandline.cli.terminal.output import NowAndThen, say
+from strandline.cli.terminal.output import say
+from strandline.cli.terminal.progress import NowAndThen
 from strandline.pipelines.replay.estimate import Estimate, estimate
 from strandline.pipelines.replay.in_place import InPlace
 from strandline.pipelines.replay.new_generation import Progress
@@ -136,7 +137,11 @@ def _tell(lines: NowAndThen | None, replay: ReplayReport, progress: Progress | I
 
 
 def _describe(progress: Progress) -> str:
-    eta = "" if progress.eta_seconds is None else f", about {progress.eta_seconds:,.0f} s left"
+    eta = ""
+    if progress.eta_seconds:
+        share = 100 * (progress.events - progress.due) // max(1, progress.events)
+        rate = progress.due / progress.eta_seconds
+        eta = f"; {max(0, share)} %, {rate:,.1f} events a second, about {progress.eta_seconds:,.0f} s left"
     return {
         "waiting": "waiting for transactions that began before",
         "filling": f"{quantity(progress.owners, 'owner')}, {quantity(progress.events, 'event')} made due"

@@ -21,7 +21,8 @@ from strandline.cli.servers.targets import (
     opened_to_read,
 )
 from strandline.cli.terminal.interrupts import stops_at_signals
-from strandline.cli.terminal.output import NowAndThen, print_json_line
+from strandline.cli.terminal.output import print_json_line
+from strandline.cli.terminal.progress import shown_progress
 from strandline.retention import ArchivedRange, Past, Removal, Retention
 from strandline.schemas.display.shown_text import quantity, quote, time_text
 from strandline.schemas.errors import ArchiveError
@@ -311,8 +312,6 @@ def message_fields(message: Message) -> dict[str, Any]:
     }
 
 
-SAY_SECONDS = 2.0
-
 _DURATION = Duration()
 
 all_namespaces = click.option("--namespace", metavar="NAME", help="Only sessions of this namespace.")
@@ -405,19 +404,20 @@ def plan_command(database: Database, **which: Any) -> Output:
 @all_namespaces
 @session_option
 @click.option("--at-once", is_flag=True, help="Do not rest between steps; puts may be slower meanwhile.")
-def run_command(database: Database, at_once: bool, as_json: bool, **which: Any) -> Output:
+def run_command(database: Database, at_once: bool, **which: Any) -> Output:
     """Archive and remove what is past its time, now; workers do the same by themselves.
 
     What workers still derive stays until they have. Ctrl-C stops it between two sessions.
     """
-    lines = NowAndThen(SAY_SECONDS, later=True)
-
-    def tell(done: Removal) -> None:
-        if not as_json:
-            lines.say(f"{quantity(done.removed, 'message')} removed so far")
-
-    with stops_at_signals() as stop:
-        done = retention.run(database, on_progress=tell, stop=stop, at_once=at_once, **which)
+    leaving = sum(row.free for row in retention.plan(database, **which))
+    with stops_at_signals() as stop, shown_progress("removing", "message") as show:
+        done = retention.run(
+            database,
+            on_progress=lambda done: show(done.removed, leaving, f"{done.removed:,} removed"),
+            stop=stop,
+            at_once=at_once,
+            **which,
+        )
         rest = retention.plan(database, **which)
         waiting = 0 if stop.is_set() else sum(row.waiting for row in rest)
     return Output(

@@ -165,7 +165,7 @@ def erase_command(
         plan = EraseReport(dry_run=True, rows=dict(planned.rows), erased_by=planned.erased_by)
         return Output(plan, _plan_lines(planned))
     with receipts_kept(receipt_file) as keep:
-        receipt = whose.erase(actor)
+        receipt = whose.erase(actor, planned.total)
         keep(receipt)
     if vacuum:
         with shown_steps() as show_step:

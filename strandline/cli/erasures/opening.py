@@ -13,15 +13,13 @@ import click
 
 from strandline.cli.servers.options import namespace_option
 from strandline.cli.servers.targets import opened_servers
-from strandline.cli.terminal.output import console, is_rich, say
+from strandline.cli.terminal.progress import shown_progress
 from strandline.erasure import ErasureReceipt, Erasures, PlannedErasure
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.private_files import open_private
 from strandline.schemas.settings import Settings
-
-LINE_EVERY_ROWS = 100_000
 
 key_option = click.option(
     "--key",
@@ -61,8 +59,8 @@ class Whose:
             return self.erasures.plan_user(self.user)
         return self.erasures.plan_session(self.session)
 
-    def erase(self, actor: str | None) -> ErasureReceipt:
-        with shown_steps() as show:
+    def erase(self, actor: str | None, planned_rows: int) -> ErasureReceipt:
+        with shown_steps(planned_rows) as show:
             if self.user is None:
                 return self.erasures.erase_session(self.session, actor=actor, on_progress=show)
             paths = [path.split(".") for path in self.items_below]
@@ -101,22 +99,16 @@ def opened_whose(
 
 
 @contextmanager
-def shown_steps() -> Iterator[Show]:
-    """A line with the present step on a terminal, gone in the end; elsewhere a line now and then."""
-    if is_rich(stderr=True):
-        with console(stderr=True).status("erasing") as status:
-            yield lambda step, table, rows: status.update(
-                f"erasing, {step}: {table}, {quantity(rows, 'row')}"
-            )
-        return
-    reported: dict[str, int] = {}
+def shown_steps(total: int = 0) -> Iterator[Show]:
+    """Yield a function that shows the present step, and the rows of all steps; ``total``: 0 if unknown."""
+    gone: dict[str, int] = {}
+    with shown_progress("erasing", "row") as show:
 
-    def tell(step: str, table: str, rows: int) -> None:
-        if rows >= reported.get(table, 0) + LINE_EVERY_ROWS:
-            reported[table] = rows
-            say(f"erasing, {step}: {table}, {quantity(rows, 'row')}", err=True)
+        def tell(step: str, table: str, rows: int) -> None:
+            gone[f"{step} {table}"] = rows
+            show(sum(gone.values()), total, f"{step}, {table}, {quantity(rows, 'row')}")
 
-    yield tell
+        yield tell
 
 
 Keep = Callable[[ErasureReceipt], None]

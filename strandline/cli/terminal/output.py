@@ -11,7 +11,6 @@ import math
 import os
 import shutil
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -130,14 +129,6 @@ def _aligned(cell: str, width: int, to_the_right: bool) -> str:
     return space + cell if to_the_right else cell + space
 
 
-# A line for each so many bytes of a file, or rows of tables.
-LINE_EVERY_BYTES = 50_000_000
-LINE_EVERY_ROWS = 10_000
-
-Show = Callable[[int, int, str], None]
-"""Shows how much is done, of how much in all, and what that is."""
-
-
 @contextmanager
 def status_line(title: str) -> Iterator[Callable[[str], None]]:
     """Yield a function that shows a text in a line on a terminal, gone in the end; elsewhere nothing."""
@@ -146,43 +137,3 @@ def status_line(title: str) -> Iterator[Callable[[str], None]]:
         return
     with console(stderr=True).status(title) as status:
         yield status.update
-
-
-@contextmanager
-def shown_progress(line_every: int) -> Iterator[Show]:
-    """Yield a function that shows a bar on a terminal, and prints a line now and then elsewhere."""
-    if not is_rich(stderr=True):
-        yield _lines(line_every)
-        return
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
-        task = bar.add_task("importing", total=None)
-        yield lambda done, total, words: bar.update(task, total=total, completed=done, description=words)
-
-
-class NowAndThen:
-    """Says lines to stderr, of each kind one in so many seconds; with ``later`` none sooner than that."""
-
-    def __init__(self, seconds: float, *, later: bool = False) -> None:
-        self._seconds = seconds
-        self._first = time.monotonic() + seconds if later else 0.0
-        self._next: dict[str, float] = {}
-
-    def say(self, line: str, kind: str = "") -> None:
-        if time.monotonic() >= self._next.get(kind, self._first):
-            self._next[kind] = time.monotonic() + self._seconds
-            say(line, err=True)
-
-
-def _lines(line_every: int) -> Show:
-    reported = 0
-
-    def tell(done: int, total: int, words: str) -> None:
-        nonlocal reported
-        if done >= reported + line_every:
-            reported = done
-            say(f"{100 * done // max(1, total)} %: {words}", err=True)
-
-    return tell

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -282,13 +283,14 @@ def test_a_long_run_shows_its_progress_and_keeps_what_was_measured(
     with (tmp_path / "out").open("w+") as out:
         process = forking.Popen(command, stdout=out, stderr=subprocess.PIPE, text=True)
         assert process.stderr is not None
-        assert process.stderr.readline() == "1 %: 100 of 10,000 questions asked\n"
+        told = process.stderr.readline()
+        assert re.match(r"asking: [\d,]+ of 10,000 asked; \d+ %, [\d,]+ questions a second, about", told)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=300)
         out.seek(0)
         report = report_of(out.read())
     assert process.returncode == 130
-    assert report.interrupted and 100 <= len(report.questions) < 10_000
+    assert report.interrupted and 0 < len(report.questions) < 10_000
     assert report.figures[0].recall == 1
 
 
