@@ -114,6 +114,21 @@ def test_from_now_to_the_cause_a_retry_and_the_fact(world: World, browser: Brows
         assert walk.clicks <= 6
 
 
+def test_a_dead_letter_is_given_up_by_its_button(world: World, browser: Browser) -> None:
+    world.model.behave(wrong_schema=True)
+    world.put("chat-6", "fay", "I paint.")
+    world.await_dead("chat-6")
+    with Walk(world, browser) as walk:
+        walk.log_in()
+        walk.page.goto("/page/letters")
+        for _ in range(2):  # of facts, and of the summary
+            letters = walk.page.locator("form", has=walk.page.locator("text=chat-6"))
+            letters.first.locator("text=Give the chosen up").click()
+            walk.page.wait_for_selector("text=The events are given up.")
+        assert walk.page.locator("text=chat-6").count() == 0
+    world.model.behave()
+
+
 def test_a_fact_is_corrected_and_holds(world: World, browser: Browser) -> None:
     world.put("chat-4", "dan", "I play the flute.")
     world.settle()
