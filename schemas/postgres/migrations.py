@@ -25,7 +25,7 @@ DIVIDED = "-- divided"
 FUNCTION = "-- function: "
 _STEP = re.compile(r"^-- step: (.+)\n", re.MULTILINE)
 
-# Bytes of a table that an index is built from in a second.
+# Bytes of a table that an index is assumed to be built from in a second.
 INDEXED_PER_SECOND = 20_000_000
 
 
