@@ -10,7 +10,7 @@ import importlib.util
 from pathlib import Path
 
 from strandline.schemas.errors import EmbeddedUnavailableError
-from strandline.schemas.version import install_command
+from strandline.schemas.extras import install_command
 
 POSTGRES_MAJOR = "18"
 

@@ -31,10 +31,10 @@ from strandline.pipelines.own_code.bounded_calls import worker_calls
 from strandline.pipelines.redaction.hook import Redaction
 from strandline.pipelines.redaction.loading import load_redaction
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.extras import install_command
 from strandline.schemas.forking import undivided
 from strandline.schemas.model_roles import EmbeddingPurpose, Role, TextPurpose
 from strandline.schemas.settings import BackendKind, Settings
-from strandline.schemas.version import install_command
 
 REDACTION_SETTING = "STRANDLINE_REDACT_BEFORE_MODELS"
 # Under which a recipe's config records them.

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.extras import install_command
 from strandline.schemas.forking import undivided
-from strandline.schemas.version import install_command
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -20,8 +20,8 @@ from strandline.cli.servers.options import namespace_option, settings_alone
 from strandline.cli.terminal.streams import log_to_stderr
 from strandline.memory import Memory
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.extras import install_command
 from strandline.schemas.settings import Settings
-from strandline.schemas.version import install_command
 from strandline.workers.signal_pipe import SignalPipe, ending_signals
 
 if TYPE_CHECKING:

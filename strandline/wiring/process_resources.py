@@ -27,6 +27,7 @@ from strandline.producers.search.index.scope_index import IndexParts
 from strandline.producers.writing.group_commit import GroupCommit
 from strandline.producers.writing.put import session_record
 from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
+from strandline.schemas.extras import install_command
 from strandline.schemas.forking import this_process, undivided
 from strandline.schemas.postgres.async_database import AsyncDatabase
 from strandline.schemas.postgres.database import Database
@@ -35,7 +36,6 @@ from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import forget_names
 from strandline.schemas.values.lanes import Lane
-from strandline.schemas.version import install_command
 from strandline.wiring.given_pool import GivenPool
 from strandline.wiring.loop_resources import LoopResources, OfLoop
 

@@ -17,11 +17,12 @@ from strandline.producers.redacting import SETTING
 from strandline.producers.tokens import count_default
 from strandline.schemas.display.shown_url import secrets_of
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.extras import install_command
 from strandline.schemas.misspelt_settings import unknown_settings
 from strandline.schemas.model_roles import FILE, read_roles, variable
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import OVERFLOW, PIPELINES
-from strandline.schemas.version import VERSION, install_command
+from strandline.schemas.version import VERSION
 from strandline.schemas.wire.report import Report
 
 

@@ -15,8 +15,8 @@ from strandline.cli.servers.targets import opened_pool, running_servers
 from strandline.cli.terminal.output import say
 from strandline.cli.terminal.streams import log_to_stderr
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.extras import install_command
 from strandline.schemas.settings import Settings
-from strandline.schemas.version import install_command
 from strandline.wiring.metrics import measure_service
 from strandline.wiring.traces import trace_process
 

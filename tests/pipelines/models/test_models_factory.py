@@ -10,8 +10,8 @@ import pytest
 
 from strandline.pipelines.models.factory import build_embedder, build_text_model
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.extras import install_command
 from strandline.schemas.settings import Settings
-from strandline.schemas.version import install_command
 from tests.support.servers.model_server import ModelServer
 
 
@@ -59,7 +59,7 @@ import sys
 sys.modules["{package}"] = None  # as Python marks a module that must not be found
 from strandline.pipelines.models.factory import build_embedder
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.version import install_command
+from strandline.schemas.extras import install_command
 from strandline.schemas.settings import Settings
 try:
     build_embedder(Settings(embedding_backend="{backend}"))
@@ -74,7 +74,7 @@ def test_only_the_chosen_backend_is_imported() -> None:
     program = """
 import sys
 from strandline.pipelines.models.factory import build_text_model
-from strandline.schemas.version import install_command
+from strandline.schemas.extras import install_command
 from strandline.schemas.settings import Settings
 build_text_model(Settings(text_backend="local"), purpose="facts")
 print([name for name in ("openai", "tokenizers", "httpx2", "numpy") if name in sys.modules])

@@ -216,6 +216,7 @@ COMMAND_ACTS = {
     "worker": "derives; by an instruction it does facts.obey, and its doubts are facts.doubt",
     "status": "counts",
     "exporter": "counts",
+    "top": "counts",
     "sessions": "by Memory, and directory.read",
     "get": "by Memory",
     "ask": "by Memory",
