@@ -364,7 +364,7 @@ def _leave_to_newer(engine: Engine, lease: Lease, error: UndecodableEventError) 
             "events of a newer release are left to its workers",
             extra={"action": "newer_event", "reason": str(error), **_where(lease.lane)},
         )
-    return "postponed" if _release_untouched(engine, lease, NEWER_RELEASE_SECONDS) else "lost"
+    return _release(engine, lease, lease.postponements, lease.failures, NEWER_RELEASE_SECONDS, str(error))
 
 
 def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
@@ -393,6 +393,12 @@ def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
         extra={"action": "lane_postponed", "reason": reason, "wait_seconds": round(wait, 2)}
         | {"failures": failures, **_where(lease.lane)},
     )
+    return _release(engine, lease, postponements, failures, wait, reason)
+
+
+def _release(
+    engine: Engine, lease: Lease, postponements: int, failures: int, wait: float, reason: str
+) -> Outcome:
     try:
         release(
             engine.database,
