@@ -7,6 +7,7 @@ section when it renders it, so that no message of a conversation can close a sec
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -31,7 +32,18 @@ class Section:
 _SECTION_NAMES = (
     "facts", "fact_extraction_memory", "static_memory", "summary", "vector_memory", "vectors",
 )  # fmt: skip
-_BEGIN, _END = "<memory>\n", "\n</memory>"
+BEGIN, _END = "<memory>", "</memory>"
+# What a read adds so that a provider takes it: in place of a result, and before an assistant's first message.
+NOTE = "[No result of this call is recorded; it may have run or not.]"
+USER_LINE = "[The conversation begins here.]"
+ADDED = {"tool": NOTE, "user": USER_LINE}
+# Between memory and the text of its message.
+SEPARATOR = "\n\n"
+# As it comes back: other line breaks, indentation, text behind it.
+_MEMORY = re.compile(
+    rf"^[ \t]*{BEGIN}[ \t]*\r?\n(?P<body>(?:(?!^[ \t]*{BEGIN}).)*?)^[ \t]*{_END}[ \t]*\r?$",
+    re.MULTILINE | re.DOTALL,
+)
 
 # In a name: what stands before the first colon of a line is who speaks.
 _NO_COLON = "\ua789"
@@ -44,17 +56,26 @@ def render_memory(sections: Sequence[Section]) -> str:
     if not sections:
         return ""
     body = "\n".join(f"<{section.name}>\n{section.text}\n</{section.name}>" for section in sections)
-    return f"{_BEGIN}{body}{_END}"
+    return f"{BEGIN}\n{body}\n{_END}"
 
 
 def without_memory(text: str, names: Iterable[str] = ()) -> str:
-    """A text without the memory at its end, known by its marks and a section's usual name or ``names``."""
-    begin = text.rfind(_BEGIN)
-    if begin < 0 or not text.rstrip().endswith(_END) or (begin > 0 and text[begin - 1] != "\n"):
+    """A text without memory, known by its marks and a section's usual name or ``names``."""
+    if BEGIN not in text:
         return text
-    lines = text[begin:].splitlines()
-    is_memory = any(f"<{name}>" in lines and f"</{name}>" in lines for name in (*_SECTION_NAMES, *names))
-    return text[:begin].rstrip("\n") if is_memory else text
+    known = {*_SECTION_NAMES, *names}
+    memories = [one for one in _MEMORY.finditer(text) if _is_memory(one["body"], known)]
+    ends, begins = [0, *(one.end() for one in memories)], [*(one.start() for one in memories), len(text)]
+    first, *others = (text[end:begin] for end, begin in zip(ends, begins, strict=True))
+    if not others:
+        return text
+    kept = (one.strip("\r\n") for one in others if one.strip())
+    return SEPARATOR.join(one for one in (first.rstrip("\r\n"), *kept) if one)
+
+
+def _is_memory(body: str, names: Iterable[str]) -> bool:
+    lines = [line.strip() for line in body.splitlines()]
+    return any(f"<{name}>" in lines and f"</{name}>" in lines for name in names)
 
 
 def escaped(text: str) -> str:

@@ -14,7 +14,7 @@ from strandline.producers.blocks.base import (
     InsertMethod,
     SummaryMemoryBlock,
 )
-from strandline.producers.blocks.render import fact_line, message_line
+from strandline.producers.blocks.render import SEPARATOR, fact_line, message_line
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.call_pairs import NOTE_TOKENS, begins_with_user, wants_user_first
 from strandline.producers.reading.candidates import fact_piece, matching_facts, message_pieces
@@ -30,7 +30,7 @@ from strandline.producers.reading.context import (
     SectionKind,
     sources_of_places,
 )
-from strandline.producers.reading.contributions import SEPARATOR, recent_counts
+from strandline.producers.reading.contributions import recent_counts
 from strandline.producers.reading.pieces import Candidates, FactPiece, MessagePiece
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.reading.snapshot import Snapshot, insert_in_order

@@ -5,19 +5,21 @@ have both: a process died, two runs were concurrent, a result came late or twice
 directly behind the message with its call; orphaned and second results are left out.  A call without a result
 is left out once the assistant has continued, and so tells its outcome; the newest one is answered by a note,
 as the assistant should know that it may have run.  Behind a call at the very end its result may still come,
-so it stays as it is, unless the messages are to be sent."""
+so it stays as it is, unless the messages are to be sent.
+
+Some models give their parallel calls one id: from the second on a number follows it, in call and result."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
-from strandline.schemas.values.forms.tool_calls import is_thinking, tool_parts
-from strandline.schemas.values.message import HEAD_ROLES, Message
+from strandline.producers.blocks.render import NOTE, USER_LINE
+from strandline.schemas.values.forms.tool_calls import is_thinking, tool_parts, with_call_id
+from strandline.schemas.values.message import HEAD_ROLES, Message, shown_with
 
-NOTE = "[No result of this call is recorded; it may have run or not.]"
-USER_LINE = "[The conversation begins here.]"
 # What either takes, about, by any tokenizer.
 NOTE_TOKENS = 24
 
@@ -28,6 +30,9 @@ REASONS: Mapping[ChangeKind, str] = {
     "result_added": "The newest call has no result; a note stands in its place.",
     "call_left_out": "It has no result here, and the conversation went on.",
 }
+
+# By an id in the log, and whether of results, the ids that its uses in one message get.
+Names = dict[tuple[str, bool], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,7 @@ class Settled:
         self, messages: Sequence[Message], *, to_send: bool = False, with_notes: bool = True
     ) -> None:
         self.changes: list[Change] = []
-        self._messages = messages
+        self._messages = messages = _with_own_ids(messages)
         self._rests = [_rest(message) if message.answers else message for message in messages]
         # By the place of a call's message, the places of its results, with their ids.
         self._sources: list[dict[int, list[str]]] = [{} for _ in messages]
@@ -108,7 +113,7 @@ class Settled:
         if len(in_parts) > 1:
             together = [part for result in in_parts for part, _ in tool_parts(result.content)]
             tokens = sum([result.tokens or 0 for result in in_parts])
-            in_parts = [replace(in_parts[0], content=together, tokens=tokens)]
+            in_parts = [shown_with(in_parts[0], content=together, tokens=tokens)]
         return alone, in_parts
 
     def _note(self, kind: ChangeKind, call_ids: Sequence[str], message: Message) -> None:
@@ -122,6 +127,8 @@ def is_settled(messages: Sequence[Message], *, to_send: bool = False) -> bool:
     for message in messages:
         answers = message.answers
         if answers and (is_parted or not waiting.issuperset(answers) or _is_mixed(message)):
+            return False
+        if message.calls and max(_uses(message, results=False).values()) > 1:
             return False
         waiting.difference_update(answers)
         if answers and _rest(message) is None:
@@ -159,6 +166,60 @@ def wants_user_first(messages: Sequence[Message]) -> bool:
     return any(one and one.is_user_first for message in messages for _, one in tool_parts(message.content))
 
 
+def _with_own_ids(messages: Sequence[Message]) -> list[Message]:
+    """The messages with an id of its own for each of the calls that wait together, and for its result."""
+    shown: list[Message] = []
+    waiting: dict[str, list[str]] = {}
+    for message in messages:
+        calls, results = _uses(message, results=False), _uses(message, results=True)
+        if calls and not results and not (shown and shown[-1].calls):
+            waiting = {call_id: left for call_id, left in waiting.items() if call_id not in calls}
+        names: Names = {}
+        for call_id, count in results.items():
+            left = waiting.get(call_id, [])
+            names[call_id, True] = [left.pop(0) if left else call_id for _ in range(count)]
+        for call_id, count in calls.items():
+            left = waiting.setdefault(call_id, [])
+            first = len(left)
+            left += [call_id if n == 0 else f"{call_id}__{n + 1}" for n in range(first, first + count)]
+            names[call_id, False] = left[first:]
+        shown.append(_named(message, names))
+    return shown
+
+
+def _uses(message: Message, *, results: bool) -> Counter[str]:
+    """How many calls, or results, of each id a message holds; a list and the parts may hold the same."""
+    if results:
+        listed = [] if message.tool_call_id is None else [message.tool_call_id]
+        known = message.answers
+    else:
+        listed, known = [str(call.get("id")) for call in message.tool_calls or ()], message.calls
+    if not known:
+        return Counter()
+    in_parts = [one.id for _, one in tool_parts(message.content) if one and one.is_result is results]
+    return (Counter(listed) | Counter(in_parts)) & Counter(dict.fromkeys(known, len(listed + in_parts)))
+
+
+def _named(message: Message, names: Names) -> Message:
+    if all(set(new) == {old} for (old, _), new in names.items()):
+        return message
+    listed = {key: iter(new) for key, new in names.items()}
+    in_parts = {key: iter(new) for key, new in names.items()}
+    content = message.content
+    if content is not None and not isinstance(content, str):
+        content = [
+            with_call_id(part, next(in_parts[one.id, one.is_result]))
+            if one and (one.id, one.is_result) in in_parts
+            else part
+            for part, one in tool_parts(content)
+        ]
+    calls = [{**call, "id": next(listed[str(call.get("id")), False])} for call in message.tool_calls or ()]
+    answered = message.tool_call_id
+    if answered is not None:
+        answered = next(listed[answered, True])
+    return shown_with(message, content=content, tool_calls=calls or None, tool_call_id=answered)
+
+
 def _is_mixed(message: Message) -> bool:
     ids = [one.id if one and one.is_result else None for _, one in tool_parts(message.content)]
     results = [call_id for call_id in ids if call_id is not None]
@@ -170,7 +231,7 @@ def _rest(message: Message) -> Message | None:
         return None
     answers = message.answers
     parts = [part for part, one in tool_parts(message.content) if one is None or one.id not in answers]
-    return replace(message, content=parts) if parts else None
+    return shown_with(message, content=parts) if parts else None
 
 
 def _results_alone(message: Message, call_ids: Sequence[str]) -> Message:
@@ -183,7 +244,7 @@ def _results_alone(message: Message, call_ids: Sequence[str]) -> Message:
     named = message.tool_call_id
     if named is not None and named not in call_ids:
         named = call_ids[0]
-    return replace(message, content=list(kept.values()) or message.content, tool_call_id=named)
+    return shown_with(message, content=list(kept.values()) or message.content, tool_call_id=named)
 
 
 def _without_calls(message: Message, call_ids: Collection[str]) -> Message | None:
@@ -199,4 +260,4 @@ def _without_calls(message: Message, call_ids: Collection[str]) -> Message | Non
     if not isinstance(content, str):
         content = None if all(map(is_thinking, kept)) else kept
     calls = [call for call in message.tool_calls or () if call.get("id") not in call_ids]
-    return replace(message, content=content, tool_calls=calls or None) if content or calls else None
+    return shown_with(message, content=content, tool_calls=calls or None) if content or calls else None

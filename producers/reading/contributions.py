@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from strandline.pipelines.own_code.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
 from strandline.producers.blocks.base import BaseMemoryBlock, CountText, CustomMemoryBlock, Material, Rendered
-from strandline.producers.blocks.render import Renderer, Section, render_memory
+from strandline.producers.blocks.render import SEPARATOR, Renderer, Section, render_memory
 from strandline.producers.reading.context import Omission
 from strandline.producers.tokens import INLINE_CHARACTERS, PART_TOKENS, count_default, count_parts, is_loaded
 from strandline.schemas.errors import ConfigurationError
@@ -127,9 +127,6 @@ def attempt(
 # Lines and markup stay as they are, for templates that look at these.
 _ANY_CHARACTER = re.compile(r"[^\s<>&;]")
 _OTHER_CHARACTER = "\u2588"
-
-# Separates the memory from the message that it is inserted into.
-SEPARATOR = "\n\n"
 
 
 @dataclass(frozen=True, slots=True)

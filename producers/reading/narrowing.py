@@ -13,7 +13,7 @@ from strandline.producers.reading.request import ReadRequest
 from strandline.producers.reading.snapshot import Snapshot, Tail, newest_that_fit
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.values.lanes import VECTORS
-from strandline.schemas.values.message import Message
+from strandline.schemas.values.message import Message, shown_with
 
 # So much of a question is shown whatever else there is: its beginning and its end.
 MIN_QUESTION_TOKENS = 64
@@ -92,7 +92,7 @@ def _shorter_question(snapshot: Snapshot, token_limit: int) -> tuple[Snapshot, l
     if question.seq != snapshot.question or not isinstance(text, str) or room >= size:
         return snapshot, []
     half = len(text) * room // (2 * size)
-    shorter = replace(question, content=f"{text[:half]}\n[…]\n{text[-half:]}", tokens=room)
+    shorter = shown_with(question, content=f"{text[:half]}\n[…]\n{text[-half:]}", tokens=room)
     reason = f"Of the question {quantity(room, 'token')} of {size} are shown, to fit the limit."
     fixed = snapshot.fixed_tokens - size + room
     changed = replace(snapshot, window=(shorter, *others), fixed_tokens=fixed)

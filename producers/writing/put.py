@@ -28,10 +28,8 @@ from strandline.producers.tokens import INLINE_CHARACTERS, PART_TOKENS, count_me
 from strandline.producers.writing.validate import (
     PreparedMessage,
     PutLimits,
-    prepare,
-    redact_message,
+    prepare_source,
     seal_message,
-    without_own_memory,
 )
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import (
@@ -72,7 +70,6 @@ from strandline.schemas.values.acts.acting import Acting, current_acting
 from strandline.schemas.values.foreign_values import unreadable
 from strandline.schemas.values.identity import SessionIdentity, key_text, shared_scope_key
 from strandline.schemas.values.labels import as_array
-from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import Policy
 
 # A put chooses its statement by whether its namespace looked recorded last time.  Each statement looks at the
@@ -312,16 +309,18 @@ class PutRequest:
                 for_clients=f"There are too many: at most {max_messages:,} are stored at once.",
             )
         if len(sources) == 1:
-            one = _prepare_source(sources[0], "message", limits, redaction, blocks)
+            one = prepare_source(sources[0], "message", limits, redaction, blocks)
             if one is None:
                 return cls(identity, policy, (), (None,), count_text, part_tokens)
             return cls(identity, policy, (one,), (0,), count_text, part_tokens)
         prepared: dict[str, PreparedMessage] = {}
         order: list[str | None] = []
         for index, source in enumerate(sources):
-            one = _prepare_source(source, f"messages[{index}]", limits, redaction, blocks)
+            one = prepare_source(source, f"messages[{index}]", limits, redaction, blocks)
             order.append(None if one is None else one.id)
-            if one is not None and prepared.setdefault(one.id, one).digest != one.digest:
+            if one is None or (one.id in prepared and one.is_shown):
+                continue
+            if prepared.setdefault(one.id, one).digest != one.digest:
                 raise ConflictError(
                     f"messages[{index}].id: {one.id!r} occurs twice in this put with different content.",
                     for_clients="Two messages of this request have the same id and different content; nothing"
@@ -332,19 +331,14 @@ class PutRequest:
         places = tuple(None if i is None else index_of[i] for i in order)
         return cls(identity, policy, tuple(prepared.values()), places, count_text, part_tokens)
 
-
-def _prepare_source(
-    source: object,
-    where: str,
-    limits: PutLimits,
-    redaction: Redaction | None,
-    blocks: Sequence[BaseMemoryBlock],
-) -> PreparedMessage | None:
-    """A message as it is put; None if it is memory of a read alone."""
-    message = without_own_memory(Message.from_openai(source, where=where), blocks)
-    if message is not None and redaction is not None:
-        message = redact_message(message, where, limits, redaction)
-    return None if message is None else prepare(message, where, limits)
+    def without_shown(self, message_id: str | None) -> PutRequest | None:
+        """The put without a message that a read shows otherwise than it is stored; else None."""
+        at = next((at for at, one in enumerate(self.messages) if one.id == message_id and one.is_shown), None)
+        if at is None:
+            return None
+        places = (None if place is None or place == at else place - (place > at) for place in self.places)
+        messages = self.messages[:at] + self.messages[at + 1 :]
+        return replace(self, messages=messages, places=tuple(places))
 
 
 @dataclass(slots=True)
@@ -372,6 +366,8 @@ def carry_out_put(request: PutRequest, accept: Accept | None = None) -> Operatio
     else:
         tokens = yield Compute(partial(_token_counts, request))
     row = yield from send_put(request, partial(_send, request, tokens, accept))
+    if row.status == "conflict" and (others := request.without_shown(row.detail)) is not None:
+        return (yield from carry_out_put(others, accept))
     seqs, window = yield from read_result(request.identity, row)
     flushed = None
     if window is not None:

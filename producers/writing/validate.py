@@ -18,7 +18,7 @@ from uuid import UUID
 
 from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.blocks.base import BaseMemoryBlock
-from strandline.producers.blocks.render import without_memory
+from strandline.producers.blocks.render import ADDED, BEGIN, without_memory
 from strandline.producers.redacting import redact_stored
 from strandline.schemas.display.local_time import offset_of
 from strandline.schemas.display.shown_text import quote
@@ -31,7 +31,16 @@ from strandline.schemas.values.content_parts import check_parts
 from strandline.schemas.values.foreign_values import is_empty, plain_text, unreadable
 from strandline.schemas.values.identity import MAX_NAME_BYTES, call_reference, check_id
 from strandline.schemas.values.labels import labels_of
-from strandline.schemas.values.message import HEAD_ROLES, OWN_KEYS, ROLES, Content, Message, Role, plain
+from strandline.schemas.values.message import (
+    HEAD_ROLES,
+    OWN_KEYS,
+    ROLES,
+    SHOWN,
+    Content,
+    Message,
+    Role,
+    plain,
+)
 from strandline.schemas.values.nesting import check_nesting
 from strandline.schemas.values.stored_text import check_texts_within
 
@@ -56,18 +65,28 @@ def random_id() -> str:
         return ids[0]
 
 
-def without_own_memory(message: Message, blocks: Sequence[BaseMemoryBlock] = ()) -> Message | None:
-    """A system message without the memory of a read, which is derived already; None if it is nothing else.
+_HOLDING_ADDITIONS = frozenset((*HEAD_ROLES, *ADDED))
 
-    A memory that a template of the application's own lays out is not recognised.
+
+def without_own_memory(message: Message, blocks: Sequence[BaseMemoryBlock] = ()) -> Message | None:
+    """A message without the additions of a read; None if nothing else is left.  Memory is derived already.
+
+    A user's message may begin with memory, and a note may stand for a result or for a first question.  A
+    memory that a template of the application's own lays out is not recognised.
     """
     # An application's value of any type, checked below.
     role: object = message.role
     content: Any = message.content
     if type(role) is not str:
         role = plain_text(role) if isinstance(role, str) else None
-    if role not in HEAD_ROLES or type(content) not in (str, list):
+    if role not in _HOLDING_ADDITIONS or type(content) not in (str, list):
         return message
+    if role not in HEAD_ROLES:
+        first = content if type(content) is str else _first_text(content)
+        if first == ADDED[role]:
+            return None
+        if role != "user" or not first.startswith(BEGIN):
+            return message
     names = [block.name for block in blocks]
     if type(content) is str:
         kept: Any = without_memory(content, names)
@@ -76,7 +95,19 @@ def without_own_memory(message: Message, blocks: Sequence[BaseMemoryBlock] = ())
         kept = [new for part, new in stripped if new is part or new["text"]]
     if kept == content:
         return message
-    return replace(message, content=kept) if kept else None
+    if not kept:
+        return message if role == "user" else None
+    return replace(message, content=kept)
+
+
+def _mark_of(message: Message) -> Mapping[str, Any]:
+    return {key: value for key, value in message.metadata.items() if key == SHOWN}
+
+
+def _first_text(parts: Sequence[Any]) -> str:
+    part = parts[0] if parts else None
+    text = part.get("text") if type(part) is dict else None
+    return text if type(text) is str else ""
 
 
 def _without_memory(part: Any, names: Sequence[str]) -> Any:
@@ -130,6 +161,11 @@ class PreparedMessage:
     labels: list[int] | None = None
     may_be_important: bool = True
 
+    @property
+    def is_shown(self) -> bool:
+        """Whether it is as a read showed it, and not as it is stored."""
+        return SHOWN in self.source.metadata
+
     def labels_in(self, session_key: UUID) -> list[int] | None:
         if self.data_key or self.metadata is None:
             return self.labels
@@ -148,6 +184,20 @@ def prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage:
         raise
     except Exception as error:  # the edge to foreign code: the caller's classes
         raise unreadable(where, error) from error
+
+
+def prepare_source(
+    source: object,
+    where: str,
+    limits: PutLimits,
+    redaction: Redaction | None,
+    blocks: Sequence[BaseMemoryBlock],
+) -> PreparedMessage | None:
+    """A message as it is put; None if it is memory of a read alone."""
+    message = without_own_memory(Message.from_openai(source, where=where), blocks)
+    if message is not None and redaction is not None:
+        message = redact_message(message, where, limits, redaction)
+    return None if message is None else prepare(message, where, limits)
 
 
 def redact_message(message: Message, where: str, limits: PutLimits, redaction: Redaction) -> Message:
@@ -169,7 +219,7 @@ def redact_message(message: Message, where: str, limits: PutLimits, redaction: R
         content=body.get("content"),
         name=body.get("name"),
         tool_calls=body.get("tool_calls"),
-        metadata=metadata,
+        metadata={**metadata, **_mark_of(message)},
         extra=body.get("extra", {}),
     )
 
@@ -331,9 +381,8 @@ def _encode_metadata(message: Message, where: str, max_bytes: int) -> str | None
         raise InvalidMessageError(
             f"{where}.metadata", f"must be a JSON object, not {type(message.metadata).__name__}"
         )
-    if not message.metadata:
-        return None
-    return _encode(where, "metadata", message.metadata, max_bytes)
+    metadata = {key: value for key, value in message.metadata.items() if key != SHOWN}
+    return _encode(where, "metadata", metadata, max_bytes) if metadata else None
 
 
 def _encode(where: str, name: str, mapping: Mapping[str, Any], max_bytes: int) -> str:

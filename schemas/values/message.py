@@ -216,6 +216,15 @@ class Message:
         )
 
 
+# In the metadata of a message that a read shows otherwise than it is stored.
+SHOWN = "strandline_shown"
+
+
+def shown_with(message: Message, **fields: Any) -> Message:
+    """A message with other fields, which a read shows; put back, it does not conflict with the stored one."""
+    return replace(message, metadata={**message.metadata, SHOWN: True}, **fields)
+
+
 def is_unchangeable(message: Message) -> bool:
     """Whether who gets the message can change nothing in it, so that it may be shared."""
     if not (message.content is None or isinstance(message.content, str)) or message.tool_calls:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar, get_args
 from strandline.adapters.storable import MARK, Encoder
 from strandline.schemas.values.forms.openai import chat_messages
 from strandline.schemas.values.forms.tool_calls import tool_parts
-from strandline.schemas.values.message import Content, Message, Role
+from strandline.schemas.values.message import SHOWN, Content, Message, Role
 
 Theirs = TypeVar("Theirs")
 
@@ -47,7 +47,12 @@ _NOT_OURS = (AttributeError, LookupError, StopIteration, TypeError, ValueError)
 def as_said(message: Message) -> Message:
     """``message`` without the fields that the log adds (id, seq, tokens and time), and without its mark."""
     return replace(
-        message, id=None, seq=None, tokens=None, created_at=None, metadata=without(message.metadata, MARK)
+        message,
+        id=None,
+        seq=None,
+        tokens=None,
+        created_at=None,
+        metadata=without(message.metadata, MARK, SHOWN),
     )
 
 

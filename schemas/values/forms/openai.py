@@ -51,16 +51,17 @@ def chat_messages(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     shown: list[Mapping[str, Any]] = [
         {"role": "tool", "tool_call_id": one, "content": output} for one, output in results.items()
     ]
-    calls = {str(call.get("id")): call for call in message.get("tool_calls", ())}
+    calls = list(message.get("tool_calls", ()))
+    listed = {str(call.get("id")) for call in calls}
     for _, one in parts:
-        if one and not one.is_result and is_answer:
+        if one and not one.is_result and is_answer and one.id not in listed:
             function = {"name": one.name, "arguments": _text(one.value) or "{}"}
-            calls.setdefault(one.id, {"id": one.id, "type": "function", "function": function})
+            calls.append({"id": one.id, "type": "function", "function": function})
     if results and not own and not calls:
         return shown
     main = {**message, "content": own or (None if calls else "")}
     if calls:
-        main["tool_calls"] = list(calls.values())
+        main["tool_calls"] = calls
     return [main, *shown] if is_answer else [*shown, main]
 
 
@@ -73,10 +74,10 @@ def _chat_form(message: Mapping[str, Any], also: Collection[str]) -> dict[str, A
             "content": content or "",
         }
     form: dict[str, Any] = {"role": role, **_further(message, also)}
-    calls = {str(call.get("id")): _call(call, also) for call in message.get("tool_calls", ())}
+    calls = [_call(call, also) for call in message.get("tool_calls", ())]
     form["content"] = content or (None if calls else "")
     if calls:
-        form["tool_calls"] = list(calls.values())
+        form["tool_calls"] = calls
     return form
 
 

@@ -52,7 +52,7 @@ def tool_parts(content: Content) -> Iterator[tuple[Mapping[str, Any], ToolPart |
         return
     unnamed: Counter[tuple[str, bool]] = Counter()
     for part in content:
-        wrapper = next((key for key in _WRAPPERS if isinstance(part.get(key), Mapping)), None)
+        wrapper = _wrapper(part)
         body: Mapping[str, Any] = part if wrapper is None else part[wrapper]
         kind = str(wrapper or part.get("type")).replace("_", "").replace("-", "").lower()
         is_item = isinstance(body.get("call_id"), str)
@@ -72,6 +72,19 @@ def tool_parts(content: Content) -> Iterator[tuple[Mapping[str, Any], ToolPart |
         value = _first(body, _OUTPUTS if is_result else _INPUTS)
         is_user_first = kind in _USER_FIRST or wrapper is not None
         yield part, ToolPart(call_id, is_result, name, value, is_user_first)
+
+
+def with_call_id(part: Mapping[str, Any], call_id: str) -> Mapping[str, Any]:
+    """A part of ``tool_parts`` with another id of its call."""
+    wrapper = _wrapper(part)
+    if wrapper is not None:
+        return {**part, wrapper: with_call_id(part[wrapper], call_id)}
+    key = next((key for key in _IDS if part.get(key) is not None), "id")
+    return {**part, key: call_id}
+
+
+def _wrapper(part: Mapping[str, Any]) -> str | None:
+    return next((key for key in _WRAPPERS if isinstance(part.get(key), Mapping)), None)
 
 
 def is_thinking(part: Mapping[str, Any]) -> bool:

@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline import InvalidMessageError, Memory, Message, Retention, StaticMemoryBlock
-from strandline.producers.blocks.render import Section, render_memory, without_memory
+from strandline.producers.blocks.render import NOTE, Section, render_memory, without_memory
 from strandline.schemas.settings import load_settings
 from tests.conftest import MakeMemory, Rig, rows_of
+from tests.support.providers.shapes import calls, result, says, use, used, user
+from tests.support.providers.shapes import text as words
 from tests.support.workers.draining import drain_everything
 
 SMALL: dict[str, Any] = {"token_limit": 300, "token_flush_size": 50, "memory_blocks": []}
@@ -244,7 +246,6 @@ async def put_section(memory: Memory, section: str) -> int:
         "Write inside <memory> tags.",
         "<memory>\nbuy milk\n</memory>",
         "<memory>\n<preferences>\ntea\n</preferences>\n</memory>",
-        "<memory>\n<summary>\nso far\n</summary>\n</memory>\n\nFollow these rules.",
         "Say <memory>\n<summary>\nso far\n</summary>\n</memory>",
     ],
 )
@@ -261,8 +262,47 @@ SECTIONS = st.lists(
 ).map(lambda sections: [*sections, Section("facts", "x")])
 
 
-@given(text=st.text("ab \n<memory>/"), sections=SECTIONS, end=st.sampled_from(["", "\n", " \n"]))
-def test_what_a_read_appends_is_what_is_taken_away(text: str, sections: list[Section], end: str) -> None:
+@given(
+    text=st.text("ab \n<memory>/"),
+    sections=SECTIONS,
+    end=st.sampled_from(["", "\n", " \n", "\n\nToday is Monday.", "\nToday is\n  Monday."]),
+    line_break=st.sampled_from(["\n", "\r\n"]),
+)
+def test_what_a_read_appends_is_what_is_taken_away(
+    text: str, sections: list[Section], end: str, line_break: str
+) -> None:
     text = text.rstrip("\n")
     memory = render_memory(sections)
-    assert without_memory(f"{text}\n\n{memory}{end}" if text else memory + end) == text
+    kept = "\n\n".join(one for one in (text, end.strip()) if one)
+    back = f"{text}\n\n{memory}{end}" if text else memory + end
+    assert without_memory(back.replace("\n", line_break)).replace("\r\n", "\n") == kept
+
+
+@pytest.mark.parametrize("insert", ["system", "user"])
+@pytest.mark.parametrize(
+    "log",
+    [
+        [user("a"), calls("c"), user("b")],
+        [user("a"), says(use("c")), user([used("c")]), says("x"), user("b")],
+        [says(use("c")), user([used("c")]), says("x")],
+        [user("a"), says("Let me see.", tool_calls=calls("c")["tool_calls"]), user("b"), says("x")],
+        [user("a"), calls("c", "c"), result("c", "1"), result("c", "2"), says("x"), user("b")],
+        [user("a"), calls("c", "d"), user("b"), result("d"), result("c"), says("x"), calls("e"), user("f")],
+        [user("a"), says(use("c"), use("d")), user([used("d"), words("b")]), says("x")],
+    ],
+)
+def test_a_read_that_is_put_back_adds_nothing(
+    make_memory: MakeMemory, log: list[dict[str, Any]], insert: str
+) -> None:
+    memory = make_memory(user_id="ida", insert_method=insert)
+    memory.facts.add("Ana is allergic to peanuts.")
+    memory.put_messages(log)
+    stored = memory.get_all()
+    memory.put_messages(list(memory.get("What am I allergic to?")))
+    assert memory.get_all() == stored
+    other = make_memory(user_id="ida", insert_method=insert)
+    other.put_messages(memory.get("What am I allergic to?").to_openai())
+    assert "peanuts" not in str(other.get_all()) and NOTE not in str(other.get_all())
+    other = make_memory(user_id="ida", insert_method=insert)
+    other.put_messages(list(memory.get("What am I allergic to?")))
+    assert other.get_all()[-1].text == stored[-1].text

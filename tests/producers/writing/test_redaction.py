@@ -325,7 +325,7 @@ def test_without_a_hook_no_code_for_hooks_runs(
     def fail(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("strandline.producers.writing.put.redact_message", fail)
+    monkeypatch.setattr("strandline.producers.writing.validate.redact_message", fail)
     monkeypatch.setattr("strandline.producers.operations.writing._put_checked", fail)
     memory = make_memory("s", memory_blocks=[])
     assert memory.put(SAID) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -17,44 +16,19 @@ from strandline.adapters.agents.items import items_of, message_of
 from strandline.producers.reading.call_pairs import settled
 from tests.producers.reading.history.test_history import context_of, sent_problems
 from tests.support.providers.adapted import adapted_problems
-
-Json = dict[str, Any]
-PIXEL = "data:image/png;base64,iVBORw0KGgo="
-SOURCE = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
-
-
-def user(content: Any = "q", **fields: Any) -> Json:
-    return {"role": "user", "content": content, **fields}
-
-
-def says(*parts: Json | str, **fields: Any) -> Json:
-    content = parts[0] if parts and isinstance(parts[0], str) else list(parts) or None
-    return {"role": "assistant", "content": content, **fields}
-
-
-def calls(*ids: str) -> Json:
-    return says(tool_calls=[call(one) for one in ids])
-
-
-def call(call_id: str, **fields: Any) -> Json:
-    return {"id": call_id, "type": "function", "function": {"name": "f", "arguments": "{}"}, **fields}
-
-
-def result(call_id: str, content: Any = "r", **fields: Any) -> Json:
-    return {"role": "tool", "tool_call_id": call_id, "content": content, **fields}
-
-
-def text(words: str, **fields: Any) -> Json:
-    return {"type": "text", "text": words, **fields}
-
-
-def use(call_id: str, kind: str = "tool_use") -> Json:
-    return {"type": kind, "id": call_id, "name": "f", "input": {}}
-
-
-def used(call_id: str, content: Any = "r", **fields: Any) -> Json:
-    return {"type": "tool_result", "tool_use_id": call_id, "content": content, **fields}
-
+from tests.support.providers.shapes import (
+    PIXEL,
+    SOURCE,
+    Json,
+    call,
+    calls,
+    result,
+    says,
+    text,
+    use,
+    used,
+    user,
+)
 
 # Each a log, and words that its read still has.
 SHAPES: dict[str, tuple[list[Json], str]] = {
@@ -82,7 +56,23 @@ SHAPES: dict[str, tuple[list[Json], str]] = {
     ),
     "results in another order": ([user(), calls("a", "b"), result("b", "B"), result("a", "A")], "A"),
     "one of two lost": ([user(), calls("a", "b"), result("b", "B"), says("ok")], "B"),
-    "two calls of one id": ([user(), calls("a", "a"), result("a"), result("a"), says("ok")], "ok"),
+    "two calls of one id": ([user(), calls("a", "a"), result("a", "A"), result("a", "B"), says("ok")], "B"),
+    "two calls of one id in parts": (
+        [user(), says(use("a"), use("a")), user([used("a", "A"), used("a", "B")]), says("ok")],
+        "B",
+    ),
+    "two calls of one id in two messages": (
+        [user(), calls("a"), calls("a"), result("a", "A"), result("a", "B"), says("ok")],
+        "B",
+    ),
+    "two calls of one id, late": (
+        [user(), calls("a", "a"), user("b"), result("a", "A"), result("a", "B"), says("ok")],
+        "B",
+    ),
+    "two calls of one id again": (
+        [user(), calls("a", "a"), user("b"), calls("a", "a"), result("a", "A"), result("a", "B")],
+        "B",
+    ),
     "a call twice": ([user(), calls("a"), calls("a"), result("a"), says("ok")], "ok"),
     "a custom tool": (
         [

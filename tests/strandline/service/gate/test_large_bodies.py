@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.producers.reading import read
-from strandline.producers.writing import put
+from strandline.producers.writing import validate
 from strandline.service import route
 from strandline.service.gate import bodies
 from strandline.service.gate.limits import Admission, Asker, ClassLimits
@@ -180,7 +180,7 @@ def test_a_large_body_is_read_and_checked_beside_the_event_loop(
     parsed: list[str] = []
     checked: list[str] = []
     note_threads(monkeypatch, route, "read_model", parsed)
-    note_threads(monkeypatch, put, "prepare", checked)
+    note_threads(monkeypatch, validate, "prepare", checked)
     response = client.request(method, path, json=body(message))
     assert response.is_success, response.text
     assert len(parsed) == 1 and parsed[0].startswith(ASIDE)
@@ -191,7 +191,7 @@ def test_a_small_body_is_read_on_the_loop(client: httpx2.Client, monkeypatch: py
     parsed: list[str] = []
     checked: list[str] = []
     note_threads(monkeypatch, route, "read_model", parsed)
-    note_threads(monkeypatch, put, "prepare", checked)
+    note_threads(monkeypatch, validate, "prepare", checked)
     body = {"messages": [{"role": "user", "content": "I like herring."}]}
     assert client.post("/v1/sessions/small/messages", json=body).status_code == 201
     assert (parsed, checked) == (["service"], ["service"])
