@@ -19,6 +19,7 @@ from strandline.schemas.values.identity import NO_USER
 from strandline.schemas.wire.acts import WireAct
 from strandline.schemas.wire.base import USER_HEADER
 from strandline.service.gate.authentication import caller_of, check_scope
+from strandline.service.gate.bodies import ClientGone
 from strandline.service.gate.problems import FORBIDDEN, ProblemError
 from strandline.service.pages.operations import OWN_ROUTES
 from strandline.service.route import PAGE_KEY, ServiceRoute
@@ -50,6 +51,13 @@ class Asking:
         """Whether a key of the session has the right to it."""
         return self._key_for(act) is not None
 
+    def check(self, act: WireAct) -> FindServiceKeysRow:
+        """The key with the right to an act; raises ProblemError without one."""
+        key = self._key_for(act)
+        if key is None:
+            raise ProblemError(FORBIDDEN, detail=NO_KEY)
+        return key
+
     async def __call__(self, act: WireAct, **asked: Any) -> Any:
         """The answer of a route, as JSON says it; None for an empty one.
 
@@ -60,9 +68,12 @@ class Asking:
 
         Raises:
             AnswerError: the route refuses.
+            ClientGone: the client closed its connection.
         """
         answer = _Answer()
         await self.pass_on(act, answer, **asked)
+        if not answer.status:
+            raise ClientGone
         document: Any = json.loads(answer.body) if answer.body else None
         if answer.status >= HTTPStatus.BAD_REQUEST:
             raise AnswerError(answer.status, document)
@@ -74,9 +85,7 @@ class Asking:
         Raises:
             ProblemError: no key of the session has the right.
         """
-        key = self._key_for(act)
-        if key is None:
-            raise ProblemError(FORBIDDEN, detail=NO_KEY)
+        key = self.check(act)
         route = _BY_ACT[act.method, act.path]
         scope, body = self._inner(route, key, **asked)
         is_sent = False

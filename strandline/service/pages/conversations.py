@@ -9,18 +9,12 @@ from starlette.responses import Response
 from strandline.schemas.values.lanes import FACTS
 from strandline.schemas.wire import acts
 from strandline.service.pages.routing import Pages
-from strandline.service.pages.visits import Visit
+from strandline.service.pages.visits import Visit, number_in
 
 pages = Pages()
 _SESSION = "/sessions/{session_id}"
 _MESSAGE = _SESSION + "/messages/{message_id}"
 MESSAGES_SHOWN = 100
-MAX_DIGITS = 17
-
-
-def _seq_in(text: str) -> int:
-    """The number of a message; 0 for other text, which no route takes."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < MAX_DIGITS else 0
 
 
 async def _whose(visit: Visit) -> dict[str, Any]:
@@ -35,7 +29,7 @@ async def show_session(visit: Visit) -> Response:
     user = picture["session"]["user_id"]
     query = {"limit": MESSAGES_SHOWN, "cursor": visit.query.get("cursor")}
     messages = await visit.ask(acts.LIST_MESSAGES, session_id=session_id, of_user=user or "", query=query)
-    return visit.page("session.html", picture=picture, messages=messages)
+    return await visit.page("session.html", picture=picture, messages=messages)
 
 
 @pages.hide(_MESSAGE, _whose)
@@ -47,14 +41,13 @@ async def show_message(visit: Visit) -> Response:
         of_user=await visit.user_of_session(),
         query={"session_id": visit.places["session_id"]},
     )
-    return visit.page("message.html", explained=explanation, steps=_steps(explanation))
+    return await visit.page("message.html", explained=explanation, steps=_steps(explanation))
 
 
-pages.act(_MESSAGE + "/retry", acts.RETRY_LETTER, "retried", _MESSAGE)
 pages.act(_SESSION + "/flush", acts.FLUSH_SESSION, "flushed", _SESSION, {"all": bool})
-pages.act(_SESSION + "/rewind", acts.REWIND_SESSION, "rewound", _SESSION, {"from_seq": _seq_in})
+pages.act(_SESSION + "/rewind", acts.REWIND_SESSION, "rewound", _SESSION, {"from_seq": number_in})
 pages.act(_SESSION + "/replace", acts.REPLACE_CONTENT, "replaced", _SESSION, {"content": str})
-pages.act(_SESSION + "/fork", acts.FORK_SESSION, "forked", _SESSION, {"through_seq": _seq_in})
+pages.act(_SESSION + "/fork", acts.FORK_SESSION, "forked", _SESSION, {"through_seq": number_in})
 
 
 def _steps(explanation: dict[str, Any]) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ MAX_KEYS = 2
 @pages("GET /login", is_open=True)
 async def show_login(visit: Visit) -> Response:
     """The form for a key."""
-    return visit.page("login.html", refused=None)
+    return await visit.page("login.html", refused=None)
 
 
 @pages("POST /login", is_open=True)
@@ -33,7 +33,7 @@ async def log_in(visit: Visit) -> Response:
     except ProblemError as problem:
         if problem.kind is not UNAUTHENTICATED:
             raise
-        return visit.page("login.html", problem.kind.status, refused="This key is unknown, or has ended.")
+        return await visit.page("login.html", problem.kind.status, refused="The key is unknown or has ended.")
     ends_at = int(time.time()) + SESSION_SECONDS
     session = PageSession(tuple(key.key_id for key in keys.values()), ends_at)
     response = way_to(PATH)

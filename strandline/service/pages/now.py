@@ -8,7 +8,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from strandline.schemas.wire import acts
-from strandline.service.pages.operations import LATEST_WORK, STANDING
+from strandline.service.pages.operations import DUE_LONGEST, STANDING
 from strandline.service.pages.routing import PageRoute, Pages
 from strandline.service.pages.sessions import PATH
 from strandline.service.pages.visits import Visit, way_to
@@ -19,10 +19,10 @@ NAMESPACES_SHOWN = 50
 
 @pages("GET /")
 async def show_home(visit: Visit) -> Response:
-    """The subject of the keys: the stages, the namespace's users, or the one user."""
-    if visit.user is not None:
+    """The subject of the keys: the stages, the namespace, or the one user."""
+    if visit.user is not None and not visit.ask.may(STANDING):
         return way_to(f"{PATH}/users/{quote(visit.user, safe='')}")
-    return visit.page("now.html", **await _look(visit))
+    return await visit.page("now.html", **await _look(visit))
 
 
 pages.routes.append(PageRoute("GET", "/", show_home))  # as people type it
@@ -31,13 +31,13 @@ pages.routes.append(PageRoute("GET", "/", show_home))  # as people type it
 @pages("GET /live")
 async def show_live(visit: Visit) -> Response:
     """The part of it that is refreshed."""
-    return visit.page("now_live.html", **await _look(visit))
+    return await visit.page("now_live.html", **await _look(visit))
 
 
 @pages("POST /longest")
 async def show_longest(visit: Visit) -> Response:
     """The session that waits longest for each stage; the trail records that names are shown."""
-    return visit.page("longest.html", waiting=(await visit.ask(LATEST_WORK))["items"])
+    return await visit.page("longest.html", waiting=(await visit.ask(DUE_LONGEST))["items"])
 
 
 async def _look(visit: Visit) -> dict[str, Any]:

@@ -29,7 +29,7 @@ routes = Routes("page")
 
 STARTER = "strandline worker"
 STANDING = WireAct("GET", "/page/-/standing")
-LATEST_WORK = WireAct("GET", "/page/-/longest-due")
+DUE_LONGEST = WireAct("GET", "/page/-/longest-due")
 REVEAL = WireAct("POST", "/page/-/reveal", "same", names_user=True)
 
 
@@ -89,7 +89,7 @@ async def get_standing(call: Call) -> StandingOut:
     return await call.block(look)
 
 
-@routes.answer(LATEST_WORK, "operate", "others", ("names",), holder="installation")
+@routes.answer(DUE_LONGEST, "operate", "others", ("names",), holder="installation")
 async def get_longest(call: Call) -> Page[WaitingEvent]:
     """Of each stage the event that waits longest."""
     rows = await call.block(lambda database: database.fetch(LongestDue()))

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from strandline.schemas.wire import acts
 from strandline.service.pages.operations import REVEAL
 from strandline.service.pages.routing import Pages
-from strandline.service.pages.visits import Visit
+from strandline.service.pages.visits import Visit, number_in
 
 pages = Pages()
 
@@ -17,7 +17,7 @@ pages = Pages()
 @pages("GET /question")
 async def show_form(visit: Visit) -> Response:
     """The form for a question."""
-    return visit.page("question.html", asked=visit.query, context=None, parts_of_it=None)
+    return await visit.page("question.html", asked=visit.query, context=None, parts_of_it=None)
 
 
 @pages("POST /question")
@@ -29,11 +29,11 @@ async def ask(visit: Visit) -> Response:
     user = picture["session"]["user_id"] or ""
     await visit.ask(REVEAL, body={"session_id": session_id}, of_user=user)
     body: dict[str, Any] = {"input": asked["input"] or None}
-    if asked["token_limit"].isdigit():
-        body["token_limit"] = int(asked["token_limit"][:9])
+    if asked["token_limit"]:
+        body["token_limit"] = number_in(asked["token_limit"])
     context = await visit.ask(acts.READ_CONTEXT, session_id=session_id, of_user=user, body=body)
     visit.is_revealed = True
-    return visit.page("question.html", asked=asked, context=context, parts_of_it=_parts_of(context))
+    return await visit.page("question.html", asked=asked, context=context, parts_of_it=_parts_of(context))
 
 
 def _parts_of(context: dict[str, Any]) -> list[tuple[str, int]]:

@@ -16,17 +16,17 @@ async def show_trail(visit: Visit) -> Response:
     """Who did what, newest first."""
     query = {name: visit.query.get(name) for name in ("cursor", "kind", "actor", "user_id")}
     trail = await visit.ask(acts.GET_ACTS, query={**query, "namespace": visit.namespace})
-    return visit.page("trail.html", trail=trail)
+    return await visit.page("trail.html", trail=trail)
 
 
 @pages("GET /keys")
 async def show_keys(visit: Visit) -> Response:
     """The keys, without their secrets."""
     keys = await visit.ask(acts.GET_KEYS, query={"cursor": visit.query.get("cursor")})
-    return visit.page("keys.html", keys=keys)
+    return await visit.page("keys.html", keys=keys)
 
 
 @pages("GET /spend")
 async def show_spend(visit: Visit) -> Response:
     """The ledger of model calls, and the totals of the tables."""
-    return visit.page("spend.html", totals=await visit.ask(acts.GET_STATUS))
+    return await visit.page("spend.html", totals=await visit.ask(acts.GET_STATUS))

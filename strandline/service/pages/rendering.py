@@ -25,8 +25,8 @@ def render(template: str, **values: Any) -> str:
 
 def isolate(text: object) -> Markup:
     """Stored text as it is read: escaped, hidden characters visible, its direction kept to itself."""
-    lines = [Markup.escape(line) for line in seen(_text_of(text).replace("\r\n", "\n")).split("\n")]
-    return Markup('<bdi dir="auto" class="stored">{}</bdi>').format(Markup("<br>").join(lines))
+    escaped = Markup.escape(seen(_text_of(text).replace("\r\n", "\n")))
+    return Markup('<bdi dir="auto" class="stored">{}</bdi>').format(escaped.replace("\n", Markup("<br>")))
 
 
 def show_name(text: object) -> Markup:

@@ -20,7 +20,7 @@ OPERATIONS_SHOWN = 20
 @pages("GET /replays")
 async def show_replays(visit: Visit) -> Response:
     """Generations of each pipeline, and replays, newest first."""
-    return visit.page(
+    return await visit.page(
         "replays.html",
         generations=(await visit.ask(acts.GET_GENERATIONS))["generations"],
         operations=(await visit.ask(acts.GET_OPERATIONS, query={"limit": OPERATIONS_SHOWN}))["items"],
@@ -32,7 +32,7 @@ async def show_replays(visit: Visit) -> Response:
 async def show_replay(visit: Visit) -> Response:
     """How far a replay is."""
     operation = await visit.ask(acts.GET_OPERATION, operation_id=visit.places["operation_id"])
-    return visit.page("replay.html", operation=operation)
+    return await visit.page("replay.html", operation=operation)
 
 
 @pages("GET /generations/{generation}")
@@ -46,7 +46,7 @@ async def show_generation(visit: Visit) -> Response:
         if error.status != HTTPStatus.CONFLICT:
             raise
         diff, refused = None, error.problem["detail"]
-    return visit.page("generation.html", number=number, diff=diff, refused=refused)
+    return await visit.page("generation.html", number=number, diff=diff, refused=refused)
 
 
 @pages("POST /replays")
@@ -56,7 +56,7 @@ async def begin(visit: Visit) -> Response:
     flags = {name: True for name in ("new", "force", "hold", "dead_letters") if visit.field(name)}
     if visit.field("estimate"):
         estimates = await visit.ask(acts.ESTIMATE_REPLAY, body={**body, **flags})
-        return visit.page("estimate.html", estimates=estimates["pipelines"])
+        return await visit.page("estimate.html", estimates=estimates["pipelines"])
     begun = await visit.ask(acts.POST_REPLAY, body={**body, **flags})
     return way_to(f"{PATH}/replays/{begun['operation_id']}", done="begun")
 

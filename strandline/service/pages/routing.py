@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote
 from uuid import uuid4
 
 from starlette.responses import Response
@@ -80,7 +81,7 @@ class PageRoute(Route):
         except ClientGone:
             return
         except Exception as error:  # noqa: BLE001  # the outermost edge of a request
-            response = _refusal(visit, error, self.path_format)
+            response = await _refusal(visit, error, self.path_format)
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
         await response(scope, receive, sending)
@@ -91,7 +92,8 @@ class PageRoute(Route):
         cookie = cookie_in(headers.get(b"cookie"))
         session = sealer.open(cookie, time.time())
         visit.places = {name: unquote(value) for name, value in scope["path_params"].items()}
-        visit.query = {name: values[-1] for name, values in _fields_in(scope["query_string"]).items()}
+        if not self._is_open:  # without a session there is no act to give notice of
+            visit.query = {name: values[-1] for name, values in _fields_in(scope["query_string"]).items()}
         keys = await _keys_of(service, session)
         visit.ask, visit.token = Asking(scope, receive, keys), sealer.token(cookie)
         if not keys and not self._is_open:
@@ -182,9 +184,8 @@ def check_source(headers: Mapping[bytes, bytes]) -> None:
     """
     site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin", b"").decode("latin-1").lower()
     is_own = site == b"same-origin" if site is not None else origin != "null"
-    is_elsewhere = origin not in ("", "null") and urlsplit(origin).netloc != (
-        headers.get(b"host", b"").decode("latin-1").lower()
-    )
+    host = headers.get(b"host", b"").decode("latin-1").lower()
+    is_elsewhere = origin not in ("", "null") and origin.partition("://")[2] != host
     if not is_own or is_elsewhere:
         raise ProblemError(FORBIDDEN, detail=FORM_REFUSED)
 
@@ -217,15 +218,13 @@ def _to_login(headers: Mapping[bytes, bytes]) -> Response:
     return way_to(LOGIN)
 
 
-def _refusal(visit: Visit, error: Exception, route: str) -> Response:
+async def _refusal(visit: Visit, error: Exception, route: str) -> Response:
     """The page about a refusal: the problem that a client would get, in the same words."""
     if isinstance(error, AnswerError):
-        status, title, detail = error.status, error.problem["title"], error.problem["detail"]
-        places = [place["detail"] for place in error.problem.get("errors") or ()]
-        return visit.page("refusal.html", status, title=title, detail=" ".join([detail, *places]))
-    problem = refusal_of(error)
-    if problem is None:
-        problem = ProblemError(INTERNAL, instance=f"urn:uuid:{uuid4()}")
-        log_defect(error, route, problem.instance)
-    kind = problem.kind
-    return visit.page("refusal.html", kind.status, title=kind.title, detail=problem.detail or kind.detail)
+        return await visit.page("refusal.html", error.status, problem=error.problem)
+    refusal = refusal_of(error)
+    if refusal is None:
+        refusal = ProblemError(INTERNAL, instance=f"urn:uuid:{uuid4()}")
+        log_defect(error, route, refusal.instance)
+    problem = json.loads(bytes(refusal.response().body))
+    return await visit.page("refusal.html", refusal.kind.status, problem=problem)

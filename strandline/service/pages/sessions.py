@@ -35,7 +35,7 @@ class Sealer:
     """Makes and opens cookies.
 
     Args:
-        secret: of the installation, or of one process.
+        secret: STRANDLINE_SERVICE_PAGE_SECRET.
     """
 
     def __init__(self, secret: str) -> None:

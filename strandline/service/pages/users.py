@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
@@ -20,6 +21,7 @@ _FACT = _USER + "/facts/{fact_id}"
 FACTS_SHOWN = 50
 TOPICS_SHOWN = 20
 WAIT_SECONDS = 10
+_AS_FILE = [(b"content-disposition", b'attachment; filename="export.jsonl"')]
 MISTYPED = "The name that was typed is not this user's; nothing was erased."
 
 
@@ -29,7 +31,7 @@ async def show_users(visit: Visit) -> Response:
     if user := visit.query.get("user"):
         return way_to(f"{PATH}/users/{quote(user, safe='')}")
     users = await visit.ask(acts.LIST_USERS, query={"cursor": visit.query.get("cursor")})
-    return visit.page("users.html", users=users)
+    return await visit.page("users.html", users=users)
 
 
 async def _whose(visit: Visit) -> dict[str, Any]:
@@ -43,7 +45,7 @@ async def show_user(visit: Visit) -> Response:
     query: dict[str, Any] = {"limit": FACTS_SHOWN, "cursor": visit.query.get("cursor")}
     query |= {name: "true" for name in ("doubtful", "with_invalidated") if visit.query.get(name)}
     facts = await visit.ask(acts.LIST_FACTS, user=user, query=query)
-    return visit.page(
+    return await visit.page(
         "user.html",
         user=user,
         figures=await visit.ask(acts.USER_FIGURES, user=user),
@@ -60,7 +62,7 @@ async def show_fact(visit: Visit) -> Response:
     user, fact_id = visit.places["user"], visit.places["fact_id"]
     history = await visit.ask(acts.FACT_HISTORY, user=user, fact_id=fact_id)
     explained = await visit.ask(acts.EXPLAIN_FACT, fact_id=fact_id, of_user=user)
-    return visit.page("fact.html", user=user, explained=explained, **history)
+    return await visit.page("fact.html", user=user, explained=explained, **history)
 
 
 pages.act(_USER + "/facts", acts.ADD_FACT, "added", _USER, {"text": str})
@@ -72,6 +74,7 @@ pages.act(_FACT + "/settle", acts.SETTLE_FACT, "settled", _USER, {"keep": str})
 @pages("POST /users/{user}/export")
 async def export_user(visit: Visit) -> Response:
     """All of a user as a file."""
+    visit.ask.check(acts.EXPORT_USER)  # here its refusal is still a page
     return _Download(visit, visit.places["user"])
 
 
@@ -89,14 +92,14 @@ async def erase_user(visit: Visit) -> Response:
 async def show_erasure(visit: Visit) -> Response:
     """How far an erasure is, and its receipt."""
     erasure = await visit.ask(acts.GET_ERASURE, number=visit.places["number"])
-    return visit.page("erasure.html", erasure=erasure)
+    return await visit.page("erasure.html", erasure=erasure)
 
 
 class _Download(Response):
     """The answer of the export's route, handed on as it comes, to be kept as a file."""
 
     def __init__(self, visit: Visit, user: str) -> None:
-        super().__init__(headers={"Content-Disposition": 'attachment; filename="export.jsonl"'})
+        super().__init__()
         del self.headers["Content-Length"]
         self._visit = visit
         self._user = user
@@ -105,7 +108,8 @@ class _Download(Response):
         async def hand_on(message: Message) -> None:
             if message["type"] == "http.response.start":
                 kind = [pair for pair in message["headers"] if pair[0].lower() == b"content-type"]
-                message = {**message, "headers": [*kind, *self.raw_headers]}
+                kept = _AS_FILE if message["status"] == HTTPStatus.OK else ()
+                message = {**message, "headers": [*kind, *kept, *self.raw_headers]}
             await send(message)
 
         await self._visit.ask.pass_on(acts.EXPORT_USER, hand_on, user=self._user)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -18,16 +20,21 @@ from strandline.service.pages.rendering import render
 from strandline.service.pages.sessions import Sealer
 from strandline.service.service import Service
 
-# A page that a notice of an act can name; nothing from outside is shown as one.
+MAX_DIGITS = 17
+_PART = re.compile(r"[0-9]{1,4} of [0-9]{1,4}")
+# Texts shown after an act, by `?done=`; `?part=` goes into the braces.
 NOTICES = {
-    "retried": "The events are due again.",
+    "due": "The events are due again.",
     "dropped": "The events are given up.",
-    "gone": "Nothing was changed: another person, or a worker, was faster.",
+    "part-due": "{} dead letters are due again; for the others nothing was left to do.",
+    "part-dropped": "{} dead letters are given up; for the others nothing was left to do.",
+    "gone": "Nothing was left to do: the events are retried, given up, taken back, or no longer in use.",
+    "unticked": "Nothing was ticked, so nothing was changed.",
     "added": "The fact is stored.",
     "corrected": "The fact has its new words.",
     "deleted": "The fact is deleted, and does not come back from earlier messages.",
     "settled": "The doubt is settled.",
-    "erasing": "The fence stands; the rest is being erased.",
+    "erasing": "Nothing more is stored for this user; erasing continues.",
     "replaced": "The message has its new content; memory of it is derived again.",
     "rewound": "The messages are taken back, with all derived from them.",
     "forked": "This session is the copy.",
@@ -82,11 +89,22 @@ class Visit:
         return sealer
 
     @property
-    def reveal_address(self) -> str:
-        """Where the reveal of this page is asked for."""
-        path = f"{self.scope['path']}/reveal"
-        query = urlencode({name: value for name, value in self.query.items() if name != "done"})
+    def path(self) -> str:
+        """Of this page, revealed or not."""
+        path: str = self.scope["path"]
+        return path.removesuffix("/reveal") if self.is_revealed else path
+
+    def address(self, path: str, **changed: str) -> str:
+        """A path with the filters of this page, some of them changed."""
+        filters = {name: value for name, value in self.query.items() if name not in ("done", "part")}
+        query = urlencode(filters | changed)
         return f"{path}?{query}" if query else path
+
+    @property
+    def notice(self) -> str | None:
+        """The text about the act that led here."""
+        notice, part = NOTICES.get(self.query.get("done", "")), self.query.get("part", "")
+        return notice and notice.format(part if _PART.fullmatch(part) else "Some")
 
     @property
     def namespace(self) -> str | None:
@@ -98,19 +116,24 @@ class Visit:
         """The user of a key that is one user's."""
         return next((key.user_id for key in self.ask.keys if key.user_id is not None), None)
 
-    def page(self, template: str, status: int = HTTPStatus.OK, **values: Any) -> Response:
-        """A page, with what its frame needs."""
+    async def page(self, template: str, status: int = HTTPStatus.OK, **values: Any) -> Response:
+        """A page, with what its frame needs; made in a thread, since revealed content may be large."""
         frame = {
             "visit": self,
             "may": self.ask.may,
             "acts": acts,
             "standing_act": STANDING,
-            "notice": NOTICES.get(self.query.get("done", "")),
         }
-        return Response(render(template, **frame, **values), status, media_type="text/html")
+        content = await asyncio.to_thread(render, template, **frame, **values)
+        return Response(content, status, media_type="text/html")
 
 
 def way_to(path: str, **query: str) -> Response:
     """Send the browser on with a GET, after an act."""
     address = f"{path}?{urlencode(query)}" if query else path
     return Response(status_code=HTTPStatus.SEE_OTHER, headers={"Location": address})
+
+
+def number_in(text: str) -> int:
+    """The number in a field; 0 for other text, which no route takes."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < MAX_DIGITS else 0

@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import rows_of, wait_until
 from tests.strandline.service.pages.conftest import Visitor
+from tests.strandline.service.test_operators import bury
 from tests.support.servers.service_server import RunningService
 
 HOSTILE = "<script>alert(1)</script> \x1b[31mred\x1b[0m \u202eevil\u202c </td>&amp;"
@@ -169,10 +170,14 @@ def test_a_generation_is_derived_compared_promoted_and_rolled_back(operator: Vis
 
 
 def test_dead_letters_of_another_namespace_are_not_found(running: RunningService) -> None:
+    letter = f"{bury(running, 'default', 'not of acme')} vectors"
     with Visitor(running, running.make_key("acme", scopes=["operate"])) as acme:
         for act in ("retry", "drop"):
-            letter = "00000000-0000-0000-0000-000000000000 extract"
-            assert acme.send(f"/page/letters/{act}", letter=letter).status_code == 404
+            page = acme.send(f"/page/letters/{act}", letter=letter).text
+            assert "Nothing was left to do" in page
+            assert "There are none." in page
+    sql = "SELECT dropped_at FROM strandline.dead_letter WHERE event_id = %s"
+    assert rows_of(running.database_url, sql, letter.split(maxsplit=1)[0]) == [(None,)]
 
 
 def test_the_trail_has_the_pages_acts_with_their_key(running: RunningService, operator: Visitor) -> None:
