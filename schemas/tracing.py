@@ -109,8 +109,9 @@ def caller_context(headers: Iterable[tuple[bytes, bytes]]) -> AbstractContextMan
 
 def current_traceparent() -> str | None:
     """Of the present span, which may be the application's own; None without a span or OpenTelemetry."""
-    trace = sys.modules.get("opentelemetry.trace")
-    return None if trace is None else traceparent_of(trace.get_current_span().get_span_context())
+    # Another thread may be importing it.
+    get_span = getattr(sys.modules.get("opentelemetry.trace"), "get_current_span", None)
+    return None if get_span is None else traceparent_of(get_span().get_span_context())
 
 
 def traceparent_of(context: Any) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import socket
 import struct
 import sys
@@ -17,8 +18,13 @@ from psycopg import pq
 logger = logging.getLogger("strandline.embedded")
 
 _SERVICE = "PGSERVICE"
-# libpq reads these whatever a URL says, by the word with which it or the server refuses a value.
-_BEYOND_URLS = {_SERVICE: "service", "PGDATESTYLE": "datestyle", "PGGEQO": "geqo", "PGTZ": "timezone"}
+# libpq reads these whatever a URL says, by the words with which it or the server refuses a value.
+_BEYOND_URLS = {
+    _SERVICE: r'(service file|definition of service) "',
+    "PGDATESTYLE": 'parameter "datestyle"',
+    "PGGEQO": 'parameter "geqo"',
+    "PGTZ": 'parameter "timezone"',
+}
 # Named by the URL, or by each connection.
 _NAMED = frozenset({"service", "host", "port", "user", "dbname", "connect_timeout"})
 # Where libpq takes no empty value, and has no default of its own.
@@ -46,7 +52,7 @@ def unset_unusable(url: str, environ: MutableMapping[str, str]) -> None:
         try:
             psycopg.connect(url, connect_timeout=int(_SECONDS)).close()
         except psycopg.OperationalError as error:
-            refused = [name for name in suspects if _BEYOND_URLS[name] in str(error).lower()]
+            refused = [name for name in suspects if re.search(_BEYOND_URLS[name], str(error).lower())]
             if not refused:
                 return  # whoever connects learns it
             del environ[refused[0]]

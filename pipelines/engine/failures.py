@@ -60,7 +60,7 @@ class Refusals:
             return
         now = time.monotonic()
         with self._lock:
-            refused = {key: at for key, at in self._refused_at.items() if now - at < _REFUSED_SECONDS}
+            refused = self._still_refused(now)
             self._refused_at = refused | {(id(owner), work): now}
             self._since = self._since if refused else now
         if not refused:
@@ -69,13 +69,19 @@ class Refusals:
     def settle(self, owner: object, work: str) -> None:
         """It has succeeded."""
         with self._lock:
-            was_refused = self._refused_at.pop((id(owner), work), None)
-            is_over = was_refused is not None and not self._refused_at
+            was_refused = bool(self._refused_at)
+            self._refused_at.pop((id(owner), work), None)
+            # Another worker may have done what was refused here.
+            self._refused_at = self._still_refused(time.monotonic())
+            is_over = was_refused and not self._refused_at
         if is_over:
             seconds = round(time.monotonic() - self._since, 1)
             logger.warning(
                 "database refuses no more", extra={"action": "database_accepts", "after_seconds": seconds}
             )
+
+    def _still_refused(self, now: float) -> dict[tuple[int, str], float]:
+        return {key: at for key, at in self._refused_at.items() if now - at < _REFUSED_SECONDS}
 
 
 REFUSALS = Refusals()

@@ -11,7 +11,7 @@ from rich.live import Live
 from strandline.administration.status import read_rates, read_status
 from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.targets import Running, opened_servers
-from strandline.cli.status import WATCH_SECONDS, label_of, notes_of, starter_of
+from strandline.cli.status import label_of, notes_of, starter_of
 from strandline.cli.terminal.interrupts import Interrupts, ends_as_interrupts
 from strandline.cli.terminal.keys import WaitForKey, keys_read
 from strandline.cli.terminal.output import Row, console, is_rich, styled_text, table
@@ -19,6 +19,8 @@ from strandline.schemas.wire.work import PipelineReport, StageReport, StatusRepo
 
 # Of the last so many minutes.
 RATE_MINUTES = 5
+# Totals count whole tables.
+READ_SECONDS = 5.0
 HEADERS = ("pipeline", "stage", "due", "held", "dead", "oldest", "done a minute")
 
 
@@ -52,7 +54,7 @@ def _watch(running: Running, interrupts: Interrupts, wait_for_key: WaitForKey) -
                 lines = lines_of_top(report, read_rates(running.database), starter_of(running.servers))
             help_line = f"q: end, p: {'go on; paused' if is_paused else 'pause'}"
             live.update(Group(*map(styled_text, [*lines, "", help_line])), refresh=True)
-            key = wait_for_key(WATCH_SECONDS)
+            key = wait_for_key(READ_SECONDS)
 
 
 def lines_of_top(report: StatusReport, rates: Mapping[str, Sequence[int]], starter: str) -> list[str]:

@@ -6,10 +6,13 @@ belongs to no application, a provider that sends to a collector.
 
 from __future__ import annotations
 
+import logging
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from strandline.producers.execution import Measure
@@ -26,6 +29,12 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span as OtelSpan
     from opentelemetry.trace import SpanContext, Tracer
+
+logger = logging.getLogger("strandline.traces")
+
+# A collector that is away delays the end of a process for as long, for each 512 spans.
+EXPORT_SECONDS = 2.0
+_EXPORT_TIMEOUTS = {"OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT"}
 
 # By the names of operations; others have no span of their own.
 MEMORY_OPERATIONS = {
@@ -54,7 +63,8 @@ def trace_process(settings: Settings) -> None:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     provider = TracerProvider()
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    timeout = None if _EXPORT_TIMEOUTS & os.environ.keys() else EXPORT_SECONDS
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(timeout=timeout)))
     trace.set_tracer_provider(provider)
 
 
@@ -113,8 +123,18 @@ class OtelTracer:
         is_current: bool = True,
         subject: object = None,
     ) -> AbstractContextManager[Span]:
+        try:
+            span = self._start(name, kind, values, causes)
+            if subject is not None and span.is_recording():
+                span.set_attributes(_digests(subject))
+        except Exception as error:  # noqa: BLE001
+            _warn_of_loss(error)
+            return tracing.NO_SPAN
+        return _OtelSpan(self, span, is_current=is_current)
+
+    def _start(self, name: str, kind: Kind, values: Values, causes: Sequence[str | None]) -> OtelSpan:
         contexts = [context for cause in causes if (context := self._read(cause)) is not None]
-        span = self.tracer.start_span(
+        return self.tracer.start_span(
             name,
             context=self._parent(contexts),
             kind=self.kinds[kind],
@@ -123,9 +143,6 @@ class OtelTracer:
             record_exception=False,
             set_status_on_exception=False,
         )
-        if subject is not None and span.is_recording():
-            span.set_attributes(_digests(subject))
-        return _OtelSpan(self, span, is_current=is_current)
 
     @contextmanager
     def within(self, traceparent: str) -> Iterator[None]:
@@ -141,9 +158,9 @@ class OtelTracer:
 
     def _parent(self, causes: Sequence[SpanContext]) -> Context | None:
         """The first sampled cause: a batch is recorded if any of its events is; None: the present span."""
-        for cause in (*(one for one in causes if one.trace_flags.sampled), *causes):
-            return self._as_parent(cause)
-        return None
+        sampled = (one for one in causes if one.trace_flags.sampled)
+        cause = next(chain(sampled, causes), None)
+        return None if cause is None else self._as_parent(cause)
 
     def _as_parent(self, cause: SpanContext) -> Context:
         return self.trace.set_span_in_context(self.trace.NonRecordingSpan(cause))
@@ -157,6 +174,11 @@ class OtelTracer:
             trace_flags=self.trace.TraceFlags(int(flags, 16)),
         )  # fmt: skip
         return context if context.is_valid else None
+
+
+def _warn_of_loss(error: Exception) -> None:
+    """A sampler or processor of the application fails no work that it watches."""
+    logger.warning("span lost", extra={"action": "span_lost", "error": type(error).__name__})
 
 
 @contextmanager
@@ -184,11 +206,14 @@ class _OtelSpan(Span):
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        if error is not None:
-            self.fail(error)
-        if self._is_current:
-            self._tracer.context.detach(self._token)
-        self._span.end()
+        try:
+            if error is not None:
+                self.fail(error)
+            if self._is_current:
+                self._tracer.context.detach(self._token)
+            self._span.end()
+        except Exception as lost:  # noqa: BLE001
+            _warn_of_loss(lost)
 
     @property
     def traceparent(self) -> str | None:  # type: ignore[override]

@@ -8,6 +8,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator
 from inspect import iscoroutinefunction
+from types import ModuleType
 
 import pytest
 from opentelemetry import trace
@@ -55,6 +56,45 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[Readabl
     yield look
     operation_spans.cache_clear()
     tracing.install(None)
+
+
+class Breaking(SimpleSpanProcessor):
+    """An application's own, with a defect."""
+
+    def __init__(self, at: str) -> None:
+        super().__init__(InMemorySpanExporter())
+        self._at = at
+
+    def on_start(self, *_arguments: object, **_more: object) -> None:
+        if self._at == "start":
+            raise RuntimeError(CANARY)
+
+    def on_end(self, *_arguments: object) -> None:
+        if self._at == "end":
+            raise RuntimeError(CANARY)
+
+
+@pytest.mark.parametrize("at", ["start", "end"])
+def test_a_processor_that_fails_fails_no_put(
+    make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, at: str
+) -> None:
+    provider = TracerProvider()
+    provider.add_span_processor(Breaking(at))
+    monkeypatch.setenv("STRANDLINE_TRACES", "true")
+    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
+    operation_spans.cache_clear()
+    memory = make_memory("s")
+    assert memory.put(user("I keep bees.")) == 1
+    assert [message.text for message in memory.get()] == ["I keep bees."]
+    lost = [record for record in caplog.records if record.message == "span lost"]
+    assert lost and CANARY not in caplog.text
+    operation_spans.cache_clear()
+    tracing.install(None)
+
+
+def test_a_module_that_is_being_imported_has_no_span_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.trace", ModuleType("opentelemetry.trace"))
+    assert tracing.current_traceparent() is None
 
 
 def names(found: list[ReadableSpan]) -> list[str]:
@@ -217,5 +257,5 @@ def test_nothing_is_traced_unless_it_is_wanted(rig: Rig) -> None:
 def test_an_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     operation_spans.cache_clear()
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    with pytest.raises(ConfigurationError, match=r"strandline\[traces\]"):
+    with pytest.raises(ConfigurationError, match=r"pip install opentelemetry-api"):
         operation_spans()

@@ -125,6 +125,17 @@ def test_refusals_are_logged_as_they_begin_and_end(caplog: pytest.LogCaptureFixt
         caplog.clear()
 
 
+def test_a_refusal_whose_work_another_worker_does_ends_in_the_log_too(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals, now = Refusals(), 1_000.0
+    monkeypatch.setattr("strandline.pipelines.engine.failures.time.monotonic", lambda: now)
+    refusals.note(object(), "stage", DatabaseRightsError("denied"))
+    now += 301
+    refusals.settle(object(), "sweep")
+    assert [record.message for record in caplog.records] == ["database refuses", "database refuses no more"]
+
+
 def outage(server: ModelServer, kind: str) -> None:
     if kind == "hang":
         server.behave(hang=True)
