@@ -74,10 +74,11 @@ def _chat_form(message: Mapping[str, Any], also: Collection[str]) -> dict[str, A
             "content": content or "",
         }
     form: dict[str, Any] = {"role": role, **_further(message, also)}
-    calls = [_call(call, also) for call in message.get("tool_calls", ())]
+    # Of calls with one id a read makes several ids; a message alone keeps the last.
+    calls = {str(call.get("id")): _call(call, also) for call in message.get("tool_calls", ())}
     form["content"] = content or (None if calls else "")
     if calls:
-        form["tool_calls"] = calls
+        form["tool_calls"] = list(calls.values())
     return form
 
 
