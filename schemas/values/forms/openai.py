@@ -24,6 +24,7 @@ _NOT_IN_NAMES = re.compile(r"[\s<|\\/>]")
 _NOT_IN_FUNCTIONS = re.compile(r"[^a-zA-Z0-9_-]")
 MAX_NAME = 64
 MAX_CALL_ID = 40
+_IDS = frozenset({"id", "tool_call_id"})
 
 
 def openai_messages(message: Mapping[str, Any], also: Collection[str] = ()) -> list[dict[str, Any]]:
@@ -70,7 +71,7 @@ def _chat_form(message: Mapping[str, Any], also: Collection[str]) -> dict[str, A
     if role == "tool":
         return {
             "role": role,
-            "tool_call_id": _call_id(message.get("tool_call_id", "")),
+            "tool_call_id": _call_id(message.get("tool_call_id", ""), also),
             "content": content or "",
         }
     form: dict[str, Any] = {"role": role, **_further(message, also)}
@@ -122,24 +123,22 @@ def _call(call: Mapping[str, Any], also: Collection[str]) -> dict[str, Any]:
     body = body if isinstance(body, Mapping) else {}
     name = str(body.get("name", kind))
     if kind == "custom":
-        custom = {"name": _function_name(name), "input": _text(body.get("input"))}
-        form = {"id": _call_id(call_id), "type": kind, kind: custom}
+        custom = {"name": function_name(name), "input": _text(body.get("input"))}
+        form = {"id": _call_id(call_id, also), "type": kind, kind: custom}
     else:
-        form = _function(call_id, name, body.get("arguments") if kind == "function" else body)
+        arguments = body.get("arguments") if kind == "function" else body
+        function = {"name": function_name(name), "arguments": _text(arguments) or "{}"}
+        form = {"id": _call_id(call_id, also), "type": "function", "function": function}
     return form | {key: call[key] for key in also if key in call}
 
 
-def _function(call_id: str, name: str, arguments: object) -> dict[str, Any]:
-    function = {"name": _function_name(name), "arguments": _text(arguments) or "{}"}
-    return {"id": _call_id(call_id), "type": "function", "function": function}
-
-
-def _function_name(name: str) -> str:
+def function_name(name: str) -> str:
     return _NOT_IN_FUNCTIONS.sub("_", name)[:MAX_NAME] or "_"
 
 
-def _call_id(call_id: str) -> str:
-    if len(call_id) <= MAX_CALL_ID:
+def _call_id(call_id: str, also: Collection[str]) -> str:
+    """An id within the API's limit, or whole if ``also`` names it of calls or of results."""
+    if len(call_id) <= MAX_CALL_ID or not _IDS.isdisjoint(also):
         return call_id
     return blake2b(call_id.encode(), digest_size=MAX_CALL_ID // 2).hexdigest()
 

@@ -19,13 +19,13 @@ from strandline.adapters.converter import (
     as_said,
     in_chat_form,
     is_name,
-    read_call,
     with_leftovers,
     without,
     without_leftovers,
 )
 from strandline.adapters.storable import Encoder
 from strandline.schemas.values.content_parts import is_part
+from strandline.schemas.values.forms.openai import function_name
 from strandline.schemas.values.forms.tool_calls import tool_parts
 from strandline.schemas.values.message import Content, Message
 
@@ -33,6 +33,8 @@ LIBRARY = "openai_agents"
 Item = dict[str, Any]
 
 _TEXT_PARTS = frozenset({"input_text", "output_text"})
+# Kept of an item that the API refuses, by which it is told from another library's message.
+_OWN = {"own": True}
 _REASONING_TEXTS = {"summary": "summary_text", "content": "reasoning_text"}
 
 
@@ -87,7 +89,8 @@ def _call(item: Mapping[str, Any]) -> Message | None:
     if kind == "function_call":
         function = {"name": item.get("name"), "arguments": item.get("arguments")}
         left = without(item, "type", "call_id", "name", "arguments")
-        return _kept(_call_message(call_id, function), left)
+        is_odd = function_name(str(item.get("name"))) != item.get("name")
+        return _kept(_call_message(call_id, function), left, **(_OWN if is_odd else {}))
     arguments = json.dumps(without(item, "type", "call_id"), ensure_ascii=False)
     return _kept(_call_message(call_id, {"name": kind, "arguments": arguments}), {}, kind=kind)
 
@@ -99,9 +102,11 @@ def _result(item: Mapping[str, Any]) -> Message | None:
     call_id: Any = item.get(field)
     if not isinstance(kind, str) or not kind.endswith("_output") or not is_name(call_id):
         return None
-    beside = {} if kind == "function_call_output" else {"kind": kind, "field": field}
+    beside: dict[str, Any] = {} if kind == "function_call_output" else {"kind": kind, "field": field}
     if isinstance(output, str) or _are_parts(output):
         left = without(item, "type", field, "output")
+        if isinstance(output, list) and not all(part["type"].startswith("input_") for part in output):
+            beside |= _OWN
         return _kept(Message("tool", output, tool_call_id=call_id), left, **beside)
     part = {**without(item, field), "call_id": call_id}
     return _kept(Message("tool", [part], tool_call_id=call_id), {}, **beside, opaque=True)
@@ -178,26 +183,39 @@ def _opaque(content: Content) -> Item | None:
 
 def _foreign(message: Message) -> list[Item]:
     if message.role == "tool":
-        output = message.content if isinstance(message.content, str) else message.text
+        output: Any = message.content
+        if not isinstance(output, str):
+            output = [_input_part(part) for part in output or ()] or ""
         return [{"type": "function_call_output", "call_id": message.tool_call_id, "output": output}]
     if message.role == "assistant":
-        items: list[Item] = [{"role": "assistant", "content": message.text}] if message.text else []
+        refusal = message.extra.get("refusal")
+        texts = [message.text, *_refusals(message.content), *([refusal] if isinstance(refusal, str) else [])]
+        text = "\n".join(one for one in texts if one)
+        items: list[Item] = [{"role": "assistant", "content": text}] if text else []
         return items + [_called_by_others(call) for call in message.tool_calls or ()]
     content: Any = message.content
     if content is not None and not isinstance(content, str):
-        content = [_input_part(part) for part in content]
+        content = [_input_part(part) for part in content] or ""
     return [{"role": message.role, "content": content}]
 
 
 def _called_by_others(call: Mapping[str, Any]) -> Item:
-    called = read_call(call, no_arguments="{}")
-    arguments = called.arguments
+    kind = str(call.get("type", "function"))
+    body = call.get(kind)
+    body = body if isinstance(body, Mapping) else {}
+    arguments = body.get("arguments", "{}") if kind == "function" else without(body, "name")
     return {
         "type": "function_call",
         "call_id": call["id"],
-        "name": called.name,
+        "name": function_name(str(body.get("name", kind))),
         "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False),
     }
+
+
+def _refusals(content: Content) -> Sequence[str]:
+    if content is None or isinstance(content, str):
+        return ()
+    return [one["refusal"] for one in content if isinstance(one.get("refusal"), str)]
 
 
 def _input_part(part: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -113,11 +113,15 @@ def _with_known_reasoning(messages: Iterable[Message]) -> Iterator[Item]:
             is_cut, last = is_cut or message.seq != last + 1, message.seq
         for item in items_of(message):
             is_cut = is_cut and item.get("role") != "user" and item.get("type") != "reasoning"
-            is_lost = is_cut and item.get("role") not in HEAD_ROLES and item.get("type") != COMPACTION
+            is_lost = is_cut and item.get("role") not in HEAD_ROLES and item.get("type") in _WITHOUT_ID
             yield {key: value for key, value in item.items() if key != "id"} if is_lost else item
 
 
 COMPACTION = "compaction"
+# Items that the API takes without an id; of others, such as calls of hosted tools, it is required.
+_WITHOUT_ID = frozenset(
+    {None, "message", "reasoning", "function_call", "custom_tool_call", "shell_call", "apply_patch_call"}
+)
 
 
 def without_compacted(items: Sequence[Item]) -> list[Item]:

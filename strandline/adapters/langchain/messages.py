@@ -104,10 +104,14 @@ def langchain_message_of(message: Message) -> BaseMessage:
 
 
 def _calls(source: AIMessage) -> Sequence[Mapping[str, Any]]:
-    """Its calls; in OpenAI's first form its ``function_call``, which a ``FunctionMessage`` answers."""
+    """Its calls, and those with arguments that are not JSON: they are sent and answered too.
+
+    In OpenAI's first form its ``function_call``, which a ``FunctionMessage`` answers.
+    """
     function = source.additional_kwargs.get("function_call")
-    if source.tool_calls or not isinstance(function, Mapping):
-        return source.tool_calls
+    calls = [*source.tool_calls, *source.invalid_tool_calls]
+    if calls or not isinstance(function, Mapping):
+        return calls
     return [{"name": function.get("name"), "args": function.get("arguments", ""), "id": None}]
 
 

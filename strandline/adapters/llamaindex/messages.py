@@ -56,7 +56,7 @@ def message_of(chat: ChatMessage) -> Message:
     kwargs = _plain_kwargs(chat)
     blocks = [block for block in chat.blocks if not isinstance(block, ToolCallBlock)]
     called = [block for block in chat.blocks if isinstance(block, ToolCallBlock)]
-    calls = _calls(called, kwargs.get("tool_calls")) if role == "assistant" else []
+    calls = _calls(called, kwargs) if role == "assistant" else []
     name = kwargs.get("name")
     message = Message(
         role,
@@ -153,10 +153,14 @@ def _placed(
     return placed
 
 
-def _calls(blocks: Sequence[ToolCallBlock], in_kwargs: object) -> list[dict[str, Any]]:
+def _calls(blocks: Sequence[ToolCallBlock], kwargs: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Its calls; in OpenAI's first form its ``function_call``, which the role ``function`` answers."""
     if blocks:
         return [tool_call(block.tool_call_id, block.tool_name, block.tool_kwargs) for block in blocks]
+    in_kwargs, function = kwargs.get("tool_calls"), kwargs.get("function_call")
     calls = in_kwargs if isinstance(in_kwargs, list) else []
+    if not calls and isinstance(function, Mapping):
+        calls = [{"function": function}]
     return [provider_call(call) for call in calls if isinstance(call, Mapping)]
 
 

@@ -273,12 +273,19 @@ def test_ids_go_where_their_reasoning_is_gone(with_session: With) -> None:
                     "arguments": "{}",
                 },
                 {"type": "function_call_output", "call_id": f"c{number}", "output": "waves " * 12},
+                {
+                    "type": "web_search_call",
+                    "id": f"ws_{number}",
+                    "action": {"type": "search", "query": "x"},
+                    "status": "completed",
+                },
             ]
         await session.add_items(turn)
         shown = await session.get_items()
         assert 0 < len(shown) < len(turn)
         reasoned = [one for one in shown if one.get("type") == "reasoning"]
         for one in map(dict, shown):
+            assert one.get("type") != "web_search_call" or "id" in one, "its type requires it"
             if one.get("type") == "function_call" and "id" in one:
                 assert f"rs_{str(one['id'])[3:]}" in {str(found.get("id")) for found in reasoned}
 

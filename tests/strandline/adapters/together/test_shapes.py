@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -11,8 +12,16 @@ pytest.importorskip("langchain_core", reason="needs the extras of all adapters")
 pytest.importorskip("llama_index.core", reason="needs the extras of all adapters")
 pytest.importorskip("pydantic_ai", reason="needs the extras of all adapters")
 
+from langchain_core.messages import AIMessage
+from langchain_core.messages.tool import invalid_tool_call
+from llama_index.core.llms import ChatMessage
+from openai.types.responses.response_input_param import ResponseInputItemParam
+from pydantic import TypeAdapter
+
 from strandline import Message
 from strandline.adapters.agents.items import items_of, message_of
+from strandline.adapters.langchain import messages as langchain
+from strandline.adapters.llamaindex import messages as llamaindex
 from strandline.producers.reading.call_pairs import settled
 from tests.producers.reading.history.test_history import context_of, sent_problems
 from tests.support.providers.adapted import adapted_problems
@@ -182,6 +191,71 @@ def test_a_read_of_any_shape_is_taken(shape: str) -> None:
     assert sent_problems(context) == []
     assert shape == "a user who calls" or adapted_problems(read) == []
     assert kept in json.dumps(context.to_openai(), ensure_ascii=False)
+
+
+@pytest.mark.parametrize(
+    ("log", "kept"),
+    [
+        (
+            [
+                user(),
+                calls("a"),
+                result("a", [text("seen"), {"type": "image_url", "image_url": {"url": PIXEL}}]),
+            ],
+            "seen",
+        ),
+        ([user(), says(refusal="Never."), user()], "Never."),
+        ([user(), says({"type": "refusal", "refusal": "Never."}), user()], "Never."),
+        (
+            [
+                user(),
+                says(tool_calls=[{**call("a"), "function": {"name": "look up", "arguments": "{}"}}]),
+                result("a"),
+            ],
+            "look_up",
+        ),
+        (
+            [
+                user(),
+                says(tool_calls=[{"id": "a", "type": "custom", "custom": {"name": "cust", "input": "xyz"}}]),
+            ],
+            "xyz",
+        ),
+        ([user([]), user("q")], "q"),
+    ],
+)
+def test_messages_of_others_are_items_that_the_api_takes(log: list[Json], kept: str) -> None:
+    items = [item for one in log for item in items_of(Message.from_openai(one))]
+    for item in items:
+        TypeAdapter(ResponseInputItemParam).validate_python(item)
+        assert item.get("content") != [] and re.fullmatch(r"[\w-]{1,64}", item.get("name", "f"))
+    assert kept in str(items)
+
+
+@pytest.mark.parametrize("also", [(), ("id",), ("tool_call_id",), ("id", "tool_call_id")])
+def test_a_long_id_is_the_same_in_call_and_result(also: tuple[str, ...]) -> None:
+    log = [Message.from_openai(one) for one in (calls("i" * 900), result("i" * 900))]
+    called, answered = context_of(log).to_openai(also=also)
+    assert called["tool_calls"][0]["id"] == answered["tool_call_id"]
+    assert len(answered["tool_call_id"]) == (900 if also else 40)
+
+
+def test_a_langchain_call_without_json_is_a_call() -> None:
+    invalid = invalid_tool_call(name="f", args="{bad", id="b", error="no JSON")
+    theirs = AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "a"}], invalid_tool_calls=[invalid])
+    ours = langchain.message_of(theirs)
+    assert ours.calls == ("a", "b")
+    assert langchain.langchain_message_of(ours).invalid_tool_calls == [invalid]  # type: ignore[attr-defined]
+
+
+def test_a_llamaindex_function_call_is_answered_by_its_role() -> None:
+    theirs = [
+        ChatMessage(role="assistant", additional_kwargs={"function_call": {"name": "f", "arguments": "{}"}}),
+        ChatMessage(role="function", content="r", additional_kwargs={"name": "f"}),
+    ]
+    ours = list(map(llamaindex.message_of, theirs))
+    assert settled([Message("user", "q"), *ours])[1:] == ours
+    assert llamaindex.chat_messages_of(ours) == theirs
 
 
 # Items of the Responses API that make a call, with those that answer it.
