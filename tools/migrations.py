@@ -6,6 +6,7 @@ further migrations change tables and functions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -25,6 +26,9 @@ FOLDER = ROOT / "schemas" / "sql" / "migrations"
 FIRST_FILE = FOLDER / f"{FIRST}_first.sql"
 # A line for each migration: its number, its release, and the digest of its statements.
 DIGESTS = FOLDER / "digests.txt"
+
+# Names a step: ``unique index fact_fingerprint``, ``comment on table message``.
+MADE = re.compile(r"(?:CREATE )?((?:COMMENT ON )?(?:UNIQUE )?[A-Z]+) (?:strandline\.)?([\w.]+)")
 
 # Indexes and a generated column call these.
 CALLED_BY_TABLES = ("search_code_v1", "search_terms_v1", "role_key_v1")
@@ -91,12 +95,13 @@ def _tables() -> list[tuple[str, str]]:
         lines = str(element.compile(dialect=engine.dialect)).strip().splitlines()
         if isinstance(element, CreateTable) and element.element.info.get(DIVIDED):
             lines.append(DIVIDED_MARK)
-        steps.append((" ".join(lines[0].split()[1:3]), "\n".join(line.rstrip() for line in lines)))
+        kind, name = MADE.findall(lines[0])[0]
+        steps.append((f"{kind.lower()} {name}", "\n".join(line.rstrip() for line in lines)))
 
     engine = create_mock_engine("postgresql+psycopg://", take)
     metadata.create_all(engine, checkfirst=False)
     # SQLAlchemy keeps the indexes of a table in a set.
-    groups = groupby(steps, key=lambda step: "INDEX" in step[0])
+    groups = groupby(steps, key=lambda step: "index " in step[0])
     return [step for are_indexes, group in groups for step in (sorted(group) if are_indexes else group)]
 
 

@@ -7,6 +7,7 @@ changed on the way.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,9 +22,12 @@ from strandline.schemas.errors import DatabaseUnavailableError, SchemaError
 from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS, BoundedConnection
 from strandline.schemas.postgres.migrations import (
     FIRST,
+    HEAD_REVISION,
     INDEXED_PER_SECOND,
     Step,
     first_statements,
+    functions_at,
+    or_replace,
     revisions,
     steps_after,
 )
@@ -39,7 +43,6 @@ from strandline.schemas.postgres.pools.beginnings import (
 )
 from strandline.schemas.postgres.pools.connect_problems import connect_problem
 from strandline.schemas.postgres.revision import (
-    HEAD_REVISION,
     NAME_ANOTHER_SCHEMA,
     Trouble,
     pgvector_trouble,
@@ -58,8 +61,10 @@ _TAKE_TURN = f"SELECT pg_advisory_xact_lock({0x7374726E646C6E65})".encode()
 
 CONNECT_SECONDS = 10
 
-# A put that comes while a step waits for its lock waits as long; a step gives way, and tries again.
+# For all locks and the work of a step, as a put that comes after it waits as long; then the step gives way,
+# and tries again. A divided table is locked and changed partition by partition.
 LOCK_MILLISECONDS = 300
+PARTITION_MILLISECONDS = 1
 LOCK_TRIES = 200
 LOCK_PAUSE_SECONDS = 1.0
 
@@ -82,7 +87,7 @@ class PlannedStep:
 
     Attributes:
         lock: its mode of Postgres's on ``table``; empty if it locks no existing table.
-        rows: of the table, or of its partition, as Postgres estimates them.
+        rows: of the table with its partitions, or of one partition, as Postgres estimates them.
         bytes: of the same, without indexes.
         seconds: about how long it holds the lock; 0 for a moment.
     """
@@ -107,9 +112,9 @@ def migrate(
     """Bring ``schema`` to the newest revision, and return that revision.
 
     The tables are made in one transaction. Later steps are transactions of their own, each of which can be
-    run again; no put waits for one longer than ``LOCK_MILLISECONDS``.
-    If it is there already, only functions that differ are made again, mostly none; then the role needs no
-    right but to read.
+    run again; a put waits for one for ``LOCK_MILLISECONDS`` at most, and ``PARTITION_MILLISECONDS`` more for
+    each partition of its table. Functions that are missing or differ are made again.
+    If the revision is there already, these are mostly none; then the role needs no right but to read.
 
     Args:
         url: the database.
@@ -126,16 +131,13 @@ def migrate(
             the tables already, with another number of partitions; or the role may not do it; or the schema
             is another application's, or a newer release's; or a lock was never free.
     """
-    if partitions is not None:
-        check_partitions(partitions)
     kind = _kind(public_apis_only)
     with _transaction(url, kind) as connection:
         connection.execute(_TAKE_TURN)
         before = _prepare(connection, schema, partitions)
         if before == HEAD_REVISION:
             # For every role: the application's may not make a schema, even an existing one.
-            renewed = _renew_functions(connection, schema)
-            done = f"functions made again: {', '.join(renewed)}" if renewed else "so there is nothing to do"
+            done = _renew_functions(connection, schema) or "so there is nothing to do"
             report(f"{schema}: at revision {before}, {done}")
             return before
         if before is None:
@@ -146,26 +148,42 @@ def migrate(
     return HEAD_REVISION
 
 
-def plan(url: str, schema: str, *, public_apis_only: bool = False) -> list[PlannedStep]:
+def plan(
+    url: str, schema: str, *, partitions: int | None = None, public_apis_only: bool = False
+) -> list[PlannedStep]:
     """The steps that ``migrate`` would take, none of which is taken; of an empty schema one makes everything.
 
     Raises:
+        ConfigurationError: the number of partitions is out of bounds.
         DatabaseUnavailableError: Postgres cannot be reached.
-        SchemaError: the schema is another application's, or a newer release's.
+        SchemaError: the schema is another application's, a newer release's, or divided otherwise already.
     """
     with _transaction(url, _kind(public_apis_only)) as connection:
-        before = _current(connection, schema)
-        sizes = {row.part_name: row for row in _ask(connection, schema, "table_sizes")}
-        planned = []
-        for step in _steps(connection, schema, before or FIRST):
-            form, names = step.form
-            table = names.get("table") or ""
-            size = sizes.get(table)
-            rows, stored = (size.row_count, size.bytes) if size else (0, 0)
-            seconds = round(stored / INDEXED_PER_SECOND, 1) if form.concurrent else 0
-            planned.append(PlannedStep(step.revision, step.text, table, form.lock, rows, stored, seconds))
-        first = PlannedStep(FIRST, "make all tables, indexes and functions")
-        return planned if before else [first, *planned]
+        before = _current(connection, schema, partitions)
+        planned = _plan_steps(connection, schema, before or FIRST)
+        if before is None:
+            divided = f", the big tables in {partitions:,} partitions each" if partitions else ""
+            return [PlannedStep(FIRST, f"make all tables, indexes and functions{divided}"), *planned]
+        if names := _functions_to_renew(connection, schema, before):
+            planned.append(PlannedStep(HEAD_REVISION, f"make functions again: {', '.join(names)}"))
+        return planned
+
+
+def _plan_steps(connection: OwnConnection, schema: str, revision: str) -> list[PlannedStep]:
+    rows, stored = Counter[str](), Counter[str]()
+    for row in _ask(connection, schema, "table_sizes"):
+        for name in {row.table_name, row.part_name}:
+            rows[name] += row.row_count
+            stored[name] += row.bytes
+    planned = []
+    for step in _steps(connection, schema, revision):
+        form, names = step.form
+        table = names.get("table") or ""
+        seconds = round(stored[table] / INDEXED_PER_SECOND, 1) if form.concurrent else 0
+        planned.append(
+            PlannedStep(step.revision, step.text, table, form.lock, rows[table], stored[table], seconds)
+        )
+    return planned
 
 
 def current_revision(url: str, schema: str, *, public_apis_only: bool = False) -> str | None:
@@ -187,11 +205,9 @@ def divided_tables(url: str, schema: str, *, public_apis_only: bool = False) -> 
 
 def _prepare(connection: OwnConnection, schema: str, partitions: int | None) -> str | None:
     """The revision before; refuses a server, or tables, that cannot be brought to this release's."""
-    before = _current(connection, schema)
+    before = _current(connection, schema, partitions)
     (server,) = _ask(connection, schema, "describe_server")
     _refuse(server_trouble(server.server, server.encoding))
-    if partitions is not None and before is not None:
-        require_partitions(_count_partitions(connection, schema), partitions, schema)
     if before == HEAD_REVISION:
         return before
     _check_writable(connection, is_standby=server.is_standby)
@@ -220,6 +236,10 @@ def _run_steps(url: str, schema: str, kind: type[OwnConnection], report: Report)
             _take(connection, schema, step, report)
             if number == len(steps) or steps[number].revision != step.revision:
                 _ask(connection, schema, "set_revision", revision=step.revision)
+        with connection.transaction():
+            _settle(connection)
+            if done := _renew_functions(connection, schema):
+                report(f"{schema}: {done}")
 
 
 def _steps(connection: OwnConnection, schema: str, revision: str) -> list[Step]:
@@ -242,20 +262,23 @@ def _take(connection: OwnConnection, schema: str, step: Step, report: Report) ->
         _drop_invalid(connection, f"{schema}.{names['index']}")
         connection.execute(statement)
         return
+    table = names.get("table") or ""
+    parts = _count_partitions(connection, schema).get(table, 0)
+    limit = f"SET LOCAL statement_timeout = {LOCK_MILLISECONDS + PARTITION_MILLISECONDS * parts}"
     for _attempt in range(LOCK_TRIES):
         try:
             with connection.transaction():
                 _settle(connection)
-                connection.execute(f"SET LOCAL lock_timeout = {LOCK_MILLISECONDS}".encode())
+                connection.execute(limit.encode())
                 connection.execute(statement)
-        except psycopg.errors.LockNotAvailable:
-            report(f"{schema}: {names.get('table')} is in use; the step gives way, and is tried again")
+        except (psycopg.errors.QueryCanceled, psycopg.errors.DeadlockDetected):
+            report(f"{schema}: {table or 'its catalog'} is in use; the step gives way, and is tried again")
             time.sleep(LOCK_PAUSE_SECONDS)
         else:
             return
     raise SchemaError(
-        f"The table {names.get('table')} was never free for a step of the migration: a transaction holds it."
-        " End that transaction, and run `strandline migrate` again."
+        f"{f'The table {table}' if table else 'The catalog'} was never free for a step of the migration"
+        f" ({step.text}): a transaction holds it. End that transaction, and run `strandline migrate` again."
     )
 
 
@@ -338,7 +361,10 @@ def _refuse(trouble: Trouble | None) -> None:
         raise SchemaError(f"{finding[0].upper()}{finding[1:]}; {advice}.")
 
 
-def _current(connection: OwnConnection, schema: str) -> str | None:
+def _current(connection: OwnConnection, schema: str, partitions: int | None = None) -> str | None:
+    """The revision of the tables, which have to be divided so if ``partitions`` is given."""
+    if partitions is not None:
+        check_partitions(partitions)
     if _value(connection, "SELECT to_regclass(%s)", f"{schema}.alembic_version") is None:
         return None
     rows = _ask(connection, schema, "schema_revision")
@@ -356,16 +382,24 @@ def _current(connection: OwnConnection, schema: str) -> str | None:
             " know: its tables are a newer Strandline's, or another application migrates them; use the"
             f" release that made them, or {NAME_ANOTHER_SCHEMA}."
         )
+    if partitions is not None:
+        require_partitions(_count_partitions(connection, schema), partitions, schema)
     return str(rows[0].version_num)
 
 
-def _renew_functions(connection: OwnConnection, schema: str) -> list[str]:
-    """Make the functions again that are missing or differ, as all do in a schema that was renamed."""
-    names = differing_functions(_ask(connection, schema, "stored_functions"), schema)
+def _renew_functions(connection: OwnConnection, schema: str) -> str:
+    """Make the functions again that are missing or differ, as in a schema that was renamed, and name them."""
+    names = _functions_to_renew(connection, schema, HEAD_REVISION)
     for name in names:
-        source = function_source(name, schema).replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION", 1)
-        connection.execute(source.encode())
-    return names
+        connection.execute(or_replace(function_source(name, schema)).encode())
+    return f"functions made again: {', '.join(names)}" if names else ""
+
+
+def _functions_to_renew(connection: OwnConnection, schema: str, revision: str) -> list[str]:
+    """Functions of ``revision`` that this release does not drop, and that are missing or differ."""
+    kept = set(functions_at(HEAD_REVISION))
+    names = filter(kept.__contains__, functions_at(revision))
+    return differing_functions(names, _ask(connection, schema, "stored_functions"), schema)
 
 
 def _count_partitions(connection: OwnConnection, schema: str) -> dict[str, int]:

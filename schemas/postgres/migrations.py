@@ -44,28 +44,41 @@ class Form:
 
 
 def _form(pattern: str, lock: str = "", *, concurrent: bool = False) -> Form:
-    return Form(re.compile(pattern), lock, concurrent)
+    return Form(re.compile(pattern, re.DOTALL), lock, concurrent)
 
 
 _TABLE = r"strandline\.(?P<table>\w+)"
-# A default that is not a constant, or a generated column, would write the table again.
-_COLUMN = r"\w+ [\w\[\]]+( DEFAULT ('[^']*'|\d+|true|false)( NOT NULL)?)?"
+# A type that checks its values, a computed default, or a generated column would look at each row.
+_TYPE = (
+    r"(?i:text|boolean|smallint|integer|bigint|numeric|double precision|uuid|date|timestamptz"
+    r"|timestamp with time zone|jsonb?|bytea|halfvec)(\[\])?"
+)
+_COLUMN = rf"\w+ {_TYPE}( DEFAULT (''|\d+|true|false)( NOT NULL)?)?"
+# A form is that of the whole statement, in which each text and comment is ``''``.
+_LITERAL = re.compile(r"'(?:[^'\\]|'')*'|--[^\n]*|\$function\$.*?\$function\$", re.DOTALL)
+# Why no form lets a statement through that has this outside of its texts.
+_REFUSED = {
+    r";|/\*|[$\"\\]": "it has to be one statement, without quoted names",
+    r"\b(REFERENCES|PARTITION\s+OF|INHERITS)\b": "it would lock a second table, which a put may wait for",
+    r"\b\w*SERIAL\d?\b": "a serial column would be written to each row of a table",
+}
 FORMS = (
-    _form(r"CREATE TABLE IF NOT EXISTS strandline\."),
-    _form(r"CREATE OR REPLACE FUNCTION strandline\."),
-    _form(r"DROP FUNCTION IF EXISTS strandline\."),
-    _form(rf"COMMENT ON TABLE {_TABLE} IS ", "SHARE UPDATE EXCLUSIVE"),
-    _form(rf"CREATE OR REPLACE TRIGGER \w+ [^;]+ ON {_TABLE} ", "SHARE ROW EXCLUSIVE"),
-    _form(rf"ALTER TABLE {_TABLE} ADD COLUMN IF NOT EXISTS {_COLUMN}$", "ACCESS EXCLUSIVE"),
-    _form(rf"ALTER TABLE {_TABLE} ALTER COLUMN \w+ SET STATISTICS ", "SHARE UPDATE EXCLUSIVE"),
+    _form(r"CREATE TABLE IF NOT EXISTS strandline\.\w+ \((?!.*\)\s*AS\s+\w).*\)"),
+    _form(r"CREATE OR REPLACE FUNCTION strandline\.\w+\(.*"),
+    _form(r"DROP FUNCTION IF EXISTS strandline\.\w+(\([^()]*\))?"),
+    _form(rf"COMMENT ON TABLE {_TABLE} IS ''", "SHARE UPDATE EXCLUSIVE"),
+    _form(rf"CREATE OR REPLACE TRIGGER \w+ .+? ON {_TABLE} .+", "SHARE ROW EXCLUSIVE"),
+    _form(rf"ALTER TABLE {_TABLE} ADD COLUMN IF NOT EXISTS {_COLUMN}", "ACCESS EXCLUSIVE"),
+    _form(rf"ALTER TABLE {_TABLE} ALTER COLUMN \w+ SET STATISTICS -?\d+", "SHARE UPDATE EXCLUSIVE"),
     _form(
-        rf"CREATE (UNIQUE )?INDEX CONCURRENTLY IF NOT EXISTS (?P<index>\w+) ON {_TABLE} ",
+        rf"CREATE (UNIQUE )?INDEX CONCURRENTLY IF NOT EXISTS (?P<index>\w+) ON {_TABLE} .+",
         "SHARE UPDATE EXCLUSIVE",
         concurrent=True,
     ),
-    # Of a divided table, once each partition has it: it is built from theirs.
-    _form(rf"CREATE (UNIQUE )?INDEX IF NOT EXISTS (?P<index>\w+) ON {_TABLE} ", "SHARE"),
 )
+# Of a divided table, once each partition has it: it is built from theirs.
+_JOINED = _form(rf"CREATE (UNIQUE )?INDEX IF NOT EXISTS (?P<index>\w+) ON {_TABLE} .+", "SHARE")
+_OF_FUNCTION = re.compile(r"(CREATE|DROP) (?:OR REPLACE )?FUNCTION (?:IF EXISTS )?strandline\.(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,25 +88,28 @@ class Step:
     Attributes:
         text: a few words for people.
         sql: the statement, for the schema ``strandline``.
+        joins: it makes the index of a divided table from those of its partitions.
     """
 
     revision: str
     text: str
     sql: str
+    joins: bool = False
 
     @property
     def form(self) -> tuple[Form, Mapping[str, str]]:
         """The form, with the names of its ``table`` and ``index``.
 
         Raises:
-            ValueError: it has none of ``FORMS``.
+            ValueError: it has none of ``FORMS``, or something that they would let through.
         """
-        for form in FORMS:
-            if match := form.pattern.match(self.sql):
+        words = _LITERAL.sub("''", self.sql).removesuffix(";")
+        reasons = [why for word, why in _REFUSED.items() if re.search(word, words, re.IGNORECASE)]
+        for form in () if reasons else (_JOINED,) if self.joins else FORMS:
+            if match := form.pattern.fullmatch(words):
                 return form, match.groupdict()
-        raise ValueError(
-            f"migration {self.revision}: {self.text}: a step has none of the forms that may be run"
-        )
+        reason = next(iter(reasons), "it has none of the forms that may be run")
+        raise ValueError(f"migration {self.revision}: {self.text}: the step is refused: {reason}")
 
     def spread(self, partitions: Sequence[str]) -> Iterator[Step]:
         """The steps for a table with ``partitions``: an index is built on each, one by one."""
@@ -105,7 +121,7 @@ class Step:
                     f" {part}_{names['index']} ON strandline.{part} ",
                 )
                 yield replace(self, text=f"{self.text}, of {part}", sql=sql)
-            yield replace(self, sql=self.sql.replace(" CONCURRENTLY", "", 1))
+            yield replace(self, sql=self.sql.replace(" CONCURRENTLY", "", 1), joins=True)
         else:
             yield self
 
@@ -119,11 +135,22 @@ def revisions() -> tuple[str, ...]:
 def steps_after(revision: str) -> list[Step]:
     """The steps that bring tables at ``revision`` to this release."""
     later = revisions()[revisions().index(revision) + 1 :]
-    return [
-        Step(each, text, sql.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION", 1))
-        for each in later
-        for text, sql in _read(each)
-    ]
+    return [Step(each, text, or_replace(sql)) for each in later for text, sql in _read(each)]
+
+
+def or_replace(source: str) -> str:
+    """``source`` of a function, for a schema that may have it."""
+    return source.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION", 1)
+
+
+def functions_at(revision: str) -> list[str]:
+    """The stored functions that tables at ``revision`` have, in the order of their names."""
+    names: set[str] = set()
+    for each in revisions()[: revisions().index(revision) + 1]:
+        for _text, sql in _read(each):
+            if match := _OF_FUNCTION.match(sql):
+                (names.add if match[1] == "CREATE" else names.discard)(match[2])
+    return sorted(names)
 
 
 def first_statements(partitions: int) -> Iterator[str]:
@@ -161,3 +188,6 @@ def _read(revision: str) -> Iterator[tuple[str, str]]:
 
 def _files() -> dict[str, Traversable]:
     return {file.name[:4]: file for file in FOLDER.iterdir() if file.name.endswith(".sql")}
+
+
+HEAD_REVISION = revisions()[-1]

@@ -1,10 +1,8 @@
-"""The database that this release needs, as constants: the oldest server, the newest migration."""
+"""The database that this release needs, as constants: the oldest server, the oldest pgvector."""
 
 from __future__ import annotations
 
 import itertools
-
-HEAD_REVISION = "0001"
 
 NAME_ANOTHER_SCHEMA = "name another schema in STRANDLINE_DATABASE_SCHEMA"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -63,9 +63,9 @@ def function_source(name: str, schema: str) -> str:
     return in_schema(with_fragments(_read(f"functions/{name}.sql")), schema)
 
 
-def differing_functions(stored: Collection[tuple[str, str]], schema: str) -> list[str]:
-    """The functions that ``stored``, names with digests, lacks, or has with another body than here."""
-    return [name for name in function_names() if (name, _digest(name, schema)) not in stored]
+def differing_functions(names: Iterable[str], stored: Collection[tuple[str, str]], schema: str) -> list[str]:
+    """Those of ``names`` that ``stored``, names with digests, lacks, or has with another body than here."""
+    return [name for name in names if (name, _digest(name, schema)) not in stored]
 
 
 def _digest(name: str, schema: str) -> str:

@@ -9,7 +9,7 @@ from strandline.cli.servers.options import settings_alone
 from strandline.cli.servers.targets import running_servers
 from strandline.cli.terminal.output import masked_url, say
 from strandline.schemas.postgres.migrate import PlannedStep, current_revision, divided_tables, migrate, plan
-from strandline.schemas.postgres.revision import HEAD_REVISION
+from strandline.schemas.postgres.migrations import HEAD_REVISION
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.partitions import MAX_PARTITIONS, MIN_PARTITIONS
 from strandline.schemas.wire.work import MigrateReport, PlannedStepReport
@@ -29,7 +29,7 @@ def command(settings: Settings, partitions: int | None, only_plan: bool, as_json
     """Bring the tables of the configured database (or the running embedded one) to this release.
 
     Needs the right to create a schema and, the first time, the pgvector extension.
-    May be killed and run again; puts and reads continue, and none waits for a step for half a second.
+    May be killed and run again; a put waits for a step 0.3 s, and 1 ms per partition of its table, at most.
     If the tables are at this release already, nothing is done, and no such right is needed.
     """
     with running_servers(settings, only_looking=True) as servers:
@@ -39,7 +39,7 @@ def command(settings: Settings, partitions: int | None, only_plan: bool, as_json
             say(f"database: {masked_url(url)}")
             step = "" if before == HEAD_REVISION else f" -> {HEAD_REVISION}"
             say(f"revision: {before or 'none'}{step}")
-        steps = plan(url, schema, public_apis_only=alone) if only_plan else []
+        steps = plan(url, schema, partitions=partitions, public_apis_only=alone) if only_plan else []
         if not only_plan:
             say_step = (lambda _line: None) if as_json else say
             migrate(url, schema, partitions=partitions, report=say_step, public_apis_only=alone)

@@ -24,7 +24,7 @@ from strandline.pipelines.overflow.loading import load_handler
 from strandline.schemas.errors import ConfigurationError, SchemaError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
-from strandline.schemas.postgres.revision import HEAD_REVISION
+from strandline.schemas.postgres.migrations import HEAD_REVISION
 from strandline.schemas.queries.inspection.status import SchemaRevision
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import OVERFLOW_STAGE, STAGES, VECTORS, pipeline_of

@@ -19,7 +19,7 @@ from strandline.cli.servers.targets import Servers
 from strandline.deploy.embedded.postgres import EmbeddedPostgres
 from strandline.deploy.embedded.wheel_binaries import postgres_programs
 from strandline.schemas.postgres.migrate import migrate
-from strandline.schemas.postgres.revision import HEAD_REVISION
+from strandline.schemas.postgres.migrations import HEAD_REVISION
 from strandline.schemas.settings import load_settings
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.support.processes import forking

@@ -49,7 +49,6 @@ def make_next_release(folder: Path) -> Path:
     (sql / "functions/flush_v2.sql").write_text(flush[:end] + diary + flush[end:])
     _change(sql / "flush.sql", "strandline.flush_v1(", "strandline.flush_v2(")
     _change(folder / "schemas/version.py", 'VERSION = "', 'VERSION = "1')
-    _change(folder / "schemas/postgres/revision.py", '"0001"', f'"{REVISION}"')
     event = folder / "schemas/values/flush_event.py"
     _change(
         event, "EVENT_VERSION: Literal[1] = 1", f"EVENT_VERSION: Literal[{EVENT_VERSION}] = {EVENT_VERSION}"

@@ -10,7 +10,7 @@ CREATE TABLE strandline.alembic_version (version_num varchar(32) PRIMARY KEY)
 -- step: role_key_v1
 -- function: role_key_v1
 
--- step: TABLE strandline.audit_level
+-- step: table audit_level
 CREATE TABLE strandline.audit_level (
 	namespace TEXT COLLATE "C" NOT NULL,
 	level TEXT NOT NULL,
@@ -19,10 +19,10 @@ CREATE TABLE strandline.audit_level (
 	CONSTRAINT audit_level_level_check CHECK (level IN ('off', 'changes', 'all'))
 )
 
--- step: ON TABLE
+-- step: comment on table audit_level
 COMMENT ON TABLE strandline.audit_level IS 'The level of a namespace''s audit trail; a namespace without a row has ''changes'''
 
--- step: TABLE strandline.audit_subject
+-- step: table audit_subject
 CREATE TABLE strandline.audit_subject (
 	shard_key UUID NOT NULL,
 	subject UUID NOT NULL,
@@ -32,13 +32,13 @@ CREATE TABLE strandline.audit_subject (
 	CONSTRAINT audit_subject_pkey PRIMARY KEY (shard_key)
 )
 
--- step: INDEX audit_subject_by_subject
+-- step: index audit_subject_by_subject
 CREATE INDEX audit_subject_by_subject ON strandline.audit_subject (subject)
 
--- step: ON TABLE
+-- step: comment on table audit_subject
 COMMENT ON TABLE strandline.audit_subject IS 'The random pseudonym of an owner in the audit trail, until erasure deletes the row'
 
--- step: TABLE strandline.audit_entry
+-- step: table audit_entry
 CREATE TABLE strandline.audit_entry (
 	shard_key UUID NOT NULL,
 	entry_id UUID NOT NULL,
@@ -56,10 +56,10 @@ CREATE TABLE strandline.audit_entry (
 	CONSTRAINT audit_entry_pkey PRIMARY KEY (shard_key, entry_id)
 )
 
--- step: ON TABLE
+-- step: comment on table audit_entry
 COMMENT ON TABLE strandline.audit_entry IS 'Acts that no seal covers yet, under the key of whom they concern, until the sealer takes them'
 
--- step: TABLE strandline.audit_chain
+-- step: table audit_chain
 CREATE TABLE strandline.audit_chain (
 	shard_key UUID NOT NULL,
 	namespace TEXT COLLATE "C" NOT NULL,
@@ -70,10 +70,10 @@ CREATE TABLE strandline.audit_chain (
 	CONSTRAINT audit_chain_pruned_check CHECK (pruned_seals BETWEEN 0 AND seals)
 )
 
--- step: ON TABLE
+-- step: comment on table audit_chain
 COMMENT ON TABLE strandline.audit_chain IS 'A namespace''s chain: how many seals it has; the row that sealers lock'
 
--- step: TABLE strandline.audit_seal
+-- step: table audit_seal
 CREATE TABLE strandline.audit_seal (
 	shard_key UUID NOT NULL,
 	number BIGINT NOT NULL,
@@ -90,10 +90,10 @@ CREATE TABLE strandline.audit_seal (
 	CONSTRAINT audit_seal_entries_check CHECK (entries >= 1 AND cardinality(entry_ids) = entries)
 )
 
--- step: ON TABLE
+-- step: comment on table audit_seal
 COMMENT ON TABLE strandline.audit_seal IS 'A link of a namespace''s chain: the Merkle root of its entries, with a MAC over the link before'
 
--- step: TABLE strandline.audit_sealed
+-- step: table audit_sealed
 CREATE TABLE strandline.audit_sealed (
 	shard_key UUID NOT NULL,
 	seal BIGINT NOT NULL,
@@ -113,13 +113,13 @@ CREATE TABLE strandline.audit_sealed (
 	CONSTRAINT audit_sealed_pkey PRIMARY KEY (shard_key, seal, place)
 )
 
--- step: INDEX audit_sealed_by_subject
+-- step: index audit_sealed_by_subject
 CREATE INDEX audit_sealed_by_subject ON strandline.audit_sealed (shard_key, subject) WHERE subject IS NOT NULL
 
--- step: ON TABLE
+-- step: comment on table audit_sealed
 COMMENT ON TABLE strandline.audit_sealed IS 'Acts that a seal covers, in the order of the chain, under the key of their namespace''s chain'
 
--- step: TABLE strandline.fact_candidate
+-- step: table fact_candidate
 CREATE TABLE strandline.fact_candidate (
 	shard_key UUID NOT NULL,
 	generation_id INTEGER NOT NULL,
@@ -141,10 +141,10 @@ CREATE TABLE strandline.fact_candidate (
 	CONSTRAINT fact_candidate_pkey PRIMARY KEY (shard_key, generation_id, event_id, ordinal)
 )
 
--- step: ON TABLE
+-- step: comment on table fact_candidate
 COMMENT ON TABLE strandline.fact_candidate IS 'A candidate that extract found in one event; merge applies it, unless a person''s event drops it'
 
--- step: TABLE strandline.fact
+-- step: table fact
 CREATE TABLE strandline.fact (
 	shard_key UUID NOT NULL,
 	generation_id INTEGER NOT NULL,
@@ -176,16 +176,16 @@ CREATE TABLE strandline.fact (
 	CONSTRAINT fact_doubt_check CHECK (num_nulls(doubt_operation, doubt_reason, doubt_fact_id) IN (0, 3))
 )
 
--- step: INDEX fact_recent
+-- step: index fact_recent
 CREATE INDEX fact_recent ON strandline.fact (shard_key, generation_id, said_at DESC) WHERE live
 
--- step: UNIQUE INDEX
+-- step: unique index fact_fingerprint
 CREATE UNIQUE INDEX fact_fingerprint ON strandline.fact (shard_key, generation_id, fingerprint) WHERE live
 
--- step: ON TABLE
+-- step: comment on table fact
 COMMENT ON TABLE strandline.fact IS 'The facts of an owner; an invalidated fact stays, with the fact that replaced it'
 
--- step: TABLE strandline.fact_revision
+-- step: table fact_revision
 CREATE TABLE strandline.fact_revision (
 	shard_key UUID NOT NULL,
 	generation_id INTEGER NOT NULL,
@@ -214,10 +214,10 @@ CREATE TABLE strandline.fact_revision (
 	CONSTRAINT fact_revision_own_check CHECK (num_nulls(own_text, own_fingerprint, own_lexemes) IN (0, 3))
 )
 
--- step: ON TABLE
+-- step: comment on table fact_revision
 COMMENT ON TABLE strandline.fact_revision IS 'A fact''s history and provenance: which messages, prompt and model, or which person, did what'
 
--- step: TABLE strandline.fact_event
+-- step: table fact_event
 CREATE TABLE strandline.fact_event (
 	shard_key UUID NOT NULL,
 	number BIGINT NOT NULL,
@@ -234,10 +234,10 @@ CREATE TABLE strandline.fact_event (
 	CONSTRAINT fact_event_fact_check CHECK ((fact_id IS NULL) = (kind = 'clear'))
 )
 
--- step: ON TABLE
+-- step: comment on table fact_event
 COMMENT ON TABLE strandline.fact_event IS 'The changes that people made to an owner''s facts, in order; they outlive every derivation'
 
--- step: TABLE strandline.former_fact
+-- step: table former_fact
 CREATE TABLE strandline.former_fact (
 	shard_key UUID NOT NULL,
 	fact_id UUID NOT NULL,
@@ -246,10 +246,10 @@ CREATE TABLE strandline.former_fact (
 	CONSTRAINT former_fact_pkey PRIMARY KEY (shard_key, fact_id, session_key)
 )
 
--- step: ON TABLE
+-- step: comment on table former_fact
 COMMENT ON TABLE strandline.former_fact IS 'The messages of facts that went with a correction, by which their successors are found'
 
--- step: TABLE strandline.fact_owner
+-- step: table fact_owner
 CREATE TABLE strandline.fact_owner (
 	shard_key UUID NOT NULL,
 	namespace TEXT NOT NULL,
@@ -257,13 +257,13 @@ CREATE TABLE strandline.fact_owner (
 	CONSTRAINT fact_owner_pkey PRIMARY KEY (shard_key)
 )
 
--- step: INDEX fact_owner_by_user
+-- step: index fact_owner_by_user
 CREATE INDEX fact_owner_by_user ON strandline.fact_owner (namespace, user_id)
 
--- step: ON TABLE
+-- step: comment on table fact_owner
 COMMENT ON TABLE strandline.fact_owner IS 'The namespace of an owner whom people gave facts, even without any session'
 
--- step: TABLE strandline.condensation
+-- step: table condensation
 CREATE TABLE strandline.condensation (
 	shard_key UUID NOT NULL,
 	generation_id INTEGER NOT NULL,
@@ -277,10 +277,10 @@ CREATE TABLE strandline.condensation (
 	CONSTRAINT condensation_outcome_check CHECK (outcome IN ('applied', 'unchanged', 'refused'))
 )
 
--- step: ON TABLE
+-- step: comment on table condensation
 COMMENT ON TABLE strandline.condensation IS 'Each attempt to condense an owner''s facts, and its outcome'
 
--- step: TABLE strandline.block_state
+-- step: table block_state
 CREATE TABLE strandline.block_state (
 	shard_key UUID NOT NULL,
 	scope_key UUID NOT NULL,
@@ -293,13 +293,13 @@ CREATE TABLE strandline.block_state (
 	CONSTRAINT block_state_pkey PRIMARY KEY (shard_key, scope_key, generation_id, ordinal)
 )
 
--- step: UNIQUE INDEX
+-- step: unique index block_state_by_batch
 CREATE UNIQUE INDEX block_state_by_batch ON strandline.block_state (shard_key, batch_id)
 
--- step: ON TABLE
+-- step: comment on table block_state
 COMMENT ON TABLE strandline.block_state IS 'The state of an ordered lane after each batch, numbered; the newest one serves'
 
--- step: TABLE strandline.chunk
+-- step: table chunk
 CREATE TABLE strandline.chunk (
 	shard_key UUID NOT NULL,
 	generation_id INTEGER NOT NULL,
@@ -321,13 +321,13 @@ CREATE TABLE strandline.chunk (
 )
 -- divided
 
--- step: INDEX chunk_terms
+-- step: index chunk_terms
 CREATE INDEX chunk_terms ON strandline.chunk USING gin (strandline.search_terms_v1(shard_key, generation_id, lexemes)) WITH (gin_pending_list_limit = 64)
 
--- step: ON TABLE
+-- step: comment on table chunk
 COMMENT ON TABLE strandline.chunk IS 'A searchable piece of conversation: its messages by range, its lexemes and its vector'
 
--- step: TABLE strandline.derived_change
+-- step: table derived_change
 CREATE TABLE strandline.derived_change (
 	shard_key UUID NOT NULL,
 	kind TEXT NOT NULL,
@@ -336,10 +336,10 @@ CREATE TABLE strandline.derived_change (
 	CONSTRAINT derived_change_pkey PRIMARY KEY (shard_key, kind, change_id)
 )
 
--- step: ON TABLE
+-- step: comment on table derived_change
 COMMENT ON TABLE strandline.derived_change IS 'The last transactions that changed an owner''s pieces, or facts; nothing in memory outlives one'
 
--- step: TABLE strandline.erasure_fence
+-- step: table erasure_fence
 CREATE TABLE strandline.erasure_fence (
 	shard_key UUID NOT NULL,
 	scope_key UUID NOT NULL,
@@ -350,13 +350,13 @@ CREATE TABLE strandline.erasure_fence (
 	CONSTRAINT erasure_fence_pkey PRIMARY KEY (shard_key, scope_key)
 )
 
--- step: INDEX erasure_fence_by_number
+-- step: index erasure_fence_by_number
 CREATE INDEX erasure_fence_by_number ON strandline.erasure_fence (number)
 
--- step: ON TABLE
+-- step: comment on table erasure_fence
 COMMENT ON TABLE strandline.erasure_fence IS 'Owners and sessions that were erased: nothing is written for them until they are readmitted'
 
--- step: TABLE strandline.erasure
+-- step: table erasure
 CREATE TABLE strandline.erasure (
 	number INTEGER NOT NULL,
 	erasure_id UUID NOT NULL,
@@ -382,13 +382,13 @@ CREATE TABLE strandline.erasure (
 	CONSTRAINT erasure_erasure_id_key UNIQUE (erasure_id)
 )
 
--- step: INDEX erasure_by_owner
+-- step: index erasure_by_owner
 CREATE INDEX erasure_by_owner ON strandline.erasure (owner_key, scope_key, number)
 
--- step: ON TABLE
+-- step: comment on table erasure
 COMMENT ON TABLE strandline.erasure IS 'Each erasure, with its steps and its receipt, and each readmission; none of them holds a name'
 
--- step: TABLE strandline.store_item
+-- step: table store_item
 CREATE TABLE strandline.store_item (
 	shard_key UUID NOT NULL,
 	path TEXT COLLATE "C" NOT NULL,
@@ -403,13 +403,13 @@ CREATE TABLE strandline.store_item (
 	CONSTRAINT store_item_ttl_check CHECK ((ttl_minutes IS NULL) = (expires_at IS NULL))
 )
 
--- step: INDEX store_item_by_expiry
+-- step: index store_item_by_expiry
 CREATE INDEX store_item_by_expiry ON strandline.store_item (expires_at) WHERE expires_at IS NOT NULL
 
--- step: ON TABLE
+-- step: comment on table store_item
 COMMENT ON TABLE strandline.store_item IS 'Values that an application keeps under a path and a key, with vectors of their texts'
 
--- step: TABLE strandline.namespace_limit
+-- step: table namespace_limit
 CREATE TABLE strandline.namespace_limit (
 	namespace TEXT COLLATE "C" NOT NULL,
 	max_lanes INTEGER,
@@ -431,10 +431,10 @@ CREATE TABLE strandline.namespace_limit (
 	CONSTRAINT namespace_limit_waits_check CHECK ((waits_until IS NULL) = (waits_for IS NULL))
 )
 
--- step: ON TABLE
+-- step: comment on table namespace_limit
 COMMENT ON TABLE strandline.namespace_limit IS 'The limits of a namespace, and until when its work waits; written by hand'
 
--- step: TABLE strandline.namespace_rule
+-- step: table namespace_rule
 CREATE TABLE strandline.namespace_rule (
 	namespace TEXT COLLATE "C" NOT NULL,
 	sessions BIGINT DEFAULT '0' NOT NULL,
@@ -446,10 +446,10 @@ CREATE TABLE strandline.namespace_rule (
 	CONSTRAINT namespace_rule_pkey PRIMARY KEY (namespace)
 )
 
--- step: ON TABLE
+-- step: comment on table namespace_rule
 COMMENT ON TABLE strandline.namespace_rule IS 'The rules and the use of a namespace, which each of its puts reads'
 
--- step: TABLE strandline.budget_slice
+-- step: table budget_slice
 CREATE TABLE strandline.budget_slice (
 	namespace TEXT COLLATE "C" NOT NULL,
 	day DATE NOT NULL,
@@ -465,13 +465,13 @@ CREATE TABLE strandline.budget_slice (
 )
  WITH (fillfactor = 70)
 
--- step: INDEX budget_slice_by_day
+-- step: index budget_slice_by_day
 CREATE INDEX budget_slice_by_day ON strandline.budget_slice (day)
 
--- step: ON TABLE
+-- step: comment on table budget_slice
 COMMENT ON TABLE strandline.budget_slice IS 'The slices that each worker has taken of a namespace''s budget of a day (UTC)'
 
--- step: TABLE strandline.capture_act
+-- step: table capture_act
 CREATE TABLE strandline.capture_act (
 	namespace TEXT COLLATE "C" NOT NULL,
 	number BIGINT NOT NULL,
@@ -482,13 +482,13 @@ CREATE TABLE strandline.capture_act (
 	CONSTRAINT capture_act_pkey PRIMARY KEY (namespace, number)
 )
 
--- step: INDEX capture_act_by_owner
+-- step: index capture_act_by_owner
 CREATE INDEX capture_act_by_owner ON strandline.capture_act (namespace, owner_key, number)
 
--- step: ON TABLE
+-- step: comment on table capture_act
 COMMENT ON TABLE strandline.capture_act IS 'Numbered acts on capturing: the choice of a namespace or of one owner in it; none is changed'
 
--- step: TABLE strandline.session_owner
+-- step: table session_owner
 CREATE TABLE strandline.session_owner (
 	shard_key UUID NOT NULL,
 	namespace TEXT NOT NULL,
@@ -501,16 +501,16 @@ CREATE TABLE strandline.session_owner (
 	CONSTRAINT session_owner_kind_check CHECK (kind IN ('chat', 'source', 'instruction'))
 )
 
--- step: INDEX session_owner_by_name
+-- step: index session_owner_by_name
 CREATE INDEX session_owner_by_name ON strandline.session_owner (namespace, session_id)
 
--- step: INDEX session_owner_by_user
+-- step: index session_owner_by_user
 CREATE INDEX session_owner_by_user ON strandline.session_owner (namespace, user_id, session_id)
 
--- step: ON TABLE
+-- step: comment on table session_owner
 COMMENT ON TABLE strandline.session_owner IS 'Directory: the owner of each session id; written once, before the session''s first put'
 
--- step: TABLE strandline.session
+-- step: table session
 CREATE TABLE strandline.session (
 	shard_key UUID NOT NULL,
 	session_key UUID NOT NULL,
@@ -555,16 +555,16 @@ CREATE TABLE strandline.session (
 )
  WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.02)
 
--- step: INDEX session_by_pipelines
+-- step: index session_by_pipelines
 CREATE INDEX session_by_pipelines ON strandline.session (pipelines)
 
--- step: INDEX session_by_zone
+-- step: index session_by_zone
 CREATE INDEX session_by_zone ON strandline.session (shard_key, created_at) WHERE time_zone IS NOT NULL
 
--- step: ON TABLE
+-- step: comment on table session
 COMMENT ON TABLE strandline.session IS 'One conversation: its marks, its token count and its policy'
 
--- step: TABLE strandline.policy_change
+-- step: table policy_change
 CREATE TABLE strandline.policy_change (
 	shard_key UUID NOT NULL,
 	session_key UUID NOT NULL,
@@ -577,10 +577,10 @@ CREATE TABLE strandline.policy_change (
 	CONSTRAINT policy_change_pkey PRIMARY KEY (shard_key, session_key, number)
 )
 
--- step: ON TABLE
+-- step: comment on table policy_change
 COMMENT ON TABLE strandline.policy_change IS 'How a session''s policy was changed, by whom, and through which message the one before held'
 
--- step: TABLE strandline.message
+-- step: table message
 CREATE TABLE strandline.message (
 	shard_key UUID NOT NULL,
 	session_key UUID NOT NULL,
@@ -603,22 +603,22 @@ CREATE TABLE strandline.message (
 )
 -- divided
 
--- step: INDEX message_by_label
+-- step: index message_by_label
 CREATE INDEX message_by_label ON strandline.message USING gin (labels) WITH (gin_pending_list_limit = 64) WHERE labels IS NOT NULL
 
--- step: INDEX message_by_role
+-- step: index message_by_role
 CREATE INDEX message_by_role ON strandline.message (strandline.role_key_v1(session_key, role), created_at)
 
--- step: INDEX message_by_system
+-- step: index message_by_system
 CREATE INDEX message_by_system ON strandline.message (shard_key, session_key, seq) WHERE role IN ('system', 'developer')
 
--- step: UNIQUE INDEX
+-- step: unique index message_by_id
 CREATE UNIQUE INDEX message_by_id ON strandline.message (shard_key, incarnation, id)
 
--- step: ON TABLE
+-- step: comment on table message
 COMMENT ON TABLE strandline.message IS 'The append-only log: no row is ever updated'
 
--- step: TABLE strandline.popped
+-- step: table popped
 CREATE TABLE strandline.popped (
 	shard_key UUID NOT NULL,
 	session_key UUID NOT NULL,
@@ -628,10 +628,10 @@ CREATE TABLE strandline.popped (
 	CONSTRAINT popped_pkey PRIMARY KEY (shard_key, session_key, seq)
 )
 
--- step: ON TABLE
+-- step: comment on table popped
 COMMENT ON TABLE strandline.popped IS 'The numbers of messages that were removed from the log again'
 
--- step: TABLE strandline.correction
+-- step: table correction
 CREATE TABLE strandline.correction (
 	shard_key UUID NOT NULL,
 	session_key UUID NOT NULL,
@@ -650,13 +650,13 @@ CREATE TABLE strandline.correction (
 	CONSTRAINT correction_range_check CHECK (number >= 1 AND through_seq >= from_seq)
 )
 
--- step: UNIQUE INDEX
+-- step: unique index correction_by_id
 CREATE UNIQUE INDEX correction_by_id ON strandline.correction (shard_key, correction_id)
 
--- step: ON TABLE
+-- step: comment on table correction
 COMMENT ON TABLE strandline.correction IS 'How a session''s log was corrected, by whom and when; none of what was taken back'
 
--- step: TABLE strandline.superseded
+-- step: table superseded
 CREATE TABLE strandline.superseded (
 	shard_key UUID NOT NULL,
 	session_key UUID NOT NULL,
@@ -667,10 +667,10 @@ CREATE TABLE strandline.superseded (
 	CONSTRAINT superseded_pkey PRIMARY KEY (shard_key, session_key, seq, number)
 )
 
--- step: ON TABLE
+-- step: comment on table superseded
 COMMENT ON TABLE strandline.superseded IS 'Each message that a correction took back or replaced, without content'
 
--- step: TABLE strandline.session_run
+-- step: table session_run
 CREATE TABLE strandline.session_run (
 	shard_key UUID NOT NULL,
 	session_key UUID NOT NULL,
@@ -689,13 +689,13 @@ CREATE TABLE strandline.session_run (
 	CONSTRAINT session_run_digests_check CHECK (cardinality(seqs) = cardinality(digests))
 )
 
--- step: UNIQUE INDEX
+-- step: unique index session_run_by_number
 CREATE UNIQUE INDEX session_run_by_number ON strandline.session_run (shard_key, session_key, number)
 
--- step: ON TABLE
+-- step: comment on table session_run
 COMMENT ON TABLE strandline.session_run IS 'The runs of agents in a session: which messages each of them brought, and how it ended'
 
--- step: TABLE strandline.flush_event
+-- step: table flush_event
 CREATE TABLE strandline.flush_event (
 	shard_key UUID NOT NULL,
 	session_key UUID NOT NULL,
@@ -715,16 +715,16 @@ CREATE TABLE strandline.flush_event (
 	CONSTRAINT flush_event_traceparent_check CHECK (traceparent ~ '^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$')
 )
 
--- step: INDEX flush_event_by_time
+-- step: index flush_event_by_time
 CREATE INDEX flush_event_by_time ON strandline.flush_event (created_at)
 
--- step: UNIQUE INDEX
+-- step: unique index flush_event_by_id
 CREATE UNIQUE INDEX flush_event_by_id ON strandline.flush_event (shard_key, event_id)
 
--- step: ON TABLE
+-- step: comment on table flush_event
 COMMENT ON TABLE strandline.flush_event IS 'The outbox: one immutable row per flush'
 
--- step: TABLE strandline.watch
+-- step: table watch
 CREATE TABLE strandline.watch (
 	shard_key UUID NOT NULL,
 	session_key UUID NOT NULL,
@@ -735,13 +735,13 @@ CREATE TABLE strandline.watch (
 	CONSTRAINT watch_cause_check CHECK (cause IN ('idle', 'overdue'))
 )
 
--- step: INDEX watch_by_time
+-- step: index watch_by_time
 CREATE INDEX watch_by_time ON strandline.watch (check_at)
 
--- step: ON TABLE
+-- step: comment on table watch
 COMMENT ON TABLE strandline.watch IS 'When the sweep is to look at a session: once per idle period, and after a crossing'
 
--- step: TABLE strandline.retention_act
+-- step: table retention_act
 CREATE TABLE strandline.retention_act (
 	namespace TEXT COLLATE "C" NOT NULL,
 	number BIGINT NOT NULL,
@@ -758,10 +758,10 @@ CREATE TABLE strandline.retention_act (
 	CONSTRAINT retention_act_bounds_check CHECK (ttl_seconds >= 0 AND max_age_seconds >= 0 AND max_messages >= 0)
 )
 
--- step: ON TABLE
+-- step: comment on table retention_act
 COMMENT ON TABLE strandline.retention_act IS 'Numbered acts on retention in a namespace; none is changed, and the newest one applies'
 
--- step: TABLE strandline.session_retention_act
+-- step: table session_retention_act
 CREATE TABLE strandline.session_retention_act (
 	shard_key UUID NOT NULL,
 	session_key UUID NOT NULL,
@@ -778,10 +778,10 @@ CREATE TABLE strandline.session_retention_act (
 	CONSTRAINT session_retention_act_bounds_check CHECK (ttl_seconds >= 0 AND max_age_seconds >= 0 AND max_messages >= 0)
 )
 
--- step: ON TABLE
+-- step: comment on table session_retention_act
 COMMENT ON TABLE strandline.session_retention_act IS 'The same of one session; what an act leaves open is as its namespace''s act says'
 
--- step: TABLE strandline.expired_life
+-- step: table expired_life
 CREATE TABLE strandline.expired_life (
 	shard_key UUID NOT NULL,
 	session_key UUID NOT NULL,
@@ -795,13 +795,13 @@ CREATE TABLE strandline.expired_life (
 	CONSTRAINT expired_life_pkey PRIMARY KEY (shard_key, session_key, incarnation)
 )
 
--- step: INDEX expired_life_waiting
+-- step: index expired_life_waiting
 CREATE INDEX expired_life_waiting ON strandline.expired_life (shard_key, session_key) WHERE removed_at IS NULL
 
--- step: ON TABLE
+-- step: comment on table expired_life
 COMMENT ON TABLE strandline.expired_life IS 'Lives of sessions that ended for want of puts: no read shows them, their work goes on'
 
--- step: TABLE strandline.retention_step
+-- step: table retention_step
 CREATE TABLE strandline.retention_step (
 	shard_key UUID NOT NULL,
 	session_key UUID NOT NULL,
@@ -835,13 +835,13 @@ CREATE TABLE strandline.retention_step (
 	CONSTRAINT retention_step_removed_check CHECK ((state = 'removed') = (removed_at IS NOT NULL))
 )
 
--- step: UNIQUE INDEX
+-- step: unique index retention_step_open
 CREATE UNIQUE INDEX retention_step_open ON strandline.retention_step (shard_key, session_key) WHERE state <> 'removed'
 
--- step: ON TABLE
+-- step: comment on table retention_step
 COMMENT ON TABLE strandline.retention_step IS 'Ranges of messages on their way out of the log, and those that left it: where they are archived'
 
--- step: TABLE strandline.given_up_step
+-- step: table given_up_step
 CREATE TABLE strandline.given_up_step (
 	shard_key UUID NOT NULL,
 	session_key UUID NOT NULL,
@@ -859,10 +859,10 @@ CREATE TABLE strandline.given_up_step (
 	CONSTRAINT given_up_step_pkey PRIMARY KEY (shard_key, session_key, step_id)
 )
 
--- step: ON TABLE
+-- step: comment on table given_up_step
 COMMENT ON TABLE strandline.given_up_step IS 'Steps that were given up having removed nothing, and what they left in archives'
 
--- step: TABLE strandline.retention_run
+-- step: table retention_run
 CREATE TABLE strandline.retention_run (
 	run_id INTEGER GENERATED ALWAYS AS IDENTITY,
 	namespace TEXT COLLATE "C",
@@ -877,10 +877,10 @@ CREATE TABLE strandline.retention_run (
 	CONSTRAINT retention_run_state_check CHECK (state IN ('running', 'done'))
 )
 
--- step: ON TABLE
+-- step: comment on table retention_run
 COMMENT ON TABLE strandline.retention_run IS 'Each pass over all sessions: how far it is, and what it did'
 
--- step: TABLE strandline.archived_input
+-- step: table archived_input
 CREATE TABLE strandline.archived_input (
 	shard_key UUID NOT NULL,
 	session_key UUID NOT NULL,
@@ -895,10 +895,10 @@ CREATE TABLE strandline.archived_input (
 	CONSTRAINT archived_input_pkey PRIMARY KEY (shard_key, session_key, seq, generation_id)
 )
 
--- step: ON TABLE
+-- step: comment on table archived_input
 COMMENT ON TABLE strandline.archived_input IS 'Messages from the archive that a new derivation is made of; no read shows them'
 
--- step: TABLE strandline.encryption
+-- step: table encryption
 CREATE TABLE strandline.encryption (
 	namespace TEXT COLLATE "C" NOT NULL,
 	kek_id TEXT NOT NULL,
@@ -910,10 +910,10 @@ CREATE TABLE strandline.encryption (
 	CONSTRAINT encryption_vectors_check CHECK (vectors IN ('clear', 'off'))
 )
 
--- step: ON TABLE
+-- step: comment on table encryption
 COMMENT ON TABLE strandline.encryption IS 'The namespaces whose content is sealed, and the key that wraps the keys of their owners'
 
--- step: TABLE strandline.data_key
+-- step: table data_key
 CREATE TABLE strandline.data_key (
 	shard_key UUID NOT NULL,
 	number INTEGER NOT NULL,
@@ -926,19 +926,19 @@ CREATE TABLE strandline.data_key (
 	CONSTRAINT data_key_number_check CHECK (number >= 1)
 )
 
--- step: INDEX data_key_by_kek
+-- step: index data_key_by_kek
 CREATE INDEX data_key_by_kek ON strandline.data_key (kek_id, shard_key, number)
 
--- step: INDEX data_key_by_namespace
+-- step: index data_key_by_namespace
 CREATE INDEX data_key_by_namespace ON strandline.data_key (namespace, shard_key, number)
 
--- step: INDEX data_key_unsettled
+-- step: index data_key_unsettled
 CREATE INDEX data_key_unsettled ON strandline.data_key (namespace, shard_key) WHERE settled_at IS NULL
 
--- step: ON TABLE
+-- step: comment on table data_key
 COMMENT ON TABLE strandline.data_key IS 'Wrapped keys of owners: a data key, by its number, with the search key, which stays the same'
 
--- step: TABLE strandline.service_key
+-- step: table service_key
 CREATE TABLE strandline.service_key (
 	key_id TEXT COLLATE "C" NOT NULL,
 	secret_digest BYTEA NOT NULL,
@@ -960,16 +960,16 @@ CREATE TABLE strandline.service_key (
 	CONSTRAINT service_key_bound_check CHECK (namespace IS NOT NULL OR (user_id IS NULL AND scopes = ARRAY['operate']))
 )
 
--- step: INDEX service_key_by_namespace
+-- step: index service_key_by_namespace
 CREATE INDEX service_key_by_namespace ON strandline.service_key (namespace, key_id)
 
--- step: UNIQUE INDEX
+-- step: unique index service_key_by_request
 CREATE UNIQUE INDEX service_key_by_request ON strandline.service_key (request_key)
 
--- step: ON TABLE
+-- step: comment on table service_key
 COMMENT ON TABLE strandline.service_key IS 'Keys of the HTTP service: what each opens, and the digest of its secret; rarely written'
 
--- step: TABLE strandline.kept_response
+-- step: table kept_response
 CREATE TABLE strandline.kept_response (
 	shard_key UUID NOT NULL,
 	request_key UUID NOT NULL,
@@ -981,13 +981,13 @@ CREATE TABLE strandline.kept_response (
 	CONSTRAINT kept_response_pkey PRIMARY KEY (shard_key, request_key)
 )
 
--- step: INDEX kept_response_by_age
+-- step: index kept_response_by_age
 CREATE INDEX kept_response_by_age ON strandline.kept_response (created_at)
 
--- step: ON TABLE
+-- step: comment on table kept_response
 COMMENT ON TABLE strandline.kept_response IS 'Responses to requests with an Idempotency-Key, for a day; what an owner said may be in them'
 
--- step: TABLE strandline.shared_session
+-- step: table shared_session
 CREATE TABLE strandline.shared_session (
 	shard_key UUID NOT NULL,
 	session_key UUID NOT NULL,
@@ -999,13 +999,13 @@ CREATE TABLE strandline.shared_session (
 	CONSTRAINT shared_session_pkey PRIMARY KEY (shard_key, session_key, incarnation)
 )
 
--- step: INDEX shared_session_by_owner
+-- step: index shared_session_by_owner
 CREATE INDEX shared_session_by_owner ON strandline.shared_session (owner_key, session_key)
 
--- step: ON TABLE
+-- step: comment on table shared_session
 COMMENT ON TABLE strandline.shared_session IS 'Incarnations of sessions that share with a scope; one that is gone was forgotten and is never shared again'
 
--- step: TABLE strandline.shared_message
+-- step: table shared_message
 CREATE TABLE strandline.shared_message (
 	shard_key UUID NOT NULL,
 	session_key UUID NOT NULL,
@@ -1020,10 +1020,10 @@ CREATE TABLE strandline.shared_message (
 	CONSTRAINT shared_message_pkey PRIMARY KEY (shard_key, session_key, seq)
 )
 
--- step: ON TABLE
+-- step: comment on table shared_message
 COMMENT ON TABLE strandline.shared_message IS 'Copies of what sessions shared with a scope, as searches of the scope show them'
 
--- step: TABLE strandline.generation
+-- step: table generation
 CREATE TABLE strandline.generation (
 	generation_id INTEGER GENERATED ALWAYS AS IDENTITY,
 	pipeline TEXT NOT NULL,
@@ -1044,13 +1044,13 @@ CREATE TABLE strandline.generation (
 	CONSTRAINT generation_entry_scope_check CHECK (entry_scope IN ('session', 'owner'))
 )
 
--- step: UNIQUE INDEX
+-- step: unique index generation_serving
 CREATE UNIQUE INDEX generation_serving ON strandline.generation (pipeline) WHERE state = 'serving'
 
--- step: ON TABLE
+-- step: comment on table generation
 COMMENT ON TABLE strandline.generation IS 'The pipelines, the recipe of each derivation, and which one serves'
 
--- step: TABLE strandline.scope_generation
+-- step: table scope_generation
 CREATE TABLE strandline.scope_generation (
 	shard_key UUID NOT NULL,
 	pipeline TEXT NOT NULL,
@@ -1060,10 +1060,10 @@ CREATE TABLE strandline.scope_generation (
 	CONSTRAINT scope_generation_pkey PRIMARY KEY (shard_key, pipeline)
 )
 
--- step: ON TABLE
+-- step: comment on table scope_generation
 COMMENT ON TABLE strandline.scope_generation IS 'Owners for whom another derivation serves than for the others, until all are through'
 
--- step: TABLE strandline.replay
+-- step: table replay
 CREATE TABLE strandline.replay (
 	replay_id INTEGER GENERATED ALWAYS AS IDENTITY,
 	kind TEXT NOT NULL,
@@ -1083,10 +1083,10 @@ CREATE TABLE strandline.replay (
 	CONSTRAINT replay_state_check CHECK (state IN ('running', 'stopped', 'done'))
 )
 
--- step: ON TABLE
+-- step: comment on table replay
 COMMENT ON TABLE strandline.replay IS 'Each replay: its work and its progress'
 
--- step: TABLE strandline.replay_budget
+-- step: table replay_budget
 CREATE TABLE strandline.replay_budget (
 	namespace TEXT NOT NULL,
 	calls_left DOUBLE PRECISION NOT NULL,
@@ -1095,10 +1095,10 @@ CREATE TABLE strandline.replay_budget (
 	CONSTRAINT replay_budget_pkey PRIMARY KEY (namespace)
 )
 
--- step: ON TABLE
+-- step: comment on table replay_budget
 COMMENT ON TABLE strandline.replay_budget IS 'Model calls that may be made now, of replays by namespace, and by server; all workers share it'
 
--- step: TABLE strandline.due
+-- step: table due
 CREATE TABLE strandline.due (
 	shard_key UUID NOT NULL,
 	session_key UUID NOT NULL,
@@ -1122,22 +1122,22 @@ CREATE TABLE strandline.due (
 )
  WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0)
 
--- step: INDEX due_by_lane
+-- step: index due_by_lane
 CREATE INDEX due_by_lane ON strandline.due (shard_key, scope_key, generation_id, stage, created_at)
 
--- step: INDEX due_by_ring
+-- step: index due_by_ring
 CREATE INDEX due_by_ring ON strandline.due (stage, ring_at)
 
--- step: INDEX due_by_turn
+-- step: index due_by_turn
 CREATE INDEX due_by_turn ON strandline.due (stage, precedence, namespace, shard_key, created_at) WHERE ring_at < 'infinity'
 
--- step: INDEX due_unrung
+-- step: index due_unrung
 CREATE INDEX due_unrung ON strandline.due (stage, shard_key, scope_key, generation_id) WHERE ring_at = 'infinity'
 
--- step: ON TABLE
+-- step: comment on table due
 COMMENT ON TABLE strandline.due IS 'Work that a lane has to do: inserted by a flush (or an earlier stage), deleted by its apply'
 
--- step: TABLE strandline.lane
+-- step: table lane
 CREATE TABLE strandline.lane (
 	shard_key UUID NOT NULL,
 	scope_key UUID NOT NULL,
@@ -1158,13 +1158,13 @@ CREATE TABLE strandline.lane (
 )
  WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02)
 
--- step: INDEX lane_held
+-- step: index lane_held
 CREATE INDEX lane_held ON strandline.lane (holder) WHERE holder IS NOT NULL
 
--- step: ON TABLE
+-- step: comment on table lane
 COMMENT ON TABLE strandline.lane IS 'The lease of a lane: its holder, its epoch, and when it may be tried again'
 
--- step: TABLE strandline.batch
+-- step: table batch
 CREATE TABLE strandline.batch (
 	shard_key UUID NOT NULL,
 	batch_id UUID NOT NULL,
@@ -1186,16 +1186,16 @@ CREATE TABLE strandline.batch (
 	CONSTRAINT batch_capture_check CHECK ((capture_number IS NULL) = (capture_hash IS NULL))
 )
 
--- step: INDEX batch_split
+-- step: index batch_split
 CREATE INDEX batch_split ON strandline.batch (shard_key, scope_key, generation_id, stage) WHERE state = 'split'
 
--- step: UNIQUE INDEX
+-- step: unique index batch_open
 CREATE UNIQUE INDEX batch_open ON strandline.batch (shard_key, scope_key, generation_id, stage) WHERE state = 'open'
 
--- step: ON TABLE
+-- step: comment on table batch
 COMMENT ON TABLE strandline.batch IS 'The events that one model call covers, fixed before the call and reused by a replay'
 
--- step: TABLE strandline.answer
+-- step: table answer
 CREATE TABLE strandline.answer (
 	shard_key UUID NOT NULL,
 	batch_id UUID NOT NULL,
@@ -1208,10 +1208,10 @@ CREATE TABLE strandline.answer (
 )
 -- divided
 
--- step: ON TABLE
+-- step: comment on table answer
 COMMENT ON TABLE strandline.answer IS 'A model''s raw answer, stored before it is applied; only stored answers are applied'
 
--- step: TABLE strandline.model_call
+-- step: table model_call
 CREATE TABLE strandline.model_call (
 	shard_key UUID NOT NULL,
 	call_id UUID NOT NULL,
@@ -1229,13 +1229,13 @@ CREATE TABLE strandline.model_call (
 	CONSTRAINT model_call_pkey PRIMARY KEY (shard_key, call_id)
 )
 
--- step: ON TABLE
+-- step: comment on table model_call
 COMMENT ON TABLE strandline.model_call IS 'The ledger of cost, without content'
 
--- step: ON COLUMN
+-- step: comment on column model_call.generation_id
 COMMENT ON COLUMN strandline.model_call.generation_id IS 'NULL for a call that a producer made'
 
--- step: TABLE strandline.receipt
+-- step: table receipt
 CREATE TABLE strandline.receipt (
 	shard_key UUID NOT NULL,
 	event_id UUID NOT NULL,
@@ -1249,13 +1249,13 @@ CREATE TABLE strandline.receipt (
 )
 -- divided
 
--- step: INDEX receipt_by_time
+-- step: index receipt_by_time
 CREATE INDEX receipt_by_time ON strandline.receipt (applied_at)
 
--- step: ON TABLE
+-- step: comment on table receipt
 COMMENT ON TABLE strandline.receipt IS 'Records that an event reached its end in a stage; written in the transaction of its effect'
 
--- step: TABLE strandline.dead_letter
+-- step: table dead_letter
 CREATE TABLE strandline.dead_letter (
 	shard_key UUID NOT NULL,
 	session_key UUID NOT NULL,
@@ -1275,13 +1275,13 @@ CREATE TABLE strandline.dead_letter (
 	CONSTRAINT dead_letter_pkey PRIMARY KEY (shard_key, session_key, generation_id, stage, from_seq)
 )
 
--- step: INDEX dead_letter_by_retry
+-- step: index dead_letter_by_retry
 CREATE INDEX dead_letter_by_retry ON strandline.dead_letter (retry_at) WHERE retry_at IS NOT NULL
 
--- step: ON TABLE
+-- step: comment on table dead_letter
 COMMENT ON TABLE strandline.dead_letter IS 'A hole: an event that a lane went past, and why; it stays in the tail until it is dropped'
 
--- step: TABLE strandline.worker
+-- step: table worker
 CREATE TABLE strandline.worker (
 	worker_id UUID NOT NULL,
 	host TEXT NOT NULL,
@@ -1295,7 +1295,7 @@ CREATE TABLE strandline.worker (
 	CONSTRAINT worker_pkey PRIMARY KEY (worker_id)
 )
 
--- step: ON TABLE
+-- step: comment on table worker
 COMMENT ON TABLE strandline.worker IS 'One heartbeat row per worker process; every lease it holds lives by it'
 
 -- step: columns of answer

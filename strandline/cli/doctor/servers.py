@@ -25,10 +25,10 @@ from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.display.url_schemes import url_options
 from strandline.schemas.errors import ConfigurationError, SchemaError, StrandlineError
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.migrations import HEAD_REVISION, functions_at
 from strandline.schemas.postgres.options import deciding_variables
 from strandline.schemas.postgres.pools.beginnings import Beginnings
 from strandline.schemas.postgres.revision import (
-    HEAD_REVISION,
     NAME_ANOTHER_SCHEMA,
     pgvector_trouble,
     server_trouble,
@@ -227,7 +227,8 @@ def _row_security(database: Database, schema: str) -> Iterator[CheckReport]:
 
 
 def _functions(database: Database, schema: str) -> Iterator[CheckReport]:
-    if differing := differing_functions(database.fetch(StoredFunctions(schema=schema)), schema):
+    stored = database.fetch(StoredFunctions(schema=schema))
+    if differing := differing_functions(functions_at(HEAD_REVISION), stored, schema):
         number = quantity(len(differing), "function")
         yield problem(
             "functions",

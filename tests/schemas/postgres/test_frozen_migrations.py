@@ -7,6 +7,7 @@ import re
 import subprocess
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,8 @@ from strandline.schemas.errors import SchemaError
 from strandline.schemas.postgres import migrate as runner
 from strandline.schemas.postgres import migrations
 from strandline.schemas.postgres.migrate import current_revision, migrate, plan
-from strandline.schemas.postgres.migrations import FIRST, digest, revisions, steps_after
+from strandline.schemas.postgres.migrations import FIRST, digest, first_statements, revisions, steps_after
 from strandline.schemas.postgres.options import psycopg_url
-from strandline.schemas.postgres.revision import HEAD_REVISION
 from strandline.schemas.postgres.statements import function_names, function_source
 from strandline.schemas.tables import SCHEMA
 from tests.conftest import rows_of, wait_until
@@ -58,8 +58,10 @@ def catalogue(url: str) -> set[tuple[Any, ...]]:
     return set(rows_of(url, CATALOGUE))
 
 
-def test_the_revision_constant_is_the_newest_migration() -> None:
-    assert revisions()[-1] == HEAD_REVISION
+def test_each_step_of_the_first_migration_has_a_name_of_its_own() -> None:
+    names = re.findall(r"(?m)^-- step: (.+)$", FIRST_FILE.read_text())
+    assert len(set(names)) == len(names)
+    assert {"table message", "comment on table message", "unique index message_by_id"} <= set(names)
 
 
 @pytest.mark.parametrize("revision", revisions())
@@ -313,6 +315,109 @@ def test_an_index_of_a_divided_table_is_built_part_by_part(empty_database_url: s
     ]
 
 
+@pytest.mark.usefixtures("next_release")
+def test_a_step_on_a_divided_table_gives_way_after_one_limit_for_all_partitions(
+    empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each partition is free as its turn comes, but all together take longer than the limit."""
+    monkeypatch.setattr(runner, "HEAD_REVISION", FIRST)
+    migrate(empty_database_url, SCHEMA, partitions=8)
+    monkeypatch.setattr(runner, "HEAD_REVISION", "0002")
+    (tmp_path / "0002_next.sql").write_text(
+        "-- step: note\nALTER TABLE strandline.message ADD COLUMN IF NOT EXISTS note text\n"
+    )
+    said: list[str] = []
+    locked = "SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND NOT granted AND relation ="
+    holders = [psycopg.connect(empty_database_url) for _part in range(8)]
+    for part, holder in enumerate(holders):
+        holder.execute(f"SELECT FROM strandline.message_p{part} LIMIT 1".encode())
+    migrating = threading.Thread(
+        target=migrate, args=(empty_database_url, SCHEMA), kwargs={"report": said.append}
+    )
+    migrating.start()
+    for part, holder in enumerate(holders):
+        waits = f"{locked} 'strandline.message_p{part}'::regclass"
+        wait_until(partial(_finds, empty_database_url, waits), timeout=60, what="the step")
+        rows_of(empty_database_url, "SELECT pg_sleep(0.2)")  # of the 0.3 s that a lock may take
+        holder.close()
+    migrating.join(60)
+    assert any("message is in use; the step gives way" in line for line in said)
+    assert current_revision(empty_database_url, SCHEMA) == "0002"
+
+
+def _finds(url: str, counting: str) -> bool:
+    return rows_of(url, counting) != [(0,)]
+
+
+@pytest.mark.usefixtures("next_release")
+def test_the_size_of_a_divided_table_in_a_plan_is_that_of_its_partitions(
+    empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "HEAD_REVISION", FIRST)
+    migrate(empty_database_url, SCHEMA, partitions=2)
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        for part in range(2):
+            connection.execute(
+                f"UPDATE pg_class SET reltuples = {part + 1}000 WHERE relname = 'message_p{part}'".encode()
+            )
+    sizes = {step.table: (step.rows, step.bytes) for step in plan(empty_database_url, SCHEMA)}
+    assert sizes["message"][0] == 3_000
+    assert sizes["message"][1] == sizes["message_p0"][1] + sizes["message_p1"][1] > 0
+
+
+@pytest.mark.usefixtures("next_release")
+def test_a_migration_makes_missing_functions_again_and_plans_it(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not what the migration drops."""
+    (tmp_path / "0002_next.sql").write_text("-- step: no pop\nDROP FUNCTION IF EXISTS strandline.pop_v1\n")
+    there = "SELECT array_agg(proname::text) FROM pg_proc WHERE proname IN ('flush_v1', 'pop_v1')"
+    monkeypatch.setattr(migrations, "HEAD_REVISION", "0002")
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(
+            "DO $$ BEGIN EXECUTE 'DROP FUNCTION ' || (SELECT oid::regprocedure FROM pg_proc"
+            " WHERE proname = 'flush_v1'); END $$"
+        )
+    for _again in range(2):
+        said: list[str] = []
+        planned = [step.text for step in plan(database_url, SCHEMA)]
+        migrate(database_url, SCHEMA, report=said.append)
+        assert rows_of(database_url, there) == [(["flush_v1"],)]
+        again = "make functions again: flush_v1"
+        assert planned == (["no pop", again] if _again == 0 else [])
+        assert any("functions made again: flush_v1" in line for line in said) == (_again == 0)
+
+
+def test_a_plan_shows_the_partitions_or_refuses_them_as_migrate_does(
+    database_url: str, empty_database_url: str
+) -> None:
+    planned = run_here("migrate", "--plan", "--partitions", "16", on=empty_database_url)
+    assert "the big tables in 16 partitions each: waits for nothing" in planned.out
+    refused = [
+        run_here("migrate", *option, "--partitions", "3", on=database_url) for option in (["--plan"], [])
+    ]
+    assert [each.code for each in refused] == [1, 1]
+    assert "exist already, with" in refused[0].err
+    assert refused[0].err == refused[1].err
+
+
+@pytest.mark.usefixtures("next_release")
+def test_a_step_without_a_table_that_is_never_free_names_what_it_waits_for(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "LOCK_TRIES", 2)
+    monkeypatch.setattr(runner, "LOCK_MILLISECONDS", 20)
+    (tmp_path / "0002_next.sql").write_text(
+        "-- step: diary\nCREATE TABLE IF NOT EXISTS strandline.diary (entry bigint)\n"
+    )
+    said: list[str] = []
+    with psycopg.connect(database_url) as holder:
+        holder.execute("CREATE TABLE strandline.diary (entry bigint)")
+        with pytest.raises(SchemaError, match=r"catalog was never free .*diary.* End that transaction"):
+            migrate(database_url, SCHEMA, report=said.append)
+    assert not any("None" in line for line in said)
+
+
 def _die_at_the_first_step(line: str) -> None:
     if "step 1 of" in line:
         raise Killed
@@ -345,20 +450,72 @@ def test_the_time_of_an_index_follows_from_the_size_of_its_table(
     assert build.seconds == round(build.bytes / 100, 1) > 0
 
 
+_ADD = "ALTER TABLE strandline.session ADD COLUMN IF NOT EXISTS"
+NO_FORM = [
+    f"{_ADD} at timestamptz DEFAULT clock_timestamp()",
+    f"{_ADD} n bigint GENERATED ALWAYS AS IDENTITY",
+    f"{_ADD} n bigint GENERATED ALWAYS AS (tokens + 1) STORED",
+    f"{_ADD} n uuid DEFAULT gen_random_uuid()",
+    f"{_ADD} n bigint DEFAULT 1 NOT NULL, DROP COLUMN note",
+    f"{_ADD} n bigint UNIQUE",
+    f"{_ADD} n a_domain",
+    "ALTER TABLE strandline.session ADD COLUMN note text",
+    "ALTER TABLE strandline.session DROP COLUMN note",
+    "ALTER TABLE strandline.session ALTER COLUMN note SET STATISTICS 0, ALTER COLUMN note TYPE bigint",
+    "CREATE INDEX message_by_tokens ON strandline.message (tokens)",
+    "CREATE INDEX IF NOT EXISTS message_by_tokens ON strandline.message (tokens)",
+    "CREATE TABLE IF NOT EXISTS strandline.d (n) AS SELECT count(*) FROM strandline.message JOIN x USING (k)",
+    "CREATE TABLE IF NOT EXISTS strandline.d AS (SELECT 1)",
+    "DROP FUNCTION IF EXISTS strandline.check_session_v1() CASCADE",
+    "UPDATE strandline.session SET note = ''",
+    "CREATE TABLE strandline.diary (entry bigint)",
+]
+
+
 @pytest.mark.parametrize(
-    "refused",
+    ("refused", "reason"),
     [
-        "ALTER TABLE strandline.session ADD COLUMN IF NOT EXISTS at timestamptz DEFAULT clock_timestamp()",
-        "ALTER TABLE strandline.session ADD COLUMN note text",
-        "ALTER TABLE strandline.session DROP COLUMN note",
-        "CREATE INDEX message_by_tokens ON strandline.message (tokens)",
-        "UPDATE strandline.session SET note = ''",
-        "CREATE TABLE strandline.diary (entry bigint)",
+        ("CREATE TABLE IF NOT EXISTS strandline.d (k uuid REFERENCES strandline.erasure)", "second table"),
+        ("CREATE TABLE IF NOT EXISTS strandline.d (k uuid references strandline.erasure)", "second table"),
+        ("CREATE TABLE IF NOT EXISTS strandline.d PARTITION  OF strandline.message DEFAULT", "second table"),
+        ("CREATE TABLE IF NOT EXISTS strandline.d () INHERITS (strandline.message)", "second table"),
+        (f"{_ADD} n bigserial", "serial column"),
+        (f"{_ADD} n serial", "serial column"),
+        (f"{_ADD} n SERIAL4", "serial column"),
+        ("COMMENT ON TABLE strandline.message IS 'a'; DELETE FROM strandline.message", "one statement"),
+        (
+            "COMMENT ON TABLE strandline.message IS E'\\' '; DELETE FROM strandline.message --'",
+            "one statement",
+        ),
+        ("COMMENT ON TABLE strandline.message IS $a$'$a$; DELETE FROM x; SELECT '$a$'", "one statement"),
+        ("COMMENT ON TABLE strandline.d IS 'a' -- it's\n; DELETE FROM strandline.d --'", "one statement"),
+        ("CREATE TABLE IF NOT EXISTS strandline.d (\"it's\" uuid); DELETE FROM x --'", "one statement"),
+        *((refused, "none of the forms") for refused in NO_FORM),
     ],
 )
-def test_a_step_that_would_hold_its_lock_or_cannot_be_run_again_has_no_form(refused: str) -> None:
-    with pytest.raises(ValueError, match="none of the forms"):
+def test_a_step_that_would_hold_its_lock_or_cannot_be_run_again_is_refused(refused: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=f"the step is refused: .*{reason}"):
         _ = migrations.Step("0002", "refused", refused).form
+
+
+@pytest.mark.parametrize(
+    "allowed",
+    [
+        f"{_ADD} n TEXT[] DEFAULT 'a; -- it''s' NOT NULL",
+        f"{_ADD} at TIMESTAMP WITH TIME ZONE;",
+        "COMMENT ON TABLE strandline.message IS 'REFERENCES; a serial -- \"x\"'",
+        "CREATE TABLE IF NOT EXISTS strandline.d (\n\tk UUID, \n\tPRIMARY KEY (k)\n) WITH (fillfactor = 50)",
+        "DROP FUNCTION IF EXISTS strandline.pop_v1(uuid, text[])",
+        "CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS d ON strandline.message (k) WHERE label = 'a'",
+        *(
+            sql.replace("CREATE", "CREATE OR REPLACE", 1)
+            for sql in first_statements(0)
+            if "FUNCTION" in sql[:16]
+        ),
+    ],
+)
+def test_words_in_texts_and_one_last_semicolon_refuse_no_step(allowed: str) -> None:
+    assert migrations.Step("0002", "allowed", allowed).form
 
 
 def test_every_step_of_this_release_has_a_form() -> None:

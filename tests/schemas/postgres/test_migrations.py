@@ -15,7 +15,8 @@ from strandline import SchemaError
 from strandline.cli.entry import run
 from strandline.schemas.errors import DatabaseUnavailableError
 from strandline.schemas.postgres.migrate import current_revision, migrate
-from strandline.schemas.postgres.revision import HEAD_REVISION, major_version
+from strandline.schemas.postgres.migrations import HEAD_REVISION
+from strandline.schemas.postgres.revision import major_version
 from strandline.schemas.postgres.statements import function_names
 from strandline.schemas.tables import SCHEMA, metadata
 from strandline.schemas.tables.base import ERASURE

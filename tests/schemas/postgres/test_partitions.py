@@ -16,8 +16,8 @@ from strandline import ConfigurationError, Memory, SchemaError
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import divided_tables, migrate
+from strandline.schemas.postgres.migrations import HEAD_REVISION
 from strandline.schemas.postgres.options import ConnectionOptions
-from strandline.schemas.postgres.revision import HEAD_REVISION
 from strandline.schemas.postgres.statements import compile_statements
 from strandline.schemas.settings import load_settings
 from tests.conftest import rows_of, wait_until
