@@ -24,7 +24,7 @@ from strandline.wiring.runtime import runtime_for
 
 if TYPE_CHECKING:
     from strandline.producers.tools.mcp_http import HttpTools
-    from strandline.service.pages.routing import PageRoute
+    from strandline.service.pages.routing import PageRoute, Refusing
 
 
 class ServiceApp(Starlette):
@@ -35,13 +35,16 @@ class ServiceApp(Starlette):
         self.state.service = service
         self._web_pages = WebPages.from_settings(service.settings)
         self._routes: list[ServiceRoute | PageRoute] = [*ROUTES]
+        self._refusing: type[Refusing] | None = None
         if (secret := service.settings.service_page_secret) is not None:
             # Without the page its templates are not read.
             from strandline.service.pages.routes import PAGE_ROUTES
+            from strandline.service.pages.routing import Refusing
             from strandline.service.pages.sessions import Sealer
 
             self.state.sealer = Sealer(secret.get_secret_value())
             self._routes += PAGE_ROUTES
+            self._refusing = Refusing
 
     def openapi(self) -> dict[str, Any]:
         """The description of the service."""
@@ -68,11 +71,15 @@ class ServiceApp(Starlette):
                     await route.handle({**scope, **named, "app": self}, receive, send)
                     return
                 methods |= {route.method, "HEAD"} if route.has_head else {route.method}
-        response = ProblemError(NOT_FOUND).response()
+        problem = ProblemError(NOT_FOUND)
+        if methods:
+            problem = ProblemError(NO_METHOD, headers={"Allow": ", ".join(sorted(methods))})
+        response = problem.response()
         if methods and origin is not None and is_preflight(scope):
             response = preflight(methods)
-        elif methods:
-            response = ProblemError(NO_METHOD, headers={"Allow": ", ".join(sorted(methods))}).response()
+        elif self._refusing is not None and f"{path}/".startswith("/page/"):
+            await self._refusing(problem).handle({**scope, "path": path, "app": self}, receive, send)
+            return
         await response(scope, receive, send)
 
 

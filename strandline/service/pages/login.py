@@ -25,17 +25,21 @@ async def show_login(visit: Visit) -> Response:
 @pages("POST /login", is_open=True)
 async def log_in(visit: Visit) -> Response:
     """Begin a session with the keys that were typed, or add them to it."""
-    keys = {key.namespace is None: key for key in visit.ask.keys}
+    keys, proved = {key.namespace is None: key for key in visit.ask.keys}, set[str]()
     try:
         for text in (visit.field("key") or "-").split()[:MAX_KEYS]:
             key = await visit.service.keys.find(text)
             keys[key.namespace is None] = key
+            proved.add(key.key_id)
     except ProblemError as problem:
         if problem.kind is not UNAUTHENTICATED:
             raise
         return await visit.page("login.html", problem.kind.status, refused="The key is unknown or has ended.")
+    key_ids = tuple(key.key_id for key in keys.values())
     ends_at = int(time.time()) + SESSION_SECONDS
-    session = PageSession(tuple(key.key_id for key in keys.values()), ends_at)
+    if not proved.issuperset(key_ids):  # the time of a key is from its own proof
+        ends_at = min(ends_at, visit.ends_at)
+    session = PageSession(key_ids, ends_at)
     response = way_to(PATH)
     is_secure = visit.scope["scheme"] == "https"
     response.headers["Set-Cookie"] = cookie_header(visit.sealer.seal(session), is_secure=is_secure)

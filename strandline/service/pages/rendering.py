@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,9 @@ from strandline.schemas.display.shown_text import quantity, seen, shown
 from strandline.service.pages.drawing import budget_bar, derivation_graph, session_line, sparkline
 
 FOLDER = Path(__file__).parent / "templates"
+MAX_SHOWN_CHARACTERS = 10_000
+# A browser's form would change or lose them.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _SECONDS = (("d", 86_400), ("h", 3_600), ("min", 60))
 
 
@@ -25,8 +29,11 @@ def render(template: str, **values: Any) -> str:
 
 def isolate(text: object) -> Markup:
     """Stored text as it is read: escaped, hidden characters visible, its direction kept to itself."""
-    escaped = Markup.escape(seen(_text_of(text).replace("\r\n", "\n")))
-    return Markup('<bdi dir="auto" class="stored">{}</bdi>').format(escaped.replace("\n", Markup("<br>")))
+    whole = _text_of(text).replace("\r\n", "\n")
+    escaped = Markup.escape(seen(whole[:MAX_SHOWN_CHARACTERS])).replace("\n", Markup("<br>"))
+    isolated = Markup('<bdi dir="auto" class="stored">{}</bdi>').format(escaped)
+    rest = len(whole) - MAX_SHOWN_CHARACTERS
+    return isolated + f" (and {rest:,} characters more, which are not shown)" if rest > 0 else isolated
 
 
 def show_name(text: object) -> Markup:
@@ -92,6 +99,7 @@ _ENVIRONMENT.filters |= {
     "quantity": quantity,
     "place": lambda text: quote(str(text), safe=""),
 }
+_ENVIRONMENT.tests["editable"] = lambda text: isinstance(text, str) and not _CONTROL.search(text)
 _ENVIRONMENT.tests["holds"] = lambda values, value: value in values
 _ENVIRONMENT.globals |= {
     "sparkline": sparkline,

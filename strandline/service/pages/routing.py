@@ -17,12 +17,14 @@ from starlette.types import Receive, Scope, Send
 from strandline.schemas.queries.application.service import FindServiceKeysRow
 from strandline.schemas.wire.acts import WireAct
 from strandline.service.gate.bodies import ClientGone, read_body
+from strandline.service.gate.places import NAME_EXPECTED
 from strandline.service.gate.problems import (
     FORBIDDEN,
     INTERNAL,
     MALFORMED,
     UNAUTHENTICATED,
     ProblemError,
+    invalid,
     refusal_of,
 )
 from strandline.service.gate.sending import Sending
@@ -91,13 +93,14 @@ class PageRoute(Route):
         service, sealer = visit.service, visit.sealer
         cookie = cookie_in(headers.get(b"cookie"))
         session = sealer.open(cookie, time.time())
-        visit.places = {name: unquote(value) for name, value in scope["path_params"].items()}
         if not self._is_open:  # without a session there is no act to give notice of
             visit.query = {name: values[-1] for name, values in _fields_in(scope["query_string"]).items()}
         keys = await _keys_of(service, session)
+        visit.ends_at = 0 if session is None else session.ends_at
         visit.ask, visit.token = Asking(scope, receive, keys), sealer.token(cookie)
         if not keys and not self._is_open:
             return _to_login(headers)
+        visit.places = {name: _place(name, value) for name, value in scope["path_params"].items()}
         if self.method == "POST":
             check_source(headers)
             seconds = service.settings.service_body_seconds
@@ -105,6 +108,19 @@ class PageRoute(Route):
             visit.fields = _fields_in(body)
             if keys and not sealer.is_token(cookie, visit.field("token") or ""):
                 raise ProblemError(FORBIDDEN, detail=FORM_REFUSED)
+        return await self._respond(visit)
+
+
+class Refusing(PageRoute):
+    """Answers a request for a path, or with a method, that the page does not have."""
+
+    def __init__(self, problem: ProblemError) -> None:
+        async def refuse(_: Visit) -> Response:
+            raise problem
+
+        super().__init__("GET", "/{path:path}", refuse, is_open=True)
+
+    async def _answer(self, scope: Scope, receive: Receive, visit: Visit) -> Response:
         return await self._respond(visit)
 
 
@@ -212,6 +228,13 @@ def _fields_in(text: bytes) -> dict[str, list[str]]:
     return fields
 
 
+def _place(name: str, text: str) -> str:
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise invalid(f"/path/{name}", NAME_EXPECTED) from None
+
+
 def _to_login(headers: Mapping[bytes, bytes]) -> Response:
     if b"hx-request" in headers:
         return Response(status_code=HTTPStatus.UNAUTHORIZED, headers={"HX-Redirect": LOGIN})
@@ -227,4 +250,6 @@ async def _refusal(visit: Visit, error: Exception, route: str) -> Response:
         refusal = ProblemError(INTERNAL, instance=f"urn:uuid:{uuid4()}")
         log_defect(error, route, refusal.instance)
     problem = json.loads(bytes(refusal.response().body))
-    return await visit.page("refusal.html", refusal.kind.status, problem=problem)
+    page = await visit.page("refusal.html", refusal.kind.status, problem=problem)
+    page.headers.update(refusal.headers)
+    return page

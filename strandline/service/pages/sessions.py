@@ -10,7 +10,6 @@ import hmac
 import re
 from dataclasses import dataclass
 from hashlib import sha256
-from http.cookies import CookieError, SimpleCookie
 
 COOKIE = "strandline_page"
 PATH = "/page"
@@ -68,12 +67,9 @@ class Sealer:
 
 
 def cookie_in(header: bytes | None) -> str:
-    """The session's cookie of a request; empty without one."""
-    try:
-        cookie = SimpleCookie((header or b"").decode("latin-1")).get(COOKIE)
-    except CookieError:
-        return ""
-    return "" if cookie is None else cookie.value
+    """The session's cookie of a request, whatever other cookies are; empty without one."""
+    pairs = (pair.strip().partition("=") for pair in (header or b"").decode("latin-1").split(";"))
+    return next((value for name, _, value in pairs if name == COOKIE), "")
 
 
 def cookie_header(value: str, *, is_secure: bool, seconds: int = SESSION_SECONDS) -> str:

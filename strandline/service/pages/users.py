@@ -51,7 +51,11 @@ async def show_user(visit: Visit) -> Response:
         figures=await visit.ask(acts.USER_FIGURES, user=user),
         facts=facts,
         topics=(await visit.ask(acts.USER_TOPICS, user=user, query={"limit": TOPICS_SHOWN}))["items"],
-        sessions=await visit.ask(acts.GET_SESSIONS, of_user=user, query={"limit": FACTS_SHOWN}),
+        sessions=await visit.ask(
+            acts.GET_SESSIONS,
+            of_user=user,
+            query={"limit": FACTS_SHOWN, "cursor": visit.query.get("sessions")},
+        ),
         erasures=await _erasures(visit, user),
     )
 

@@ -56,6 +56,7 @@ class Visit:
         places: the names in the path.
         query, fields: of the address, and of the form that was sent.
         token: the proof in the session's forms.
+        ends_at: when the session ends, in seconds since 1970.
         is_revealed: whether stored content is shown in this answer.
     """
 
@@ -65,12 +66,13 @@ class Visit:
     query: Mapping[str, str] = field(default_factory=dict)
     fields: Mapping[str, list[str]] = field(default_factory=dict)
     token: str = ""
+    ends_at: int = 0
     is_revealed: bool = False
 
     def field(self, name: str) -> str | None:
         """One field of the form; None where it is missing or blank."""
-        values = self.fields.get(name, [])
-        return values[0] if values and values[0].strip() else None
+        text = self.fields.get(name, [""])[0].replace("\r\n", "\n")  # as browsers write each end of line
+        return text if text.strip() else None
 
     async def user_of_session(self) -> str:
         """The user of the session in the path, whom routes about it ask for; empty: none."""

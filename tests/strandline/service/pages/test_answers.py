@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -12,8 +13,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from strandline.service.pages import letters, records, rendering, users, visits
+from strandline.service.pages.routing import HEADERS
+from strandline.service.pages.sessions import COOKIE, PageSession, Sealer, cookie_in
 from tests.conftest import rows_of
-from tests.strandline.service.pages.conftest import Visitor
+from tests.strandline.service.pages.conftest import SECRET, Visitor
 from tests.strandline.service.test_operators import bury
 from tests.support.servers.service_server import RunningService
 
@@ -205,3 +208,115 @@ def test_an_operator_with_the_key_of_one_user_sees_the_stages_and_the_user(runni
         assert page.url.path == "/page"
         assert "No worker is alive." in page.text
         assert 'href="/page/users/ana"' in page.text
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["\nfirst", "a\u200bb", "one\n\ntwo\n", "\t<b>&amp;</b></textarea>", " \u202eevil\u202c ", "👩\u200d🚀"],
+)
+def test_an_edit_without_a_change_changes_nothing(
+    running: RunningService, operator: Visitor, content: str
+) -> None:
+    with running.client(running.make_key(), user="ed") as client:
+        session = f"edited-{content.encode().hex()}"
+        body = {"messages": [{"role": "user", "content": content}]}
+        client.post(f"/v1/sessions/{session}/messages", json=body).raise_for_status()
+        page = operator.send(f"/page/sessions/{session}/reveal").text
+        # As a browser reads it: without the first end of line, and with CRLF for each when it is sent.
+        (text,) = re.findall(r'<textarea[^>]*name="content"[^>]*>\n(.*?)</textarea>', page, re.DOTALL)
+        sent = html.unescape(text).replace("\n", "\r\n")
+        assert operator.send(f"/page/sessions/{session}/replace", seq="1", content=sent).status_code == 200
+        assert client.get(f"/v1/sessions/{session}/messages").json()["items"][0]["content"] == content
+
+
+@pytest.mark.parametrize("content", ["\x1b[31m", "a\rb", "a\r\nb", "\x0c", "\x9b"])
+def test_what_a_form_would_change_is_not_edited_there(
+    running: RunningService, operator: Visitor, content: str
+) -> None:
+    with running.client(running.make_key(), user="ed") as client:
+        session = f"uneditable-{content.encode().hex()}"
+        body = {"messages": [{"role": "user", "content": content}]}
+        client.post(f"/v1/sessions/{session}/messages", json=body).raise_for_status()
+    page = operator.send(f"/page/sessions/{session}/reveal").text
+    assert "<textarea" not in page
+    assert "A form would change its control characters" in page
+
+
+def test_a_long_message_is_cut_and_says_so(running: RunningService, operator: Visitor) -> None:
+    with running.client(running.make_key(), user="ed") as client:
+        body = {"messages": [{"role": "user", "content": "\n" * 12_345}]}
+        client.post("/v1/sessions/long/messages", json=body).raise_for_status()
+    page = operator.send("/page/sessions/long/reveal").text
+    assert "and 2,345 characters more" in page
+    assert page.count("<br>") == rendering.MAX_SHOWN_CHARACTERS
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/page/nothing", 404),
+        ("POST", "/page/nothing", 404),
+        ("GET", "/page/logout", 405),
+        ("PUT", "/page/users", 405),
+        ("POST", "/page", 405),
+        ("HEAD", "/page/users", 405),
+        ("GET", "/page/static/nothing", 404),
+        ("GET", "/page/-/standing", 404),
+        ("GET", "/page/users/%FF", 422),
+        ("GET", "/page/sessions/a%C3/messages/b", 422),
+    ],
+)
+def test_each_refusal_below_the_page_is_a_page(
+    operator: Visitor, method: str, path: str, status: int
+) -> None:
+    answer = operator.client.request(method, path)
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "text/html; charset=utf-8")
+    assert {name: answer.headers[name] for name in HEADERS} == HEADERS
+    assert ("allow" in answer.headers) == (status == 405)
+
+
+@pytest.mark.parametrize("others", ["other=one two", "x[y]=1", "a", 'q="', "é=ü", "strandline=1"])
+def test_cookies_of_others_do_not_matter(others: str) -> None:
+    for header in (f"{others}; {COOKIE}=ours", f"{COOKIE}=ours; {others}"):
+        assert cookie_in(header.encode("latin-1")) == "ours"
+    assert cookie_in(others.encode("latin-1")) == ""
+
+
+def test_a_further_key_does_not_prolong_the_time_of_the_first(running: RunningService) -> None:
+    first, second = running.make_key(), running.make_key(None, scopes=["operate"])
+    sealer, ends_at = Sealer(SECRET), int(time.time()) + 60
+    with Visitor(running) as visitor:
+        cookie = sealer.seal(PageSession((first.key_id,), ends_at))
+        visitor.client.cookies.set(COOKIE, cookie, domain="127.0.0.1", path="/page")
+        for typed, ends_early in ((second, True), (first, True), (f"{first.key} {second.key}", False)):
+            visitor.get("/page/login")
+            visitor.send("/page/login", key=typed if isinstance(typed, str) else typed.key)
+            session = sealer.open(visitor.client.cookies[COOKIE], 0)
+            assert session is not None
+            assert {*session.key_ids} == {first.key_id, second.key_id}
+            assert (session.ends_at == ends_at) == ends_early
+
+
+def test_the_sessions_of_a_user_go_on_behind_the_first_page(
+    running: RunningService, operator: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(users, "FACTS_SHOWN", 1)
+    with running.client(running.make_key(), user="sue") as client:
+        for session in ("sue-1", "sue-2"):
+            body = {"messages": [{"role": "user", "content": "hello"}]}
+            client.post(f"/v1/sessions/{session}/messages", json=body).raise_for_status()
+    page = operator.get("/page/users/sue").text
+    (address,) = re.findall(r'<a href="([^"]+)">Further sessions</a>', page)
+    both = page + operator.get(html.unescape(address)).text
+    assert {"sue-1", "sue-2"} <= {*re.findall(r"/page/sessions/(sue-\d)", both)}
+
+
+def test_a_stage_without_a_worker_is_named_alone(running: RunningService, operator: Visitor) -> None:
+    bury(running, "default", "fed")
+    sql = """INSERT INTO strandline.worker (worker_id, host, pid, version, stages)
+        VALUES (gen_random_uuid(), 'h', 1, '1', %s) RETURNING 1"""
+    rows_of(running.database_url, sql, ["extract", "vectors"])
+    rows = re.findall(r'<tr><th scope="row">(\w+)(.*?)</tr>', operator.get("/page").text, re.DOTALL)
+    rows_of(running.database_url, "DELETE FROM strandline.worker RETURNING 1")
+    unserved = {name for name, row in rows if "no live worker runs it" in row}
+    assert unserved == {"merge", "summary"}
