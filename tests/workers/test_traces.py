@@ -48,6 +48,7 @@ def test_a_put_over_http_and_its_model_calls_are_one_trace(rig: Rig, tmp_path: P
             answer = httpx2.post(
                 f"{service.url}/v1/sessions/s-{CANARY}/messages",
                 headers={"Authorization": f"Bearer {key}", "traceparent": f"00-{TRACE}-{CALLER}-01"},
+                timeout=60,
                 json={
                     "messages": [
                         {"role": "user", "content": f"I keep a {CANARY} in Husum."},
@@ -58,8 +59,8 @@ def test_a_put_over_http_and_its_model_calls_are_one_trace(rig: Rig, tmp_path: P
                 verify=NO_AUTHORITIES,
             )
             assert answer.status_code == 201, answer.text
-            wait_until(lambda: nothing_due(rig.url), timeout=30, what="everything to be derived")
-            wait_until(lambda: ABOVE.keys() <= by_name(receiver.spans).keys(), timeout=10, what="all spans")
+            wait_until(lambda: nothing_due(rig.url), timeout=120, what="everything to be derived")
+            wait_until(lambda: ABOVE.keys() <= by_name(receiver.spans).keys(), timeout=60, what="all spans")
         finally:
             service.process.terminate()
             service.ended()
