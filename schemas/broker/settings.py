@@ -41,7 +41,8 @@ HEARTBEAT_SECONDS = 30
 
 def broker_kind(broker_url: str) -> BrokerKind:
     """The kind of broker that a URL names; of several URLs, separated by ``;``, the first one counts."""
-    return _KINDS[broker_url.partition("://")[0].lower()]
+    # Settings refuse other kinds; a doorbell without them finds its broker away.
+    return _KINDS.get(broker_url.partition("://")[0].lower(), "redis")
 
 
 def celery_settings(broker_url: str) -> dict[str, Any]:

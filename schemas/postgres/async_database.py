@@ -286,6 +286,7 @@ async def drive(operation: Operation[T], runner: AsyncRunner) -> T:
     aside = ASIDE.get()
     if aside is not None:
         return await _drive_beside(operation, runner, aside)
+    cancels = _cancels()
     try:
         step = next(operation)
         while True:
@@ -293,7 +294,7 @@ async def drive(operation: Operation[T], runner: AsyncRunner) -> T:
                 if isinstance(step, Content):
                     result = runner.content
                 else:
-                    result = await _carry_out(step, runner)
+                    result = await _carry_out(step, runner, cancels)
             except StrandlineError as error:
                 step = operation.throw(error)
             else:
@@ -307,6 +308,7 @@ async def _drive_beside(operation: Operation[T], runner: AsyncRunner, aside: Ste
     """``_drive``, with the large computing steps off the loop."""
     advance: Callable[[Any], Step] = operation.send
     result: Any = None
+    cancels = _cancels()
     while True:
         take = partial(_take_step, advance, result)
         step = await aside.run(take) if aside.takes(result) else take()
@@ -320,7 +322,7 @@ async def _drive_beside(operation: Operation[T], runner: AsyncRunner, aside: Ste
             elif isinstance(step, Compute):
                 result = await aside.compute(step.call)
             else:
-                result = await _carry_out(step, runner)
+                result = await _carry_out(step, runner, cancels)
         except StrandlineError as error:
             advance, result = operation.throw, error
 
@@ -339,7 +341,7 @@ def _take_step(advance: Callable[[Any], Step], result: object) -> Step | _Done:
         return _Done(done.value)
 
 
-def _carry_out(step: _Awaited, runner: AsyncRunner) -> Awaitable[Any]:
+def _carry_out(step: _Awaited, runner: AsyncRunner, cancels: int) -> Awaitable[Any]:
     if isinstance(step, Query):
         return runner.fetch(step)
     if isinstance(step, Await):
@@ -349,5 +351,21 @@ def _carry_out(step: _Awaited, runner: AsyncRunner) -> Awaitable[Any]:
     if isinstance(step, Run):
         return asyncio.to_thread(step.call)
     if isinstance(step, Pause):
-        return asyncio.sleep(step.seconds)
+        return _pause(step.seconds, cancels)
     assert_never(step)
+
+
+def _cancels() -> int:
+    """How often the present task was cancelled."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
+async def _pause(seconds: float, cancels: int) -> None:
+    """Sleep; raises CancelledError if the task was cancelled since it had been ``cancels`` times.
+
+    ``asyncio.wait_for`` of Python 3.11, which pools use, can lose a cancellation, and a read would wait on.
+    """
+    await asyncio.sleep(seconds)
+    if _cancels() > cancels:
+        raise asyncio.CancelledError

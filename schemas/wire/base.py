@@ -186,10 +186,13 @@ class ReadinessOut(HealthOut):
 
 
 class CapabilityOut(Answer):
-    """A part of the service: ``missing`` if it was not set up, ``degraded`` if it fails now."""
+    """A part of the service.
+
+    ``state``: ``served``, ``missing`` if it was not set up, or ``degraded`` if it fails now.
+    """
 
     name: str
-    state: Literal["served", "missing", "degraded"]
+    state: str
     reason: str | None = None
 
 

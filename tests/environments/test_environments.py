@@ -26,17 +26,15 @@ from tests.support.workers.worker_processes import launch_worker
 
 ELSEWHERE = "redis://127.0.0.1:1/0"
 ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
-    "Celery's broker": {
+    "Celery's and Django's variables": {
         "CELERY_BROKER_URL": ELSEWHERE,
         "CELERY_BROKER_READ_URL": ELSEWHERE,
         "CELERY_BROKER_WRITE_URL": ELSEWHERE,
         "CELERY_RESULT_BACKEND": "db+nonsense://",
-    },
-    "Celery's modules": {
         "CELERY_CONFIG_MODULE": "no_such.settings",
         "CELERY_LOADER": "no_such.loader:Loader",
+        "DJANGO_SETTINGS_MODULE": "no_such.settings",
     },
-    "Django's settings": {"DJANGO_SETTINGS_MODULE": "no_such.settings"},
     "Kubernetes's service links": {
         "STRANDLINE_SERVICE_PORT": "tcp://10.96.0.17:8420",
         "STRANDLINE_SERVICE_PORT_8420_TCP": "tcp://10.96.0.17:8420",

@@ -33,7 +33,7 @@ def shown_progress(title: str, unit: str) -> Iterator[Show]:
 
 def describe_pace(done: int, total: int, unit: str, seconds: float) -> str:
     """Share, rate and time left; without a total only the rate."""
-    rate = done / seconds if seconds > 0 else 0.0
+    rate = done / seconds if seconds > 1e-9 else 0.0
     parts = [f"{rate:,.0f} {unit}s a second"]
     if total > 0:
         parts.insert(0, f"{min(100, 100 * done // total)} %")
