@@ -104,9 +104,9 @@ class OpenAITextModel:
                     break
                 raise
             spent = spent.plus(completion.usage or _estimate_usage(messages, completion))
-            if completion.is_refused and best.weight > 0:
-                break
             if completion.is_refused:
+                if best.weight > 0:
+                    break
                 raise PermanentModelError("The model refused to answer for this input.")
             try:
                 checked = check_answer(task, completion.text)
@@ -242,8 +242,9 @@ def text_model_from(
 
 def _passes(error: ModelError) -> bool:
     """Whether a call may succeed soon; not if a limit or the time for it may be met again each time."""
-    is_lasting = isinstance(error, RateLimitError) or getattr(error, "is_slow", True)
-    return isinstance(error, TransientModelError) and not is_lasting
+    if isinstance(error, RateLimitError) or not isinstance(error, TransientModelError):
+        return False
+    return not error.is_slow
 
 
 def _messages(prompt: Prompt) -> Messages:

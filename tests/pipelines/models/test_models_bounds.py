@@ -26,12 +26,6 @@ EXTRACT = ExtractTask((TranscriptLine(1, "user", "Ann", "I keep bees", datetime(
 
 
 @pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with ModelServer() as running:
-        yield running
-
-
-@pytest.fixture
 def settings(server: ModelServer) -> Settings:
     return load_settings(openai_api_key="sk-secret", openai_base_url=server.base_url, embedding_dimensions=8)
 

@@ -44,12 +44,6 @@ EXTRACT = ExtractTask((TranscriptLine(1, "user", "Ann", CONTENT, MOMENT),))
 GOOD = json.dumps({"facts": [{"text": "Ann keeps bees.", "messages": [1]}]})
 
 
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with ModelServer() as running:
-        yield running
-
-
 def settings_for(server: ModelServer, **changes: Any) -> Settings:
     values = {"openai_api_key": SECRET, "openai_base_url": server.base_url, "facts_model": "m"} | changes
     return Settings(**values)

@@ -6,7 +6,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -45,20 +45,6 @@ BOAT = {"text": "Ann owns a boat.", "messages": [1]}
 REX = {"text": "Ann's dog is Rex.", "messages": [2]}
 GOOD = json.dumps({"facts": [BOAT, REX]})
 Respond = Callable[[RecordedRequest], Any]
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with ModelServer() as running:
-        yield running
-
-
-@pytest.fixture
-def model(server: ModelServer) -> Iterator[OpenAITextModel]:
-    settings = load_settings(openai_base_url=server.base_url, openai_api_key="k", facts_model="m")
-    made = text_model_from(settings, purpose="facts")
-    yield made
-    made.close()
 
 
 def said(text: str | None, *, finish: str | None = "stop", **message: Any) -> dict[str, Any]:

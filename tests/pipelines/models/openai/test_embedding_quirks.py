@@ -19,12 +19,6 @@ Respond = Callable[[RecordedRequest], Any]
 
 
 @pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with ModelServer() as running:
-        yield running
-
-
-@pytest.fixture
 def embedder(server: ModelServer) -> Iterator[OpenAIEmbedder]:
     settings = load_settings(
         openai_base_url=server.base_url, openai_api_key="k", embedding_model="e", embedding_dimensions=8

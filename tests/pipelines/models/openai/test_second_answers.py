@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from strandline.pipelines.models.answers import parse_extract, parse_instruct
 from strandline.pipelines.models.contract import InstructTask, NumberedFact
 from strandline.pipelines.models.openai.embedder import embedder_from
-from strandline.pipelines.models.openai.models import OpenAITextModel, text_model_from
+from strandline.pipelines.models.openai.models import OpenAITextModel
 from strandline.schemas.errors import TransientModelError
 from strandline.schemas.settings import load_settings
 from tests.pipelines.models.test_quirks import BOAT, EXTRACT, GOOD, MOMENT, REX, said
@@ -19,20 +18,6 @@ from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
 
 CUT = said(json.dumps({"facts": [BOAT, REX]})[:-25], finish="length")
 NO_SOURCES = said(json.dumps({"facts": [{**BOAT, "messages": [], "topics": ["boats", "harbours", "ropes"]}]}))
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with ModelServer() as running:
-        yield running
-
-
-@pytest.fixture
-def model(server: ModelServer) -> Iterator[OpenAITextModel]:
-    settings = load_settings(openai_base_url=server.base_url, openai_api_key="k", facts_model="m")
-    made = text_model_from(settings, purpose="facts")
-    yield made
-    made.close()
 
 
 def asked_first(first: Any, then: Any) -> Any:
