@@ -50,7 +50,7 @@ ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
     },
     "no home directory": {"HOME": "/nonexistent", "STRANDLINE_HOME": "/proc/nonexistent"},
 }
-OPERATIONS = Path(__file__).parent.parent.parent / "docs" / "operations.md"
+DOCS = Path(__file__).parent.parent.parent / "docs"
 SCENARIO = """
 import json, sys
 from strandline import Memory
@@ -94,14 +94,20 @@ def test_a_scenario_goes_on_in_each_environment(rig: Rig, name: str) -> None:
         assert "away" not in "".join(worker.output)
 
 
+def table_of(page: str, heading: str, end: str) -> list[list[str]]:
+    section = (DOCS / page).read_text().partition(heading)[2].partition(end)[0]
+    return [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][1:]
+
+
 def test_the_table_in_the_docs_has_a_row_for_each_and_a_test_for_each_row() -> None:
-    section = OPERATIONS.read_text().partition("## Environments")[2].partition("\n## ")[0]
-    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][1:]
+    rows = table_of("operations.md", "## Environments", "\n## ")
+    proofs = table_of("faults.md", "## Proofs of environments and waits", "| fault |")
+    assert [row[0] for row in rows] == [row[0] for row in proofs]
     assert ENVIRONMENTS.keys() <= {row[0] for row in rows}
-    for row in rows:
+    for row in proofs:
         for test in row[-1].split(", "):
             file, _, function = test.strip("` ").partition("::")
-            assert f"\ndef {function}(" in (OPERATIONS.parent.parent / file).read_text(), row
+            assert f"\ndef {function}(" in (DOCS.parent / file).read_text(), row
 
 
 # Two installations that share a broker by mistake: each does its work in time, and is told.

@@ -26,7 +26,12 @@ from strandline.schemas.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
-DOCUMENTS = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md")))
+DOCUMENTS = (
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / ".github" / "SECURITY.md",
+    *sorted(DOCS.rglob("*.md")),
+)
 WRAPPED = (*DOCUMENTS, ROOT / "CHANGELOG.md")
 PROSE_WIDTH = 120
 WORDS_A_MINUTE = 200
@@ -328,9 +333,7 @@ def test_every_feature_has_a_row_with_its_status_and_proof() -> None:
         assert (status == "not yet") == (not TEST_NAME.findall(proof)), number
 
 
-@pytest.mark.parametrize(
-    "page", [DOCS / "features.md", *sorted((DOCS / "adapters").glob("*.md"))], ids=name_of
-)
+@pytest.mark.parametrize("page", [path for path in DOCUMENTS if TEST_NAME.search(text_of(path))], ids=name_of)
 def test_every_proof_is_a_test(page: Path) -> None:
     for file, name in TEST_NAME.findall(text_of(page)):
         source = ROOT / file

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -31,9 +33,18 @@ DATA = (
     "strandline/schemas/sql/functions/put_v1.sql",
     "strandline/schemas/sql/messages.sql",
     "strandline/producers/vocabularies/9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
-    "strandline/producers/vocabularies/NOTICE.md",
+    "strandline/NOTICE.md",
     "strandline/producers/vocabularies/fb374d419588a4632f3f557e76b4b70aebbca790",
 )
+
+# Kinds of file that are written here, if their lines can be read.
+WRITTEN_HERE = {
+    *".py .typed .md .sql .toml .jinja .json .jsonl .txt .html .css .svg .yaml .conf .service".split(),
+    "Dockerfile",
+}
+LONGEST_LINE = 20_000
+NOTICED = re.compile(r"^\| `(?P<file>[^`]+)` \|.*\| `(?P<digest>[0-9a-f]{64})` \|$", re.MULTILINE)
+COPYRIGHT = re.compile(rb"\bcopyright \(c\)|\blicen[cs]ed under|@licen[cs]e\b", re.IGNORECASE)
 
 NOT_SOURCE = (".git", ".venv", "build", "dist", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis")
 
@@ -124,6 +135,25 @@ def test_data_is_in_both(
     size = (ROOT / name).stat().st_size
     assert in_wheel[name].file_size == size
     assert in_sdist[name].size == size
+
+
+def test_the_notice_names_each_file_of_others(built: Built) -> None:
+    """A file is another's if it is of no kind that is written here, is one long line, or says so itself."""
+    notice = (ROOT / "strandline" / "NOTICE.md").read_text(encoding="utf-8")
+    noticed = {row["file"]: row["digest"] for row in NOTICED.finditer(notice)}
+    with zipfile.ZipFile(built.wheel) as archive:
+        files = {name: archive.read(name) for name in archive.namelist() if ".dist-info/" not in name}
+        licences = {name for name in archive.namelist() if ".dist-info/licenses/" in name}
+    foreign = {name for name, content in files.items() if _is_foreign(name, content)}
+    assert foreign - {"strandline/NOTICE.md"} == noticed.keys()
+    assert {name: hashlib.sha256(files[name]).hexdigest() for name in noticed} == noticed
+    assert {name.partition("licenses/")[2] for name in licences} == {"LICENSE", "strandline/NOTICE.md"}
+
+
+def _is_foreign(name: str, content: bytes) -> bool:
+    kind = Path(name).suffix or Path(name).name
+    longest = max(map(len, content.splitlines()), default=0)
+    return kind not in WRITTEN_HERE or longest > LONGEST_LINE or bool(COPYRIGHT.search(content))
 
 
 def test_installed_wheel_imports_and_counts_from_anywhere(built: Built, tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ OUTSIDE = {
     "index.md": ROOT / "README.md",
     "contributing.md": ROOT / "CONTRIBUTING.md",
     "changelog.md": ROOT / "CHANGELOG.md",
+    "security-policy.md": ROOT / ".github" / "SECURITY.md",
+    "notices.md": ROOT / "strandline" / "NOTICE.md",
 }
 GENERATED = {"python.md": python_reference}
 LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)\s#]+)")

@@ -1,4 +1,4 @@
-"""Strandline's store under LangGraph: docs/adapters/langgraph.md has a table of what is shown here."""
+"""Strandline's store under LangGraph: docs/architecture/adapter-tests.md has a table of differences."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_the_first_page_and_all_that_it_loads_is_light(operator: Visitor) -> Non
     loaded = set(re.findall(r'(?:href|src)="(/page/static/[^"]+)"', page.text))
     assert loaded == {f"/page/static/{name}" for name in ("icon.svg", "page.css", "htmx.min.js")}
     assert len(page.content) + sum(len(operator.get(path).content) for path in loaded) <= 150_000
-    assert operator.get("/page/static/htmx.LICENSE").status_code == 404
+    assert operator.get("/page/static/base.html").status_code == 404
 
 
 def test_a_head_of_http_cannot_name_a_session_of_the_page(running: RunningService) -> None:
