@@ -117,16 +117,19 @@ def test_a_rabbitmq_with_an_alarm_is_no_broker(
     work_through_trouble(rabbitmq.alarmed, said, worker, make_memory, database_url, rabbitmq.url)
 
 
+@pytest.fixture
+def node(rabbitmq: RabbitNode) -> Iterator[RabbitNode]:  # noqa: F811
+    """The node, with a user who has no rights yet."""
+    with rabbitmq.user(USER, PASSWORD):
+        yield rabbitmq
+
+
 def test_a_user_of_rabbitmq_who_may_not_write_has_no_broker(
-    rabbitmq: RabbitNode,  # noqa: F811
-    make_memory: MakeMemory,
-    start_worker: StartWorker,
-    database_url: str,
+    node: RabbitNode, make_memory: MakeMemory, start_worker: StartWorker, database_url: str
 ) -> None:
     """From the start: a channel that may write keeps its right for as long as it lives."""
-    rabbitmq.control("add_user", USER, PASSWORD)
-    rabbitmq.control("set_permissions", USER, ".*", "^$", ".*")
-    url = limited_url(rabbitmq.url)
+    node.control("set_permissions", USER, ".*", "^$", ".*")
+    url = limited_url(node.url)
     start_worker(STRANDLINE_BROKER_URL=url)
     memory = make_memory("s", broker_url=url)
     memory.put({"role": "user", "content": "I live in Bern."})
@@ -135,7 +138,7 @@ def test_a_user_of_rabbitmq_who_may_not_write_has_no_broker(
     said = "the right to write"
     wait_until(lambda: said in (rows_of(database_url, NO_BROKER)[0][0] or ""), timeout=20, what="the refusal")
     assert said in check_broker(Servers("", url, "configured", "configured")).found
-    rabbitmq.control("set_permissions", USER, ".*", ".*", ".*")
+    node.control("set_permissions", USER, ".*", ".*", ".*")
     wait_until(lambda: rows_of(database_url, NO_BROKER) == [(None,)], timeout=30, what="its end")
 
 
@@ -155,15 +158,14 @@ def test_doctor_tries_what_a_worker_does_with_redis(server: RedisServer, right: 
     assert left == 1 <= admin.llen("strandline.extract")
 
 
-def test_doctor_tries_what_a_worker_does_with_rabbitmq(rabbitmq: RabbitNode) -> None:  # noqa: F811
-    rabbitmq.control("add_user", USER, PASSWORD)
-    servers = Servers("", limited_url(rabbitmq.url), "configured", "configured")
+def test_doctor_tries_what_a_worker_does_with_rabbitmq(node: RabbitNode) -> None:
+    servers = Servers("", limited_url(node.url), "configured", "configured")
     none = "^$"
     for rights in ((none, ".*", ".*"), (".*", none, ".*"), (".*", ".*", none)):
-        rabbitmq.control("set_permissions", USER, *rights)
+        node.control("set_permissions", USER, *rights)
         report = check_broker(servers)
         assert (report.result, "the right to write or to take" in report.found) == ("problem", True), rights
-    rabbitmq.control("set_permissions", USER, *RABBITMQ_RIGHTS)
+    node.control("set_permissions", USER, *RABBITMQ_RIGHTS)
     for _twice in range(2):
         report = check_broker(servers)
         assert report.result == "ok", report

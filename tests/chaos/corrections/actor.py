@@ -280,6 +280,8 @@ class Actor:
         message = session.memory.pop()
         if message is None or message.seq is None:
             return
+        if message.answers:  # its call, put in one with it, went with it
+            self._book.take(session, [message.seq - 1])
         if not self._book.pop(session, message.seq):
             self._scene.wrong.append(f"message {message.seq} of {session.name} was popped twice")
         self._scene.note(self._scene.corrections, what)

@@ -137,6 +137,15 @@ class RabbitNode:
         return ended.stdout
 
     @contextmanager
+    def user(self, name: str, password: str) -> Iterator[None]:
+        """A user without rights, until the end of the context."""
+        self.control("add_user", name, password)
+        try:
+            yield
+        finally:
+            self.control("delete_user", name)
+
+    @contextmanager
     def hung(self) -> Iterator[None]:
         """The server's processes stand still: connections stay, and nothing is answered."""
         assert self._server is not None
