@@ -26,18 +26,23 @@ FROM strandline.generation g WHERE g.state <> 'retired' ORDER BY g.pipeline, g.g
 
 -- name: status_totals
 -- Totals; of derived memory only what serves.
--- row: sessions bigint, messages bigint, events bigint, facts bigint, chunks bigint, calls_by_model text
+-- row: sessions bigint, messages bigint, events bigint, facts bigint, chunks bigint
 SELECT (SELECT count(*) FROM strandline.session) AS sessions,
     (SELECT count(*) FROM strandline.message) AS messages,
     (SELECT count(*) FROM strandline.flush_event) AS events,
     (SELECT count(*) FROM strandline.fact f JOIN strandline.generation g USING (generation_id)
         WHERE f.live AND g.state = 'serving') AS facts,
     (SELECT count(*) FROM strandline.chunk JOIN strandline.generation g USING (generation_id)
-        WHERE g.state = 'serving') AS chunks,
-    (SELECT coalesce(json_agg(x), '[]') FROM (
-        SELECT c.model, count(*) AS calls, sum(c.input_tokens) AS input_tokens,
-            sum(c.output_tokens) AS output_tokens, sum(c.cost_usd)::float AS cost_usd
-        FROM strandline.model_call c GROUP BY c.model ORDER BY c.model) AS x)::text AS calls_by_model
+        WHERE g.state = 'serving') AS chunks
+
+-- name: ledger_totals
+-- The ledger of model calls, by model and by what they were for.
+-- row: model text, step text, calls bigint, input_tokens bigint, output_tokens bigint, cost_usd float8?, seconds
+--     float8, last_at timestamptz
+SELECT c.model, c.step, count(*) AS calls, sum(c.input_tokens)::bigint AS input_tokens,
+    sum(c.output_tokens)::bigint AS output_tokens, sum(c.cost_usd)::float8 AS cost_usd, avg(c.seconds) AS seconds,
+    max(c.created_at) AS last_at
+FROM strandline.model_call c GROUP BY c.model, c.step ORDER BY c.model, c.step
 
 -- name: stage_rates
 -- The events that each stage was done with, by minutes of the last hour.

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from strandline.administration.limits import read_limits
@@ -13,12 +16,15 @@ from strandline.pipelines.generations.registry import serving_generations, setti
 from strandline.pipelines.replay.records import replays
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.inspection.status import (
+    LedgerTotals,
+    LedgerTotalsRow,
     OldestUnchained,
     StageRates,
     StatusKeys,
     StatusPipelines,
     StatusPipelinesRow,
     StatusTotals,
+    StatusTotalsRow,
     StatusWorkers,
     StatusWorkersRow,
     UsedPipelines,
@@ -41,6 +47,8 @@ from strandline.schemas.wire.work import (
 )
 
 RATE_MINUTES = 60
+# Of the time of a watch.
+MAX_SHARE_OF_TOTALS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +100,37 @@ def read_rates(database: Database) -> dict[str, list[int]]:
 
 def read_status(database: Database, settings: Settings) -> StatusReport:
     """The state of the pipeline in this database."""
-    standing = read_standing(database, settings)
-    (totals,) = database.fetch(StatusTotals())
-    return StatusReport.of(
-        totals,
-        model_calls=_calls(json.loads(totals.calls_by_model)),
-        waiting=_find_waiting(database),
-        **{one.name: getattr(standing, one.name) for one in fields(standing)},
-    )
+    return Watch(database, settings).read()
+
+
+class Watch:
+    """Reads the status repeatedly; totals, which count whole tables, at most a twentieth of the time."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        self._settings = settings
+        self._totals: tuple[StatusTotalsRow, CallsReport] | None = None
+        self._totals_due = 0.0
+
+    def read(self) -> StatusReport:
+        """The state now, with the latest totals."""
+        standing = read_standing(self._database, self._settings)
+        totals, calls = self._latest_totals()
+        return StatusReport.of(
+            totals,
+            model_calls=calls,
+            waiting=_find_waiting(self._database),
+            **{one.name: getattr(standing, one.name) for one in fields(standing)},
+        )
+
+    def _latest_totals(self) -> tuple[StatusTotalsRow, CallsReport]:
+        begun = time.monotonic()
+        if self._totals is None or begun >= self._totals_due:
+            (totals,) = self._database.fetch(StatusTotals())
+            self._totals = totals, _calls(self._database.fetch(LedgerTotals()))
+            ended = time.monotonic()
+            self._totals_due = ended + (ended - begun) / MAX_SHARE_OF_TOTALS
+        return self._totals
 
 
 def _find_unchained(database: Database) -> float:
@@ -132,15 +163,22 @@ def _reasons(generation: int, live: list[StatusWorkersRow]) -> dict[str, str]:
     return {key.removeprefix(prefix): reason for key, reason in reasons.items() if key.startswith(prefix)}
 
 
-def _calls(by_model: list[dict[str, Any]]) -> CallsReport:
-    costs = [item["cost_usd"] for item in by_model if item["cost_usd"] is not None]
-    return CallsReport(
-        calls=sum(item["calls"] for item in by_model),
-        input_tokens=sum(item["input_tokens"] for item in by_model),
-        output_tokens=sum(item["output_tokens"] for item in by_model),
-        cost_usd=sum(costs) if costs else None,
-        by_model=[ModelCallsReport(**item) for item in by_model],
-    )
+def _calls(ledger: Sequence[LedgerTotalsRow]) -> CallsReport:
+    by_model = [
+        ModelCallsReport(model=model, **_sums(list(rows)))
+        for model, rows in groupby(ledger, key=attrgetter("model"))
+    ]
+    return CallsReport(by_model=by_model, **_sums(ledger))
+
+
+def _sums(ledger: Sequence[LedgerTotalsRow]) -> dict[str, Any]:
+    costs = [row.cost_usd for row in ledger if row.cost_usd is not None]
+    return {
+        "calls": sum(row.calls for row in ledger),
+        "input_tokens": sum(row.input_tokens for row in ledger),
+        "output_tokens": sum(row.output_tokens for row in ledger),
+        "cost_usd": sum(costs) if costs else None,
+    }
 
 
 def _pipeline(

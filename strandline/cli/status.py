@@ -8,7 +8,7 @@ from rich.live import Live
 from rich.table import Table
 
 from strandline.administration.attention import lines_of
-from strandline.administration.status import read_status
+from strandline.administration.status import Watch
 from strandline.cli.command import Output, cli_command, show
 from strandline.cli.servers.targets import Running, Servers, opened_servers
 from strandline.cli.terminal.interrupts import ends_as_interrupts
@@ -23,17 +23,19 @@ WATCH_SECONDS = 1.0
 
 
 @cli_command("status", opened_servers, StatusReport)
-@click.option("--watch", is_flag=True, help="Refresh every second, until Ctrl-C.")
+@click.option(
+    "--watch", is_flag=True, help="Refresh every second, until Ctrl-C; totals of large tables less often."
+)
 def command(running: Running, watch: bool, as_json: bool) -> Output | None:
     """Show pipelines, totals and live workers of a database."""
     if not watch:
-        return _look(running)
+        return _look(running, Watch(running.database, running.settings))
     _watch(running, as_json=as_json)
     return None
 
 
-def _look(running: Running) -> Output:
-    report, starter = read_status(running.database, running.settings), starter_of(running.servers)
+def _look(running: Running, watch: Watch) -> Output:
+    report, starter = watch.read(), starter_of(running.servers)
     return Output(report, _lines(report, starter), picture=lambda: _picture(report, starter))
 
 
@@ -43,17 +45,17 @@ def starter_of(servers: Servers) -> str:
 
 
 def _watch(running: Running, *, as_json: bool) -> None:
+    watch = Watch(running.database, running.settings)
     try:
         with ends_as_interrupts() as interrupts:
             if as_json or not is_rich():
                 while True:
-                    show(_look(running), as_json=as_json)
+                    show(_look(running, watch), as_json=as_json)
                     interrupts.pause(WATCH_SECONDS)
             starter = starter_of(running.servers)
             with Live(console=console(), auto_refresh=False) as live:
                 while True:
-                    report = read_status(running.database, running.settings)
-                    live.update(_picture(report, starter), refresh=True)
+                    live.update(_picture(watch.read(), starter), refresh=True)
                     interrupts.pause(WATCH_SECONDS)
     except KeyboardInterrupt:
         # Ctrl-C is how watching ends.

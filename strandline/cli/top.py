@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Group
 from rich.live import Live
 
-from strandline.administration.status import read_rates, read_status
+from strandline.administration.status import Watch, read_rates, read_status
 from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.targets import Running, opened_servers
 from strandline.cli.status import label_of, notes_of, starter_of
@@ -19,7 +19,6 @@ from strandline.schemas.wire.work import PipelineReport, StageReport, StatusRepo
 
 # Of the last so many minutes.
 RATE_MINUTES = 5
-# Totals count whole tables.
 READ_SECONDS = 5.0
 HEADERS = ("pipeline", "stage", "due", "held", "dead", "oldest", "done a minute")
 
@@ -44,14 +43,13 @@ def command(running: Running, as_json: bool) -> Output | None:
 
 def _watch(running: Running, interrupts: Interrupts, wait_for_key: WaitForKey) -> None:
     lines: list[str] = []
-    key, is_paused = "", False
+    watch, key, is_paused = Watch(running.database, running.settings), "", False
     with Live(console=console(), auto_refresh=False, screen=True) as live:
         while key != "q":
             interrupts.check()
             is_paused ^= key == "p"
             if not is_paused:
-                report = read_status(running.database, running.settings)
-                lines = lines_of_top(report, read_rates(running.database), starter_of(running.servers))
+                lines = lines_of_top(watch.read(), read_rates(running.database), starter_of(running.servers))
             help_line = f"q: end, p: {'go on; paused' if is_paused else 'pause'}"
             live.update(Group(*map(styled_text, [*lines, "", help_line])), refresh=True)
             key = wait_for_key(READ_SECONDS)

@@ -36,11 +36,25 @@ class StatusTotalsRow(NamedTuple):
     events: int
     facts: int
     chunks: int
-    calls_by_model: str
 
 
 class StatusTotals(Query[StatusTotalsRow], name="status_totals", repeatable=True):
     """Totals; of derived memory only what serves."""
+
+
+class LedgerTotalsRow(NamedTuple):
+    model: str
+    step: str
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+    seconds: float
+    last_at: datetime
+
+
+class LedgerTotals(Query[LedgerTotalsRow], name="ledger_totals", repeatable=True):
+    """The ledger of model calls, by model and by what they were for."""
 
 
 class StageRatesRow(NamedTuple):

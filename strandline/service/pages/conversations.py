@@ -29,7 +29,8 @@ async def show_session(visit: Visit) -> Response:
     user = picture["session"]["user_id"]
     query = {"limit": MESSAGES_SHOWN, "cursor": visit.query.get("cursor")}
     messages = await visit.ask(acts.LIST_MESSAGES, session_id=session_id, of_user=user or "", query=query)
-    return await visit.page("session.html", picture=picture, messages=messages)
+    kept = await visit.ask(acts.GET_RETENTION, session_id=session_id, of_user=user or "")
+    return await visit.page("session.html", picture=picture, messages=messages, kept=kept)
 
 
 @pages.hide(_MESSAGE, _whose)

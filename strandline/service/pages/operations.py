@@ -9,7 +9,7 @@ from strandline.administration.attention import lines_of
 from strandline.administration.status import read_rates, read_standing
 from strandline.pipelines.audit.appending import Act, append_act
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.queries.inspection.status import LongestDue
+from strandline.schemas.queries.inspection.status import LedgerTotals, LongestDue
 from strandline.schemas.values.identity import Owner, SessionIdentity
 from strandline.schemas.wire.acts import WireAct
 from strandline.schemas.wire.base import Answer, Name, Page
@@ -29,6 +29,7 @@ routes = Routes("page")
 
 STARTER = "strandline worker"
 STANDING = WireAct("GET", "/page/-/standing")
+MODELS = WireAct("GET", "/page/-/models")
 DUE_LONGEST = WireAct("GET", "/page/-/longest-due")
 REVEAL = WireAct("POST", "/page/-/reveal", "same", names_user=True)
 
@@ -61,6 +62,19 @@ class WaitingEvent(Answer):
     waits_since: datetime
 
 
+class ModelCalls(Answer):
+    """The calls of a model for one step of the stages; ``seconds`` of one on average."""
+
+    model: str
+    step: str
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+    seconds: float
+    last_at: datetime
+
+
 class RevealIn(Body):
     """Whose content is to be shown: a user's, or a session's."""
 
@@ -87,6 +101,13 @@ async def get_standing(call: Call) -> StandingOut:
         )
 
     return await call.block(look)
+
+
+@routes.answer(MODELS, "operate", "others", holder="installation")
+async def get_models(call: Call) -> Page[ModelCalls]:
+    """The ledger of model calls, which names no tenant."""
+    rows = await call.block(lambda database: database.fetch(LedgerTotals()))
+    return Page[ModelCalls](items=[ModelCalls.model_validate(row) for row in rows])
 
 
 @routes.answer(DUE_LONGEST, "operate", "others", ("names",), holder="installation")

@@ -1,10 +1,11 @@
-"""Tables to look at alone: the trail, keys, and spend."""
+"""Tables to look at alone: the trail, keys, and models."""
 
 from __future__ import annotations
 
 from starlette.responses import Response
 
 from strandline.schemas.wire import acts
+from strandline.service.pages.operations import MODELS, STANDING
 from strandline.service.pages.routing import Pages
 from strandline.service.pages.visits import Visit
 
@@ -26,7 +27,8 @@ async def show_keys(visit: Visit) -> Response:
     return await visit.page("keys.html", keys=keys)
 
 
-@pages("GET /spend")
-async def show_spend(visit: Visit) -> Response:
-    """The ledger of model calls, and the totals of the tables."""
-    return await visit.page("spend.html", totals=await visit.ask(acts.GET_STATUS))
+@pages("GET /models")
+async def show_models(visit: Visit) -> Response:
+    """The calls of each model, its last answer, and the stages that a model keeps waiting."""
+    calls = (await visit.ask(MODELS))["items"]
+    return await visit.page("models.html", calls=calls, standing=await visit.ask(STANDING))

@@ -29,7 +29,7 @@ from strandline.administration.replays import (
     find_replay,
     report_of,
 )
-from strandline.administration.status import read_status
+from strandline.administration.status import read_standing, read_status
 from strandline.pipelines.engine.dead_letters import DeadLetter, LetterPlace, list_dead_letters
 from strandline.pipelines.replay.records import ask_to_stop, newest_replays
 from strandline.schemas.postgres.database import Database
@@ -92,8 +92,7 @@ async def get_status(call: Call) -> StatusReport:
 @routes.answer(acts.GET_WORKERS, "operate", "others", holder="installation")
 async def get_workers(call: Call) -> Page[WorkerReport]:
     """The workers with a heartbeat."""
-    status = await _operate(call, read_status)
-    return Page[WorkerReport](items=status.workers)
+    return Page[WorkerReport](items=(await _operate(call, read_standing)).workers)
 
 
 @routes.answer(acts.GET_NAMESPACES, "operate", "others", holder="namespace")

@@ -140,6 +140,7 @@ ACROSS_SHARDS = {
         "longest_due",
         "stage_rates",
         "status_totals",
+        "ledger_totals",
         "used_pipelines",
         "waiting_messages",
     },

@@ -148,6 +148,25 @@ def test_a_fact_is_corrected_and_holds(world: World, browser: Browser) -> None:
         assert walk.clicks <= 8
 
 
+def test_earlier_words_of_a_fact_are_restored(world: World, browser: Browser) -> None:
+    world.put("chat-7", "gil", "I play the oboe.")
+    world.settle()
+    with Walk(world, browser) as walk:
+        walk.log_in()
+        walk.page.goto("/page/users/gil")
+        walk.click("text=Reveal content")
+        walk.click("text=Correct or delete")
+        walk.page.fill("textarea", "Plays the tuba.")
+        walk.click("button:text-is('Correct')")
+        walk.click("text=History and sources")
+        walk.click("text=Reveal content")
+        walk.click("text=Restore these words")
+        walk.click("text=Reveal content")
+        assert "oboe" in walk.page.inner_text("main")
+        assert "tuba" not in walk.page.inner_text("main")
+        assert walk.violations() == []
+
+
 def test_a_model_that_refuses_is_named_on_the_first_page(world: World, browser: Browser) -> None:
     world.model.behave(status=401, message="Incorrect API key provided", code="invalid_api_key")
     world.put("chat-5", "eli", "I sail.")
@@ -174,7 +193,7 @@ PAGES = {
     "generation": "/page/generations/1",
     "trail": "/page/trail",
     "keys": "/page/keys",
-    "spend": "/page/spend",
+    "models": "/page/models",
     "refusal": "/page/users/nobody/facts/00000000-0000-0000-0000-000000000000",
 }
 # From a page to another one, by clicks.

@@ -217,7 +217,7 @@ def test_no_page_has_a_canary_before_it_is_revealed(running: RunningService, ope
     hidden = [mine, f"{mine}/facts/{fact['fact_id']}", "/page/sessions/cage"]
     hidden.append(f"/page/sessions/cage/messages/{message['id']}")
     others = ["/page", "/page/users", "/page/letters", "/page/question", "/page/replays", "/page/trail"]
-    for page in (*hidden, *others, "/page/keys", "/page/spend", f"{mine}?doubtful=1"):
+    for page in (*hidden, *others, "/page/keys", "/page/models", f"{mine}?doubtful=1"):
         answer = operator.get(page)
         assert (answer.status_code, canary in answer.text) == (200, False), page
     for page in hidden:
