@@ -118,8 +118,8 @@ def talk(address: str) -> str:
 
 
 def facts(run: Run) -> dict[str, str]:
-    """Ana's live facts: their texts by id."""
-    listed = json.loads(run("strandline facts list --user ana --json"))["facts"]
+    """Ben's live facts: their texts by id."""
+    listed = json.loads(run("strandline facts list --user ben --json"))["facts"]
     return {fact["fact_id"]: fact["text"] for fact in listed}
 
 
@@ -144,3 +144,13 @@ def test_the_tutorial_from_an_echo_to_a_replay(
         texts = list(facts(run).values())
         assert "Bolt is no longer afraid of thunder." in texts
         assert not [text for text in texts if "is afraid of thunder" in text]
+
+
+def test_a_reader_may_have_run_the_readme_before() -> None:
+    """Its chats and users are others: a session keeps the policy of its first put."""
+    readme = (PAGE.parents[1] / "README.md").read_text(encoding="utf-8")
+    taken = set(re.findall(r'from_defaults\("(\w+)", user_id="(\w+)"', readme))
+    _curl, _x, _method, url = shlex.split(STEPS["talk"])
+    (chat, user) = re.findall(r"chats/(\w+)\?user_id=(\w+)", url)[0]
+    assert taken
+    assert not {chat, user} & {name for pair in taken for name in pair}
