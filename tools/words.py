@@ -57,7 +57,8 @@ class Count(NamedTuple):
 
 
 def documents() -> list[Path]:
-    return [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    outside = (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "tests/README.md"))
+    return [*sorted((ROOT / "docs").rglob("*.md")), *outside]
 
 
 def modules() -> Iterator[Path]:

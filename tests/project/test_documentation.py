@@ -30,6 +30,7 @@ DOCUMENTS = (
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / ".github" / "SECURITY.md",
+    ROOT / "tests" / "README.md",
     *sorted(DOCS.rglob("*.md")),
 )
 WRAPPED = (*DOCUMENTS, ROOT / "CHANGELOG.md")

@@ -23,6 +23,7 @@ OUTSIDE = {
     "index.md": ROOT / "README.md",
     "contributing.md": ROOT / "CONTRIBUTING.md",
     "changelog.md": ROOT / "CHANGELOG.md",
+    "writing-tests.md": ROOT / "tests" / "README.md",
     "security-policy.md": ROOT / ".github" / "SECURITY.md",
     "notices.md": ROOT / "strandline" / "NOTICE.md",
 }
