@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import strandline
-from tools.site.__main__ import main
+from tools.site.__main__ import CONFIG, GENERATED, OUTSIDE, main
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
+# Parts of the site that its users need not read, and pages that are written from the code.
+OF_DEVELOPERS = {"Developers", "Concepts", "Architecture"}
+NOT_PROSE = {*GENERATED, "api.md", "changelog.md"}
 # What a browser fetches by itself.
 FETCHED = re.compile(r"""<(?:script|img|iframe|source|link)\b[^>]*?(?:src|href)=["']?(https?:|//)""")
 IMPORTED = re.compile(r"""(?:url\(|@import )["']?(https?:|//)""")
@@ -51,3 +57,20 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
     page = (site / "python" / "index.html").read_text(encoding="utf-8")
     missing = [name for name in strandline.__all__ if f'<h2 id="{name.lower()}"' not in page]
     assert missing == []
+
+
+def pages_of_users(entries: list[Any]) -> Iterator[Path]:
+    for entry in entries:
+        ((title, value),) = entry.items() if isinstance(entry, Mapping) else [("", entry)]
+        if isinstance(value, list):
+            yield from () if title in OF_DEVELOPERS else pages_of_users(value)
+        elif title not in OF_DEVELOPERS and value not in NOT_PROSE:
+            yield OUTSIDE.get(value, DOCS / value)
+
+
+def test_the_pages_of_users_are_short_and_hold_no_proofs() -> None:
+    parts = tomllib.loads(CONFIG.read_text(encoding="utf-8"))["project"]["nav"]
+    texts = {page: page.read_text(encoding="utf-8") for page in pages_of_users(parts)}
+    assert len(texts) > 20
+    assert sum(len(text.split()) for text in texts.values()) <= 60_000
+    assert [page.name for page, text in texts.items() if re.search(r"`tests/[\w/]+\.py", text)] == []
