@@ -59,15 +59,14 @@ class SummaryStage:
             return ask(self.model, SummaryTask(texts[-1], lines, self.max_tokens, work.instructions))
 
         def call(step: str, lines: tuple[TranscriptLine, ...]) -> Call:
+            def go_on(answer: RawAnswer) -> tuple[()]:
+                texts.append(self._read(answer).summary or texts[-1])
+                return ()
+
             def parts() -> list[Call]:
                 return [call(*half) for half in halves(step, lines)]
 
-            return Call(
-                step,
-                partial(fold, lines),
-                lambda answer: texts.append(self._read(answer).summary or texts[-1]),
-                parts if len(batch.events) == 1 else None,
-            )
+            return Call(step, partial(fold, lines), go_on, parts if len(batch.events) == 1 else None)
 
         return [call(step, lines) for step, lines in work.transcript.lines_by_step(_STEP).items()]
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,22 +49,23 @@ class Transcript:
         return {step if at == 1 else f"{step}-{at}": tuple(lines) for at, lines in enumerate(groups, 1)}
 
     def lines_of(self, step: str) -> tuple[TranscriptLine, ...]:
-        """The lines of a step of ``calls``, or of a part of one (``halves``); none if they are gone."""
-        whole, _, part = step.partition("/")
-        if not part:
+        """The lines of a step of ``calls``, or of a part of one (``part_names``); none if they are gone."""
+        whole, mark, part = _step_parts(step)
+        if not mark:
             return self.lines_by_step(whole.partition("-")[0]).get(whole, ())
-        first, last = map(int, part.split("-"))
-        return self.lines[first - 1 : last]
+        runs = [map(int, run.split("-")) for run in part.split(".")]
+        return tuple(line for first, last in runs for line in self.lines[first - 1 : last])
 
     def steps_in_order(self, steps: Iterable[str]) -> list[str]:
         """Steps with answers, by their lines; without those whose lines another one has answered as well."""
         chosen: list[str] = []
-        through = 0
+        through: Counter[int] = Counter()
         lines = {step: shown for step in steps if (shown := self.lines_of(step))}
         for step in sorted(lines, key=lambda one: (lines[one][0].number, -len(lines[one]))):
-            if lines[step][0].number > through:
+            depth = step.count(_FURTHER)
+            if lines[step][0].number > through[depth]:
                 chosen.append(step)
-                through = lines[step][-1].number
+                through[depth] = lines[step][-1].number
         return chosen
 
     def left_out(self, steps: Iterable[str]) -> list[Message]:
@@ -77,12 +80,40 @@ class Transcript:
         return self.messages[number - 1]
 
 
-def halves(step: str, lines: tuple[TranscriptLine, ...]) -> list[tuple[str, tuple[TranscriptLine, ...]]]:
+_Parts = list[tuple[str, tuple[TranscriptLine, ...]]]
+# Behind the name of a step: before the lines of its part, and of a part that an answer left open.
+_PART, _FURTHER = "/", "+"
+
+
+def _step_parts(step: str) -> tuple[str, str, str]:
+    whole = re.split(r"[/+]", step, maxsplit=1)[0]
+    part = step[len(whole) :].lstrip(_PART + _FURTHER)
+    return whole, step[len(whole) : len(step) - len(part)], part
+
+
+def halves(step: str, lines: tuple[TranscriptLine, ...]) -> _Parts:
     """Two parts of a step, by their names, with half of its lines each; none of a single line."""
+    whole, mark, _ = _step_parts(step)
     middle = len(lines) // 2
     parts = (lines[:middle], lines[middle:]) if middle else ()
-    whole = step.partition("/")[0]
-    return [(f"{whole}/{part[0].number}-{part[-1].number}", part) for part in parts]
+    return [(f"{whole}{mark or _PART}{_runs(part)}", part) for part in parts]
+
+
+def further(step: str, lines: Sequence[TranscriptLine], most: int) -> _Parts:
+    """Parts of a step, by their names, with as many lines as ``most``, which its answer left open."""
+    whole, mark, _ = _step_parts(step)
+    parts = [tuple(lines[at : at + most]) for at in range(0, len(lines), most)]
+    return [(f"{whole}{mark.lstrip(_PART)}{_FURTHER}{_runs(part)}", part) for part in parts]
+
+
+def _runs(lines: Sequence[TranscriptLine]) -> str:
+    """Numbers of lines, as in "3.5-9"."""
+    runs: list[list[int]] = []
+    for line in lines:
+        if not runs or line.number != runs[-1][-1] + 1:
+            runs.append([])
+        runs[-1].append(line.number)
+    return ".".join(f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def load_transcript(fetcher: Fetcher, batch: Batch) -> Transcript:

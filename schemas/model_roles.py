@@ -61,7 +61,7 @@ _LIKE: Mapping[RoleName, tuple[str, ...]] = {
 # These go to the host alone that they were set for.
 _CREDENTIALS = frozenset({"api_key", "key_header", "headers", "query"})
 # Fields of roles that stand for settings, which a recipe records and restores by their names.
-_AS_SETTINGS = {
+AS_SETTINGS = {
     ("facts", "model"): "facts_model",
     ("merge", "model"): "merge_model",
     ("summary", "model"): "summary_model",
@@ -222,7 +222,7 @@ class ModelRoles(BaseModel):
 
     def as_settings(self) -> dict[str, Any]:
         """What roles set that stands for settings, by the names of these."""
-        named = {name: getattr(getattr(self, role), field) for (role, field), name in _AS_SETTINGS.items()}
+        named = {name: getattr(getattr(self, role), field) for (role, field), name in AS_SETTINGS.items()}
         return {name: value for name, value in named.items() if value is not None}
 
     def timeouts(self) -> dict[str, float]:

@@ -25,7 +25,7 @@ def answer_all(engine: Engine, lease: Lease, batch: Batch, calls: Iterable[Call]
     """The answers of a batch by step, one call after another.
 
     A call is divided if it gets no answer that can be used, or fails for the last time it may while others
-    succeed; its smallest parts are left out, if others are answered.
+    succeed; its smallest parts are left out, if others are answered.  Then follow calls for its open lines.
 
     Raises:
         PermanentModelError, TransientModelError: nothing was answered, or too little.
@@ -45,7 +45,7 @@ def answer_all(engine: Engine, lease: Lease, batch: Batch, calls: Iterable[Call]
                 raise
             waiting.extendleft(reversed(parts))
         else:
-            call.note(answers[call.step])
+            waiting.extendleft(reversed(call.follow(answers[call.step])))
     return answers
 
 

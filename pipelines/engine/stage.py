@@ -60,14 +60,14 @@ class RawAnswer:
 class Call:
     """One model call of a batch: a step name, unique in the batch, and what makes the call.
 
-    ``note`` gets the answer, new or stored, before the next call of the batch is made.  ``parts`` are smaller
-    calls that take its place if it gets no answer that can be used; if there are none, it is left out while
-    others are answered.  None: its batch fails with it.
+    ``follow`` gets the answer, new or stored, before the next call of the batch is made, and gives the calls
+    for lines that it leaves open.  ``parts`` are smaller calls that take its place if it gets no answer that
+    can be used; if there are none, it is left out while others are answered.  None: its batch fails with it.
     """
 
     step: str
     make: Callable[[], RawAnswer]
-    note: Callable[[RawAnswer], None] = lambda _answer: None
+    follow: Callable[[RawAnswer], Sequence[Call]] = lambda _answer: ()
     parts: Callable[[], Sequence[Call]] | None = None
 
 

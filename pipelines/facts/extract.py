@@ -18,10 +18,17 @@ from uuid import UUID
 from strandline.pipelines.capture import load_capture
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.facts.grounding import ground_fact
-from strandline.pipelines.models.answers import ExtractedFact, parse_extract
+from strandline.pipelines.models.answers import FEW_LINES, ExtractedFact, open_lines, parse_extract
 from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import ExtractTask, TextModel, TranscriptLine
-from strandline.pipelines.transcript import Transcript, full_text, halves, load_transcript, shown_name
+from strandline.pipelines.transcript import (
+    Transcript,
+    full_text,
+    further,
+    halves,
+    load_transcript,
+    shown_name,
+)
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.derived.facts_merge import InsertCandidates
 from strandline.schemas.queries.work.lanes import ContextMessages, InsertReceipts, PassOn
@@ -136,12 +143,17 @@ class ExtractStage:
             more_instructions=work.capture.more_instructions,
         )
 
+        def follow(answer: RawAnswer) -> list[Call]:
+            left = open_lines(answer.body.decode())
+            few = further(step, [line for line in lines if line.number in left], FEW_LINES)
+            return [self._call(batch, work, *part) for part in few]
+
         def parts() -> list[Call]:
             return [self._call(batch, work, *half) for half in halves(step, lines)]
 
         # Before that, the engine tries an event alone, and without context.
         is_alone = len(batch.events) == 1 and not work.context
-        return Call(step, partial(ask, self.model, task), parts=parts if is_alone else None)
+        return Call(step, partial(ask, self.model, task), follow, parts if is_alone else None)
 
     def effect(
         self, batch: Batch, work: ExtractWork, answers: Mapping[str, RawAnswer]

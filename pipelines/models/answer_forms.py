@@ -287,6 +287,16 @@ def _read(form: type[_Answer], candidate: Found, is_alone: bool) -> Reading[_Ans
 
 
 def _fields(candidate: Found, listed: str, item: type[BaseModel] | None, is_alone: bool) -> dict[str, Any]:
+    """The fields of an answer, its list as a list, also if a model wrote one of these in its place:
+
+    [{"text": …}, {"text": …}]        the list alone
+    {"text": …}                       an item alone
+    {"facts": null}, {}, []           nothing
+    {"facts": "[{\\"text\\": …}]"}     the list as text
+    {"facts": {"1": {"text": …}}}     each item by a name
+    {"facts": {"text": …}}            one item for the list
+    {"facts": "…"}                    one text for the list
+    """
     is_bare = isinstance(candidate.value, list)
     value = _unwrapped(_readable(candidate.value, _MAX_FORM_LEVELS + _MAX_WRAPPING), listed)
     is_list = isinstance(value, list) and candidate.is_outermost

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
@@ -45,8 +46,10 @@ MAX_TOPICS = 8
 MAX_NAME_CHARACTERS = 120
 # Most changes of one instruction.
 MAX_INSTRUCTED_CHANGES = 200
-# One sentence cannot say more than this many facts did.
+# One sentence cannot say more than this many facts did, nor more than so many lines.
 MAX_MERGED_FACTS = 12
+# Lines that a cut answer leaves open are asked about in parts of so many, or fewer.
+FEW_LINES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +115,14 @@ class CheckedAnswer:
 
     ``shortcoming`` says why a better one should be asked for; the answer can be used if none comes.
     ``weight`` tells which of two says more: the facts that can be used, else the characters.
+    ``covered``: the lines that the facts of a cut answer are about, if the others are to be asked about by
+    themselves; None: all lines are answered.
     """
 
     text: str
     shortcoming: str = ""
     weight: int = 0
+    covered: frozenset[int] | None = None
 
 
 def check_answer(task: Task, text: str) -> CheckedAnswer:
@@ -138,12 +144,55 @@ def check_answer(task: Task, text: str) -> CheckedAnswer:
             shortcoming = shortcoming or "The lines are numbered from 1, and the answer names a line 0."
         if not shortcoming and _lacks_sources(answer, len(task.lines)):
             shortcoming = "No fact names the numbers of the lines that it is from."
-    known = answer.model_dump(exclude_unset=True)
-    stored = json.dumps(known, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    stored = _as_stored(answer.model_dump(exclude_unset=True))
     weight = len(stored)
+    covered = None
     if isinstance(task, ExtractTask):
-        weight = sum(_fact(item, len(task.lines)) is not None for item in answer.facts)
-    return CheckedAnswer(stored, shortcoming, weight)
+        facts = [fact for item in answer.facts if (fact := _fact(item, len(task.lines)))]
+        weight = len(facts)
+        covered = _lines_of(facts, len(task.lines)) if reading.is_cut else None
+    return CheckedAnswer(stored, shortcoming, weight, covered)
+
+
+def _lines_of(facts: Iterable[ExtractedFact], line_count: int) -> frozenset[int] | None:
+    """The lines that facts are about; None if that is less than half of a few lines."""
+    covered = {n for fact in facts if len(fact.messages) <= MAX_MERGED_FACTS for n in fact.messages}
+    return frozenset(covered) if line_count > FEW_LINES or 2 * len(covered) >= line_count else None
+
+
+def with_first_lines(task: Task, most: int) -> Task:
+    """The task about the first of its lines, numbered from 1; one without numbered lines as it is."""
+    if not isinstance(task, ExtractTask):
+        return task
+    lines = (replace(line, number=place) for place, line in enumerate(task.lines[:most], 1))
+    return replace(task, lines=tuple(lines))
+
+
+def by_lines_of(task: ExtractTask, asked: int, answer: CheckedAnswer) -> str:
+    """An answer about the first ``asked`` lines of a task, by its lines' numbers, with those left open."""
+    numbers = [line.number for line in task.lines]
+    shown = range(1, asked + 1)
+    read = shown if answer.covered is None else answer.covered
+    left = [number for place, number in enumerate(numbers, 1) if place not in read]
+    if not left and numbers == [*shown]:
+        return answer.text
+    facts = [
+        {**fact, "messages": [numbers[n - 1] for n in fact.get("messages") or [asked] if n in shown]}
+        for fact in json.loads(answer.text)["facts"]
+        if fact.get("messages") or asked == 1
+    ]
+    return _as_stored({"facts": facts, "open_lines": left})
+
+
+def open_lines(text: str) -> frozenset[int]:
+    """The lines that a stored extract answer leaves open, by their numbers."""
+    with suppress(ValueError):
+        return frozenset(json.loads(text).get("open_lines", ()))
+    return frozenset()
+
+
+def _as_stored(answer: Mapping[str, Any]) -> str:
+    return json.dumps(answer, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def _counts_from_zero(answer: ExtractAnswer, line_count: int) -> bool:

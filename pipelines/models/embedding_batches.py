@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from strandline.pipelines.models.answer_forms import storable
 from strandline.pipelines.models.contract import EmbeddingAnswer
@@ -41,17 +41,14 @@ class InProcessEmbedder(ABC):
         """The vector of one text, of any length."""
 
 
-def batches(texts: Sequence[str], *, max_texts: int, max_characters: int) -> Iterator[Sequence[str]]:
-    """Consecutive runs of ``texts`` within both bounds; a text that is too long by itself goes alone."""
-    start, characters = 0, 0
-    for index, text in enumerate(texts):
-        full = index - start >= max_texts or characters + len(text) > max_characters
-        if full and index > start:
-            yield texts[start:index]
-            start, characters = index, 0
+def first_batch(texts: Sequence[str], max_texts: int, max_characters: int) -> Sequence[str]:
+    """The first of ``texts``, as many as are within both bounds, at least one."""
+    characters = 0
+    for place, text in enumerate(texts[:max_texts]):
         characters += len(text)
-    if start < len(texts):
-        yield texts[start:]
+        if place and characters > max_characters:
+            return texts[:place]
+    return texts[:max_texts]
 
 
 def unit_length(vector: Sequence[float]) -> tuple[float, ...]:

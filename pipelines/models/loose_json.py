@@ -217,7 +217,7 @@ class _Reader:
                     self.at = left_out.end()
                 case _:
                     item = self.read_value(depth)
-                    if not self.is_cut:
+                    if not self.is_cut or _ends_in_list(item):
                         items.append(item)
         return items
 
@@ -298,6 +298,11 @@ class _Reader:
             if not mark or mark not in skipped:
                 return mark
             self.at += 1
+
+
+def _ends_in_list(value: Any) -> bool:
+    """Whether an object was cut in a list, whose first items say something by themselves."""
+    return isinstance(value, dict) and isinstance([*value.values()][-1], list)
 
 
 def _join(pieces: list[str]) -> str:

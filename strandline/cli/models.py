@@ -14,7 +14,16 @@ from strandline.cli.doctor.checks import DoctorReport
 from strandline.cli.doctor.command import show_checks
 from strandline.cli.doctor.models import check_role
 from strandline.schemas.display.shown_url import shown_url
-from strandline.schemas.model_roles import EMBEDDING_ROLES, FILE, OPENAI_URL, PREFIX, ROLES, Role, RoleName
+from strandline.schemas.model_roles import (
+    AS_SETTINGS,
+    EMBEDDING_ROLES,
+    FILE,
+    OPENAI_URL,
+    PREFIX,
+    ROLES,
+    RoleName,
+    variable,
+)
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.wire.report import Report
 
@@ -80,13 +89,20 @@ def command() -> None:
 
 def _role(settings: Settings, name: RoleName) -> RoleReport:
     role, kind = settings.role(name), settings.backend(name)
-    dimensions = [("dimensions", settings.embedding_dimensions)] if name in EMBEDDING_ROLES else []
-    values = [
-        ValueReport(name=field, value=shown, set_by=_place(role, field, value))
-        for field, value in (*role.of, *dimensions)
+    values = {field: (value, role.place(field)) for field, value in role.of}
+    for (of_role, field), setting in AS_SETTINGS.items():
+        if of_role == name and field in ("prefix", "timeout_seconds"):
+            is_own = getattr(getattr(settings.models, name), field) is not None
+            place = variable(name, field) if is_own else f"STRANDLINE_{setting.upper()}"
+            values[field] = getattr(settings, setting), place
+    if name in EMBEDDING_ROLES:
+        values["dimensions"] = settings.embedding_dimensions, "STRANDLINE_EMBEDDING_DIMENSIONS"
+    reports = [
+        ValueReport(name=field, value=shown, set_by=None if value is None else _source(place))
+        for field, (value, place) in values.items()
         if kind == "openai" and (shown := _shown(field, value))
     ]
-    return RoleReport(role=name, backend=kind, values=values)
+    return RoleReport(role=name, backend=kind, values=reports)
 
 
 def _shown(field: str, value: Any) -> str:
@@ -102,16 +118,17 @@ def _shown(field: str, value: Any) -> str:
             return ", ".join(json.loads(value))
         case "base_url":
             return shown_url(value)
+        case "prefix":
+            return json.dumps(value, ensure_ascii=False) if value else ""
         case _:
             shown = str(value).lower() if isinstance(value, bool) else str(value)
             return shown.removesuffix(".0") if isinstance(value, float) else shown
 
 
-def _place(role: Role[Any], field: str, value: object) -> str | None:
-    place = "STRANDLINE_EMBEDDING_DIMENSIONS" if field == "dimensions" else role.place(field)
+def _source(place: str) -> str:
+    """The variable of a value, or of the file that it is in."""
     is_set = place in (name.upper() for name, content in os.environ.items() if content)
-    is_of_file = place.startswith(PREFIX) and not is_set
-    return None if value is None else FILE if is_of_file else place
+    return FILE if place.startswith(PREFIX) and not is_set else place
 
 
 def _lines(report: RolesReport) -> Iterator[str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from strandline.pipelines.models.contract import EmbeddingAnswer
-from strandline.pipelines.models.embedding_batches import batches, ready_to_embed, unit_length
+from strandline.pipelines.models.embedding_batches import first_batch, ready_to_embed, unit_length
 from strandline.pipelines.models.openai.client import PROBE_SECONDS, ModelClient
 from strandline.pipelines.models.openai.errors import (
     RejectedError,
@@ -122,13 +122,7 @@ class OpenAIEmbedder:
             TransientModelError: as for a text model; also fewer vectors than texts.
         """
         call = _EmbeddingCall(self, timeout_seconds)
-        vectors: list[tuple[float, ...]] = []
-        for batch in batches(
-            ready_to_embed(texts),
-            max_texts=self.form.max_texts,
-            max_characters=self.form.max_characters,
-        ):
-            vectors += call.embed(batch)
+        vectors = call.embed_all(ready_to_embed(texts))
         if call.answered and not any(vectors):
             call.probe()
         return EmbeddingAnswer(tuple(vectors), self.model, call.tokens)
@@ -191,6 +185,14 @@ class _EmbeddingCall:
         self._refused_alone = 0
         self.tokens = 0
 
+    def embed_all(self, texts: Sequence[str]) -> list[tuple[float, ...]]:
+        """A vector for each text, in requests as large as the server is known to take."""
+        vectors: list[tuple[float, ...]] = []
+        while left := texts[len(vectors) :]:
+            form = self._embedder.form
+            vectors += self.embed(first_batch(left, form.max_texts, form.max_characters))
+        return vectors
+
     def embed(self, batch: Sequence[str]) -> list[tuple[float, ...]]:
         """A vector for each text; empty for a text refused by itself."""
         try:
@@ -235,7 +237,7 @@ class _EmbeddingCall:
 
     def _embed_halves(self, batch: Sequence[str], rejection: Rejection) -> list[tuple[float, ...]]:
         middle, refused_alone = len(batch) // 2, self._refused_alone
-        vectors = self.embed(batch[:middle]) + self.embed(batch[middle:])
+        vectors = self.embed_all(batch[:middle]) + self.embed_all(batch[middle:])
         if self._refused_alone == refused_alone:  # else that text explains the refusal
             self._embedder.note_size(batch[:middle], rejection)
         return vectors

@@ -7,13 +7,18 @@ unusable answer (once), find the form that a server takes, and probe whether it 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 
 from strandline.pipelines.models.answer_forms import storable
-from strandline.pipelines.models.answers import CheckedAnswer, check_answer
-from strandline.pipelines.models.contract import ChooseTask, ModelAnswer, Task, TaskName
+from strandline.pipelines.models.answers import (
+    FEW_LINES,
+    CheckedAnswer,
+    by_lines_of,
+    check_answer,
+    with_first_lines,
+)
+from strandline.pipelines.models.contract import ChooseTask, ExtractTask, ModelAnswer, Task, TaskName
 from strandline.pipelines.models.openai.client import PROBE_SECONDS, ModelClient
 from strandline.pipelines.models.openai.errors import (
     RejectedError,
@@ -26,10 +31,10 @@ from strandline.pipelines.models.openai.errors import (
 )
 from strandline.pipelines.models.openai.replies import Completion, Usage, read_completion
 from strandline.pipelines.models.openai.request_forms import (
-    MORE_ROOM,
+    THOUGHT_TOKENS,
+    KnownForms,
     Messages,
     RequestForm,
-    may_be_about_form,
     most_tokens,
 )
 from strandline.pipelines.models.prompts.render import Prompt, render
@@ -47,9 +52,9 @@ from strandline.schemas.settings import Settings
 COMPLETIONS = "/chat/completions"
 MAX_ECHO_CHARACTERS = 20_000
 PROBE_TOKENS = 32
-# A form that is weaker than it need be is given up after so long.
-FORM_SECONDS = 3_600.0
 _CHARACTERS_PER_TOKEN = 4
+# How an answer begins whose thoughts are over.
+_BEGUN = ("{", "[", "`")
 
 logger = logging.getLogger(__name__)
 
@@ -71,14 +76,12 @@ class OpenAITextModel:
         self._role = role
         self._prompts = dict(prompts or {})
         self.model = str(role.of.model)
-        # Replaced as a whole once a weaker form has worked; threads that race here only repeat a request.
-        self._form = self._strongest = RequestForm.of_role(role.of)
-        self._form_until = float("inf")
-        self._worked: frozenset[RequestForm] = frozenset()
-        # How often in a row the plainest form helped, and nothing said why.
-        self._helped = 0
+        self._forms = KnownForms(RequestForm.of_role(role.of))
         self._has_answered = False
-        self._is_broken_in_any_form = False
+        # The most lines that are asked about at once.
+        self._lines = 2**31
+        # Whether answers begin with thoughts, and tokens for these.
+        self._thinks, self._thoughts = False, THOUGHT_TOKENS
 
     def close(self) -> None:
         """Close the HTTP connections; calls after this fail."""
@@ -91,11 +94,24 @@ class OpenAITextModel:
             TransientModelError: time-out, connection failure, 429, 5xx, or a wrong key, model or address.
             PermanentModelError: refused, or unusable after the repair.
         """
-        prompt = render(task, self._prompts)
-        messages = _messages(prompt)
+        shown = with_first_lines(task, self._lines)
+        prompt = render(shown, self._prompts)
+        checked, spent = self._ask(shown, _messages(prompt))
+        text = checked.text
+        if isinstance(task, ExtractTask) and isinstance(shown, ExtractTask):
+            asked = len(shown.lines)
+            text = by_lines_of(task, asked, checked)
+            if checked.covered is not None:
+                self._lines = FEW_LINES
+            elif asked == self._lines:
+                self._lines *= 2
+        return ModelAnswer(text, self.model, prompt.hash, spent.prompt_tokens, spent.completion_tokens)
+
+    def _ask(self, task: Task, messages: Messages) -> tuple[CheckedAnswer, Usage]:
         limit, spent, best, problem = self._role.of.max_tokens, Usage(), CheckedAnswer("", weight=-1), ""
-        room = limit or most_tokens(task)
+        thinks = self._thinks
         for is_repair in (False, True):
+            room = limit or most_tokens(task) + thinks * self._thoughts
             try:
                 with after_answers(some=is_repair):
                     completion = self._complete(messages, task.name, room)
@@ -112,21 +128,33 @@ class OpenAITextModel:
                 checked = check_answer(task, completion.text)
             except PermanentModelError as error:
                 problem = str(error)
-                if completion.is_cut_off:
+                if completion.has_no_end:
+                    allowing = self._role.place("timeout_seconds")
+                    problem = f"The answer did not end: it had no end, or took longer than {allowing} allows."
+                elif completion.is_cut_off:
                     raised_by = self._role.place("max_tokens")
                     problem = f"The answer was cut off because it became too long; {raised_by} allows more."
             else:
                 if not checked.shortcoming:
-                    return self._answer(prompt, checked, spent)
+                    if thinks:
+                        self._thinks, self._thoughts = True, THOUGHT_TOKENS
+                    return checked, spent
                 best, problem = max(best, checked, key=lambda one: one.weight), checked.shortcoming
-            room *= MORE_ROOM if completion.is_cut_off and limit is None else 1
+            if completion.has_no_end or best.covered is not None:
+                break
+            thinks = thinks or (completion.is_cut_off and not completion.text.lstrip().startswith(_BEGUN))
             messages = _repair(messages, completion, problem)
+        if thinks and completion.is_cut_off:
+            self._thoughts //= 2  # more did not help
         if best.text:
             logger.warning("an answer is used in part", extra={"model": self.model, "reason": problem})
-            return self._answer(prompt, best, spent)
+            return best, spent
+        if completion.is_cut_off and isinstance(task, ExtractTask) and len(task.lines) > FEW_LINES:
+            return CheckedAnswer('{"facts":[]}', covered=frozenset()), spent
         if not completion.text.strip() and not completion.is_cut_off:
             self.probe()  # which finds out whether all answers are empty
-        raise UnusableAnswerError(f"The model's answer stayed unusable after one repair. {problem}")
+        repaired = " after one repair" if is_repair else ""
+        raise UnusableAnswerError(f"The model's answer stayed unusable{repaired}. {problem}")
 
     def probe(self) -> None:
         """Make the smallest request in the form of a real one, to learn whether the server answers at all.
@@ -147,11 +175,6 @@ class OpenAITextModel:
                 f"The model server's answers are empty; check {self._role.place('model')}."
             )
 
-    def _answer(self, prompt: Prompt, checked: CheckedAnswer, spent: Usage) -> ModelAnswer:
-        return ModelAnswer(
-            checked.text, self.model, prompt.hash, spent.prompt_tokens, spent.completion_tokens
-        )
-
     def _complete(
         self,
         messages: Messages,
@@ -161,7 +184,7 @@ class OpenAITextModel:
         is_probe: bool = False,
         timeout_seconds: float | None = None,
     ) -> Completion:
-        form, is_explained = self._form_now(), True
+        form, is_explained = self._forms.now(), True
         while True:
             request = form.request(self.model, messages, task, room)
             try:
@@ -171,26 +194,29 @@ class OpenAITextModel:
             except RejectedError as error:
                 rejection = error.rejection
             else:
-                self._remember(form, is_explained)
+                self._has_answered = True
+                if self._forms.keep(form, is_explained=is_explained):
+                    logger.info(
+                        "model server needs a weaker request form",
+                        extra={
+                            "model": self.model,
+                            "answer_form": form.answer,
+                            "temperature": form.temperature,
+                        },
+                    )
                 return completion
             problem = judge(rejection, self._role)
             if is_moderated(rejection):
                 raise problem
-            weaker, plainest = form.weaker(rejection), form.plainest()
+            weaker = form.weaker(rejection)
             is_explained = is_explained and "json_validate" not in rejection.subject
-            if weaker is None and form != plainest and self._may_be_about_form(form, rejection, problem):
-                weaker, is_explained = plainest, False
+            if weaker is None and not _is_explained(rejection, problem):
+                weaker, is_explained = self._forms.plainer(form, rejection), False
             if weaker is None:
-                self._is_broken_in_any_form = rejection.status >= 500
                 if isinstance(problem, PermanentModelError):
                     self._check_others_are_answered(rejection, is_probe=is_probe)
                 raise problem
             form = weaker
-
-    def _may_be_about_form(self, form: RequestForm, rejection: Rejection, error: ModelError) -> bool:
-        is_explained = isinstance(error, ProviderSetupError) and rejection.status not in (405, 415)
-        is_proven = form in self._worked or self._is_broken_in_any_form
-        return not is_explained and may_be_about_form(rejection, is_proven=is_proven)
 
     def _check_others_are_answered(self, rejection: Rejection, *, is_probe: bool) -> None:
         """Raise if the server refuses everything alike: then a refusal for no known reason is its own.
@@ -204,24 +230,6 @@ class OpenAITextModel:
         if not self._has_answered:
             self.probe()
         self._has_answered = False
-
-    def _form_now(self) -> RequestForm:
-        if time.monotonic() > self._form_until:
-            self._form, self._form_until = self._strongest, float("inf")
-        return self._form
-
-    def _remember(self, form: RequestForm, is_explained: bool) -> None:
-        """Ask in this form from now on; without an explanation, only once it has helped twice."""
-        self._has_answered, self._is_broken_in_any_form = True, False
-        self._worked |= {form}
-        self._helped = 0 if is_explained else self._helped + 1
-        if form == self._form or self._helped == 1:
-            return
-        self._form, self._form_until = form, time.monotonic() + FORM_SECONDS
-        logger.info(
-            "model server needs a weaker request form",
-            extra={"model": self.model, "answer_form": form.answer, "temperature": form.temperature},
-        )
 
 
 def text_model_from(
@@ -245,6 +253,11 @@ def _passes(error: ModelError) -> bool:
     if isinstance(error, RateLimitError) or not isinstance(error, TransientModelError):
         return False
     return not error.is_slow
+
+
+def _is_explained(rejection: Rejection, error: ModelError) -> bool:
+    """Whether a refusal is for another reason than the form of the request."""
+    return isinstance(error, ProviderSetupError) and rejection.status not in (405, 415)
 
 
 def _messages(prompt: Prompt) -> Messages:

@@ -1,6 +1,6 @@
-"""Ends a streamed answer that only repeats itself, as small models do until they meet a limit.
+"""Ends a streamed answer that only repeats itself or counts, as small models do until they meet a limit.
 
-What stands before the repetition is an answer that was cut off.
+What stands before is an answer that was cut off.
 """
 
 from __future__ import annotations
@@ -11,16 +11,24 @@ from collections.abc import Iterable, Iterator
 # An answer repeats itself if so many bytes at its end are one passage, written so many times or more.
 _BYTES = 2_400
 _TIMES = 6
+# It counts if it ends in so many numbers: no fact names as many lines.
+_NUMBERS = 64
 # After so many further bytes the end is looked at again.
-_STEP = 400
+_STEP = 100
 _WORDS = re.compile(
     rb'"(?:content|text|reasoning_content|reasoning|thinking|arguments)"\s*:\s*"((?:[^"\\]|\\.)*)"'
 )
-_CUT_OFF = b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]}\n\ndata: [DONE]\n\n'
+_BREAK = re.compile(rb"\\[nrt]")
+_NO_NUMBER = re.compile(rb"[^\d\s,]")
+# The last event of an answer that is read no further, and the reason for its end in it.
+NO_END = "no_end"
+ENDED = (
+    f'data: {{"choices": [{{"index": 0, "delta": {{}}, "finish_reason": "{NO_END}"}}]}}\n\ndata: [DONE]\n\n'
+).encode()
 
 
 def until_repetition(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The pieces of an event stream, which ends as cut off once its answer only repeats itself."""
+    """The pieces of an event stream, which ends as cut off once its answer goes nowhere."""
     parts: list[bytes] = []
     answer, unseen = b"", 0
     for piece in pieces:
@@ -35,8 +43,8 @@ def until_repetition(pieces: Iterable[bytes]) -> Iterator[bytes]:
         answer, unseen = (answer + words)[-_BYTES:], unseen + len(words)
         if unseen >= _STEP:
             unseen = 0
-            if repeats_itself(answer):
-                yield _CUT_OFF
+            if repeats_itself(answer) or counts(answer):
+                yield ENDED
                 return
     yield b"".join(parts)
 
@@ -46,3 +54,8 @@ def repeats_itself(text: bytes) -> bool:
     end, longest = text[-_BYTES:], _BYTES // _TIMES
     period = len(end) - longest - end.rfind(end[-longest:], 0, -1)
     return len(end) == _BYTES and period <= longest and end[period:] == end[:-period]
+
+
+def counts(text: bytes) -> bool:
+    """Whether a text, as a JSON string has it, ends in a list of numbers that is longer than any is meant."""
+    return len(_NO_NUMBER.split(_BREAK.sub(b" ", text))[-1].replace(b",", b" ").split()) > _NUMBERS

@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from strandline.pipelines.models.openai.errors import RejectedError, error_within
+from strandline.pipelines.models.openai.repetition import NO_END
 from strandline.schemas.errors import TransientModelError
 
 # More than any call takes; sums over many calls stay within the database's range.
 MAX_TOKENS_OF_CALL = 2**31 - 1
 _MAX_LEVELS = 8
 
-_CUT_OFF = frozenset({"length", "max_tokens", "max_length", "model_length", "token_limit"})
+_CUT_OFF = frozenset({"length", "max_tokens", "max_length", "model_length", "token_limit", NO_END})
 _FILTERED = frozenset(
     {"content_filter", "safety", "recitation", "blocklist", "prohibited_content", "spii", "refusal"}
 )
@@ -123,13 +124,15 @@ class Completion:
 
     Attributes:
         text: empty if there is none.
-        is_cut_off: it ended at the limit of tokens.
+        is_cut_off: it ended at the limit of tokens, or was read no further.
+        has_no_end: it was read no further, so that more room would not help.
         is_refused: the model declined, or a filter took the answer away.
         usage: None if the server does not count.
     """
 
     text: str
     is_cut_off: bool = False
+    has_no_end: bool = False
     is_refused: bool = False
     usage: Usage | None = None
 
@@ -198,6 +201,7 @@ def read_completion(body: Body) -> Completion:
     return Completion(
         best.text(),
         is_cut_off=best.reason in _CUT_OFF,
+        has_no_end=best.reason == NO_END,
         is_refused=best.reason in _FILTERED or any(map(str.strip, best.parts.get("refusal", ()))),
         usage=usage,
     )

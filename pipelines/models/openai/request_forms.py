@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -14,12 +15,13 @@ from typing import Any, Literal
 from strandline.pipelines.models.answer_forms import answer_schema
 from strandline.pipelines.models.contract import (
     ChooseTask,
-    CondenseTask,
     ExtractTask,
     MergeTask,
+    NumberedFact,
     SummaryTask,
     Task,
     TaskName,
+    TranscriptLine,
 )
 from strandline.pipelines.models.openai.errors import Rejection
 from strandline.schemas.model_roles import TextRole
@@ -27,11 +29,16 @@ from strandline.schemas.model_roles import TextRole
 Messages = Sequence[dict[str, str]]
 
 # Room for an answer and the thoughts before it; more is added by the task.
-_BASE_TOKENS = 1_024
-_TOKENS_PER_ITEM = 120
+_BASE_TOKENS = 512
+# Around the words of an item, and bytes of its words for each token.
+_TOKENS_PER_ITEM = 48
+_BYTES_PER_TOKEN = 3
 _TOKENS_PER_NUMBER = 8
-# An answer that was cut off is asked for once more with so many times the room.
-MORE_ROOM = 4
+# An answer that was cut off before it said anything is asked for once more with so much room for thoughts.
+THOUGHT_TOKENS = 16_384
+
+# A form that is weaker than it need be is given up after so long.
+_FORM_SECONDS = 3_600.0
 
 _REFUSING = frozenset({400, 404, 405, 415, 422, 500, 501})
 # Statuses of an unexplained refusal of the form.
@@ -135,26 +142,60 @@ class RequestForm:
         return [{**user, "content": f"{instructions}\n\n{user['content']}"}, *rest]
 
 
-def may_be_about_form(rejection: Rejection, *, is_proven: bool) -> bool:
-    """Whether an unexplained refusal may be about the form; a 500 never is once the form has worked."""
-    if rejection.status not in _UNEXPLAINED:
-        return False
-    return rejection.status in (400, 422) or not is_proven
+class KnownForms:
+    """The form that a server is asked in, and the forms that it took; threads only repeat a request here."""
+
+    def __init__(self, strongest: RequestForm) -> None:
+        self._form = self._strongest = strongest
+        self._until = float("inf")
+        self._worked: frozenset[RequestForm] = frozenset()
+        # How often in a row the plainest form helped, and nothing said why.
+        self._helped = 0
+        self._is_broken_in_any = False
+
+    def now(self) -> RequestForm:
+        """The form to ask in."""
+        if time.monotonic() > self._until:
+            self._form, self._until = self._strongest, float("inf")
+        return self._form
+
+    def plainer(self, form: RequestForm, rejection: Rejection) -> RequestForm | None:
+        """The plainest form, if an unexplained refusal may be about the form; never a 500 then."""
+        plainest, is_proven = form.plainest(), form in self._worked or self._is_broken_in_any
+        may_help = rejection.status in (400, 422) or not is_proven
+        if form != plainest and may_help and rejection.status in _UNEXPLAINED:
+            return plainest
+        self._is_broken_in_any = rejection.status >= 500
+        return None
+
+    def keep(self, form: RequestForm, *, is_explained: bool) -> bool:
+        """Ask in this form from now on; without an explanation, only once it has helped twice.
+
+        Returns whether that is another form than before.
+        """
+        self._is_broken_in_any = False
+        self._worked |= {form}
+        self._helped = 0 if is_explained else self._helped + 1
+        if form == self._form or self._helped == 1:
+            return False
+        self._form, self._until = form, time.monotonic() + _FORM_SECONDS
+        return True
 
 
 def most_tokens(task: Task) -> int:
-    """The tokens that an answer to ``task`` may take."""
+    """The tokens that an answer to ``task`` may take: each of its lines or facts said again, as an item."""
+    items: Sequence[TranscriptLine | NumberedFact]
     match task:
         case ExtractTask():
-            items = task.max_facts
+            items = task.lines
         case MergeTask():
-            items = len(task.candidates) * 2
-        case CondenseTask():
-            items = len(task.facts)
+            items = task.candidates
         case ChooseTask():
             return _BASE_TOKENS + _TOKENS_PER_NUMBER * task.max_facts
         case SummaryTask():
             return _BASE_TOKENS + 2 * task.max_tokens
         case _:
-            items = 2 * len(task.facts)
-    return _BASE_TOKENS + _TOKENS_PER_ITEM * items
+            items = task.facts
+    return _BASE_TOKENS + sum(
+        _TOKENS_PER_ITEM + len(item.text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN for item in items
+    )

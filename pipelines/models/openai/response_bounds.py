@@ -22,14 +22,13 @@ from typing import Any
 
 import httpx2
 
-from strandline.pipelines.models.openai.repetition import until_repetition
+from strandline.pipelines.models.openai.repetition import ENDED, until_repetition
 
 # A server that keeps to this sends as many bytes as it counts; some gateways compress all the same.
 UNCOMPRESSED = {"Accept-Encoding": "identity"}
 # Of a stream, in which each token is an event of some hundred bytes.
 MAX_STREAM_BYTES = 32_000_000
 
-_CLOCK = "strandline_clock"
 _OPENED = (".connect_tcp.complete", ".connect_unix_socket.complete", ".start_tls.complete")
 _PLAIN = frozenset({"", "identity"})
 _READABLE = _PLAIN | {"gzip", "x-gzip", "deflate"}
@@ -84,7 +83,6 @@ def start_clock(silence_seconds: float) -> Callable[[httpx2.Request], None]:
     def start(request: httpx2.Request) -> None:
         allowed = request.extensions["timeout"]["read"]
         clock = _Clock(None if allowed is None else time.monotonic() + allowed, silence_seconds)
-        request.extensions[_CLOCK] = clock
         request.extensions["trace"] = _bound_reads
         _clock.set(clock)
 
@@ -119,8 +117,7 @@ def watch_body(max_bytes: int) -> Callable[[httpx2.Response], None]:
         is_stream = "event-stream" in response.headers.get("content-type", "")
         most = max(max_bytes, MAX_STREAM_BYTES) if is_stream else max_bytes
         if isinstance(response.stream, httpx2.SyncByteStream):
-            clock = response.request.extensions.get(_CLOCK)
-            response.stream = _BoundedBody(response.stream, clock, most, encoding, is_stream)
+            response.stream = _BoundedBody(response.stream, _clock.get(), most, encoding, is_stream)
 
     return watch
 
@@ -143,11 +140,16 @@ class _BoundedBody(httpx2.SyncByteStream):
     def __iter__(self) -> Iterator[bytes]:
         left = self._max_bytes
         pieces = self._unpacked(self._in_time())
-        for piece in until_repetition(pieces) if self._is_stream else pieces:
-            left -= len(piece)
-            if left < 0:
-                raise UnboundedAnswerError(f"it is larger than {self._max_bytes:,} bytes")
-            yield piece
+        try:
+            for piece in until_repetition(pieces) if self._is_stream else pieces:
+                left -= len(piece)
+                if left < 0:
+                    raise UnboundedAnswerError(f"it is larger than {self._max_bytes:,} bytes")
+                yield piece
+        except EndlessAnswerError:
+            if not self._is_stream:
+                raise
+            yield ENDED
 
     def _in_time(self) -> Iterator[bytes]:
         clock = self._clock or _Clock(None, 0)

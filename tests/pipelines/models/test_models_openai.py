@@ -182,7 +182,12 @@ def test_what_was_turned_away_unread_is_unpaid_unless_it_was_the_repair_of_an_an
         assert caught.value.is_unpaid == (unpaid and not earlier)
 
 
-@pytest.mark.parametrize("misbehaviour", [{"wrong_schema": True}, {"truncate": True}])
+CUT = '{"facts": [{"text": "Ann keeps be'
+
+
+@pytest.mark.parametrize(
+    "misbehaviour", [{"wrong_schema": True}, {"responder": lambda _: completion(CUT)}], ids=["form", "cut"]
+)
 def test_an_answer_that_stays_unusable_is_permanent(
     server: ModelServer, model: OpenAITextModel, misbehaviour: dict[str, Any]
 ) -> None:
@@ -197,7 +202,7 @@ def test_a_cut_off_answer_gets_one_more_try(server: ModelServer, model: OpenAITe
     server.behave(responder=in_turn(completion('{"fac', finish="length"), completion(GOOD)))
     assert parse_extract(model.answer(EXTRACT).text, 1)
     assert "more briefly" in server.requests[1].body["messages"][1]["content"]
-    server.behave(truncate=True, finish_reason="length")
+    server.behave(responder=lambda _: completion(CUT, finish="length"))
     with pytest.raises(PermanentModelError, match="cut off"):
         model.answer(EXTRACT)
     assert len(server.requests) == 4

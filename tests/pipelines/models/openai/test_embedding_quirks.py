@@ -116,6 +116,19 @@ def test_every_text_gets_its_vector_and_what_works_is_remembered(
     assert all(getattr(one, "status", 200) == 200 for one in made), "nothing is refused any more"
 
 
+@pytest.mark.parametrize("most", [1, 10, 32])
+def test_a_limit_that_is_met_holds_for_the_rest_of_the_call(
+    server: ModelServer, embedder: OpenAIEmbedder, most: int
+) -> None:
+    server.behave(
+        responder=refusing_texts(lambda ts: len(ts) > most, 400, error(f"at most {most} inputs are taken"))
+    )
+    texts = [f"Day {number}: I walked." for number in range(1_000)]
+    assert all(embedder.embed(texts).vectors)
+    sizes = [len(request.body["input"]) for request in server.requests]
+    assert sum(size > most for size in sizes) <= 10, "halvings of the first request"
+
+
 @pytest.mark.parametrize("status", [400, 413, 422, 500])
 def test_a_text_that_is_too_long_is_cut_and_its_neighbours_stay_together(
     server: ModelServer, embedder: OpenAIEmbedder, status: int

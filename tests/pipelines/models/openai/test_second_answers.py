@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from strandline.pipelines.models.answers import parse_extract, parse_instruct
-from strandline.pipelines.models.contract import InstructTask, NumberedFact
+from strandline.pipelines.models.contract import ExtractTask, InstructTask, NumberedFact
 from strandline.pipelines.models.openai.embedder import embedder_from
 from strandline.pipelines.models.openai.models import OpenAITextModel
 from strandline.schemas.errors import TransientModelError
@@ -16,7 +17,9 @@ from strandline.schemas.settings import load_settings
 from tests.pipelines.models.test_quirks import BOAT, EXTRACT, GOOD, MOMENT, REX, said
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
 
+# The fact of one line of six, and the beginning of another.
 CUT = said(json.dumps({"facts": [BOAT, REX]})[:-25], finish="length")
+SIX = ExtractTask(tuple(replace(EXTRACT.lines[0], number=n) for n in range(1, 7)))
 NO_SOURCES = said(json.dumps({"facts": [{**BOAT, "messages": [], "topics": ["boats", "harbours", "ropes"]}]}))
 
 
@@ -49,7 +52,8 @@ def test_the_complete_items_of_the_first_are_used(
     server: ModelServer, model: OpenAITextModel, then: Any
 ) -> None:
     server.behave(responder=asked_first(CUT, then))
-    (fact,) = parse_extract(model.answer(EXTRACT).text, 2)
+    (fact,) = parse_extract(model.answer(SIX).text, 6)
+    assert len(server.requests) > 1
     assert fact.text == BOAT["text"]
 
 
@@ -57,7 +61,7 @@ def test_the_complete_items_of_the_first_are_used(
 def test_an_outage_is_waited_for(server: ModelServer, model: OpenAITextModel, first: Any) -> None:
     server.behave(responder=asked_first(first, Raw(503, b"")))
     with pytest.raises(TransientModelError):
-        model.answer(EXTRACT)
+        model.answer(SIX)
 
 
 def test_text_that_utf_8_lacks_is_not_sent_back(server: ModelServer, model: OpenAITextModel) -> None:

@@ -53,6 +53,16 @@ def test_show_prints_each_role_with_the_variables_and_no_secret(run: Any, tmp_pa
     )
     assert "  api_key: not set" in lines, "the key of OpenAI is that of no other host"
     assert lines[-1] == "query_embedding: none"
+    environment = {
+        "STRANDLINE_MODELS__QUERY_EMBEDDING__BACKEND": "",
+        "STRANDLINE_EMBEDDING_PASSAGE_PREFIX": "passage: ",
+        "STRANDLINE_MODELS__QUERY_EMBEDDING__PREFIX": "query:\n",
+    }
+    lines = run("models", "show", **environment)[1].splitlines()
+    queries = lines[lines.index("query_embedding: openai") :]
+    assert '  prefix: "passage: " (STRANDLINE_EMBEDDING_PASSAGE_PREFIX)' in lines
+    assert '  prefix: "query:\\n" (STRANDLINE_MODELS__QUERY_EMBEDDING__PREFIX)' in queries
+    assert "  timeout_seconds: 0.5 (STRANDLINE_QUERY_EMBEDDING_TIMEOUT_SECONDS)" in queries
     code, out = run("models", "show", "--json")
     report = json.loads(out)
     assert [role["role"] for role in report["roles"]][-2:] == ["embedding", "query_embedding"]
