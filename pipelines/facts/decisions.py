@@ -64,8 +64,8 @@ def check_decision(
     """The decision as it may be applied: unchanged, in the candidate's own words, or as an ``add``.
 
     It needs something in common.  Assistants' statements neither end nor reword a user's or a person's fact,
-    and do not stand for a user's.  A wording is made of both parts, in the language of one of them.  An
-    ``add`` in place of a refused decision has it as its ``doubt``.
+    do not stand for a user's, and give it no words.  A wording is made of both parts, in the language of one
+    of them.  An ``add`` in place of a refused decision has it as its ``doubt``.
 
     Args:
         common: words that are in so many of the owner's facts that they tell nothing.
@@ -76,8 +76,10 @@ def check_decision(
         return beside(op, "unrelated")
     if op.op == "duplicate":
         return _duplicate(op, candidate, known, is_older)
-    if candidate.is_by_assistants and not known.is_by_assistants:
+    if _is_weaker(candidate, known):
         return beside(op, "assistant")
+    if _is_weaker(known, candidate):
+        op = replace(op, text=None)  # of both it would pass for the user's
     if op.op == "invalidate":
         fault = op.text and _fault(op.text, [candidate.text], [known.text, candidate.text])
         return replace(op, text=None) if fault else op
@@ -88,6 +90,8 @@ def _duplicate(op: MergeOperation, candidate: Statement, known: Statement, is_ol
     reason = repeats_badly(candidate, known)
     if reason != "loses":
         return beside(op, reason) if reason else op
+    if _is_weaker(candidate, known):
+        return beside(op, "assistant")
     # It says the same and more, so that it repeats nothing, but completes it.
     is_more = says_all_of(candidate.text, known.text) and _covers(candidate.text, known.text)
     return replace(op, op="update", text=None) if is_more else beside(op, "older" if is_older else reason)
@@ -110,6 +114,10 @@ def _covers(candidate: str, known: str) -> bool:
     return is_made_of(candidate, [known, candidate]) and not is_miscounted(candidate, [known])
 
 
+def _is_weaker(one: Statement, other: Statement) -> bool:
+    return one.is_by_assistants and not other.is_by_assistants
+
+
 def beside(op: MergeOperation, reason: DoubtReason) -> MergeOperation:
     """The candidate as a separate fact, with the decision as its doubt."""
     if op.op == "add" or op.fact is None:
@@ -129,10 +137,8 @@ def are_related(one: str, other: str, common: Collection[str] = (), speaker: str
 
 def repeats_badly(candidate: Statement, known: Statement) -> DoubtReason | None:
     """Why a candidate does not repeat another statement: it denies, names or counts something else."""
-    if (
-        known.is_by_assistants
-        and not candidate.is_by_assistants
-        and not holds_all_of(known.text, [candidate.text])
+    if _is_weaker(known, candidate) and not (
+        holds_all_of(known.text, [candidate.text]) and holds_all_of(candidate.text, [known.text])
     ):
         return "assistant"
     if contradict(candidate.text, known.text):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, date, timedelta
+from itertools import islice
 
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.pipelines.text.spoken_dates import spoken_date
@@ -117,8 +118,8 @@ def aim_of(question: str, today: date) -> Aim:
     plain = " ".join(question.replace("\u2019", "'").split())
     names = query_lexemes(" ".join(word for word in _WORD.findall(plain) if _may_be_name(word)))
     # Of days to come nothing was said yet, but on others.
-    days = tuple(days for days in _days(plain, today) if days.first <= today)[:MAX_RANGES]
-    return Aim(_FIRST_PERSON.search(plain) is not None, tuple(names), days)
+    days = islice((days for days in _days(plain, today) if days.first <= today), MAX_RANGES)
+    return Aim(_FIRST_PERSON.search(plain) is not None, tuple(names), tuple(days))
 
 
 def _may_be_name(word: str) -> bool:
@@ -158,20 +159,21 @@ def _signed_dates(question: str) -> Iterator[tuple[int | None, int, int | None]]
 
 
 def _named_dates(question: str) -> Iterator[tuple[int | None, int, int | None]]:
+    of_time = {word.lower() for word in _OF_TIME.findall(question)}
     for before, name, after, year in _DATE.findall(question):
         plain = name.lower().rstrip(".")
         is_alone = not (before or after or year)
-        if is_alone and _is_no_month(name, plain, question):
+        if is_alone and _is_no_month(name, plain, of_time):
             continue
         month = _NUMBERS.get(plain) or _SHORT[plain]
         day = before or after
         yield int(year) if year else None, month, int(day) if day else None
 
 
-def _is_no_month(name: str, plain: str, question: str) -> bool:
+def _is_no_month(name: str, plain: str, of_time: Set[str]) -> bool:
     if name[0].islower() or plain in _DOUBTFUL:
         return True
-    return plain in _ALSO_NAMES and plain not in map(str.lower, _OF_TIME.findall(question))
+    return plain in _ALSO_NAMES and plain not in of_time
 
 
 def _of_date(year: int | None, month: int, day: int | None, today: date) -> Iterator[DayRange]:

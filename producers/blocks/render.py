@@ -17,7 +17,7 @@ from operator import itemgetter
 
 from strandline.schemas.display.local_time import in_zone
 from strandline.schemas.display.shown_text import seen
-from strandline.schemas.values.message import Message, speaker_name
+from strandline.schemas.values.message import Message, speaker_name, speaker_of_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,6 @@ _MEMORY = re.compile(
     rf"^[ \t]*{BEGIN}[ \t]*\r?\n(?P<body>(?:(?!^[ \t]*{BEGIN}).)*?)^[ \t]*{_END}[ \t]*\r?$",
     re.MULTILINE | re.DOTALL,
 )
-
-# In a name: what stands before the first colon of a line is who speaks.
-_NO_COLON = "\ua789"
 
 Renderer = Callable[[Sequence[Section]], str]
 
@@ -145,6 +142,5 @@ def speech_line(message: Message) -> str:
 
     Its further lines are indented, so that no text of a message can begin a line, and pass for another's.
     """
-    speaker = speaker_name(message.name, message.role) if message.name else message.role
     text = escaped(message.shown_text).strip().replace("\n", "\n  ")
-    return f"{quoted(speaker).replace(':', _NO_COLON)}: {text}"
+    return f"{quoted(speaker_of_line(message.name, message.role))}: {text}"

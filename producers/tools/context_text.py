@@ -16,7 +16,7 @@ from strandline.producers.reading.context import GivenFact, MemoryContext, Sourc
 from strandline.producers.tools.results import CitationResult, ContextResult, source_results
 from strandline.schemas.display.local_time import in_zone
 from strandline.schemas.display.shown_text import seen
-from strandline.schemas.values.message import Message, by_local_clock, speaker_name
+from strandline.schemas.values.message import Message, by_local_clock, speaker_of_line
 
 NOTHING = "Memory holds nothing for this question, or nothing that fits the token_limit."
 
@@ -94,8 +94,8 @@ def _fact(fact: GivenFact, time_zone: str | None) -> _Piece:
 
 
 def _message(part: Part, rank: tuple[int, float], message: Message, source: Source) -> _Piece:
-    speaker = speaker_name(message.name, message.role) if message.name else message.role
-    line = f"{_day(message.created_at)}{_line(speaker)}: {_line(message.shown_text)}"
+    speaker = seen(speaker_of_line(message.name, message.role))
+    line = f"{_day(message.created_at)}{speaker}: {_line(message.shown_text)}"
     return _Piece(part, rank, line, "message", message.id or "", (source,))
 
 

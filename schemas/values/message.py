@@ -71,6 +71,12 @@ def speaker_name(name: str, role: str) -> str:
     return f"{name} ({role})" if letters in _ROLE_NAMES - {role} else name
 
 
+def speaker_of_line(name: str | None, role: str) -> str:
+    """The speaker before the first colon of a line of text, which no name may move or break."""
+    speaker = speaker_name(name, role) if name else role
+    return " ".join(speaker.split()).replace(":", "\ua789")
+
+
 @dataclass(frozen=True, slots=True, eq=True)
 class Message:
     """One chat turn.

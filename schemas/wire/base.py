@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+)
 from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from strandline.schemas.errors import InvalidMessageError
@@ -52,6 +60,13 @@ def _not_a_key(actor: str) -> str:
 Actor = Annotated[Name, AfterValidator(_not_a_key)]
 
 
+def _written(fault: Literal["datetime_parsing", "date_parsing"], time: object) -> object:
+    """A time or a day in ISO 8601: a mere number would be taken for seconds, or for milliseconds."""
+    if isinstance(time, date) or (isinstance(time, str) and "-" in time[1:]):
+        return time
+    raise PydanticKnownError(fault, {"error": "it is a number"})
+
+
 def _storable(moment: datetime) -> datetime:
     """A time that Postgres takes: as far from UTC as it knows zones, and of our era there as well."""
     offset = moment.utcoffset()
@@ -72,8 +87,14 @@ def _past(moment: datetime) -> datetime:
 
 
 # JSON has no time of its own: text in ISO 8601 is read.
-Moment = Annotated[AwareDatetime, Field(strict=False), AfterValidator(_storable)]
+Moment = Annotated[
+    AwareDatetime,
+    Field(strict=False),
+    BeforeValidator(partial(_written, "datetime_parsing")),
+    AfterValidator(_storable),
+]
 PastMoment = Annotated[Moment, AfterValidator(_past)]
+Day = Annotated[date, Field(strict=False), BeforeValidator(partial(_written, "date_parsing"))]
 Json = dict[str, Any]
 
 # The media type of problems, and the prefix of their types.

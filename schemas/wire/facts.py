@@ -10,12 +10,11 @@ from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
 from strandline.schemas.values.doubts import Settlement
-from strandline.schemas.wire.base import Actor, Answer, Name, Request, WaitingOut, example
+from strandline.schemas.wire.base import Actor, Answer, Day, Name, Request, WaitingOut, example
 from strandline.schemas.wire.messages import MessageIn
 
 Text = Annotated[str, Field(min_length=1, max_length=1_000)]
 Topics = Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(max_length=20)]
-Day = Annotated[date, Field(strict=False)]
 
 
 class FactIn(Request, json_schema_extra=example(text="Lives in Lisbon.", topics=["home"])):

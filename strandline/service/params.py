@@ -12,7 +12,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, Field
 
-from strandline.schemas.values.identity import MAX_NAME_BYTES, check_name
+from strandline.schemas.values.identity import MAX_NAME_BYTES, check_id, check_name
 from strandline.schemas.wire.base import MAX_PAGE
 from strandline.service.gate.heads import user_at
 from strandline.service.gate.problems import ProblemError, invalid
@@ -25,6 +25,10 @@ Place = TypeVar("Place")
 def _decoded(value: str) -> str:
     """A name as it was before it became a part of a path; a slash in it comes as ``%2F``."""
     return check_name("path", unquote(value, errors="strict"))
+
+
+def _decoded_id(value: str) -> str:
+    return check_id("path", unquote(value, errors="strict"))
 
 
 decoded = AfterValidator(_decoded)
@@ -49,7 +53,7 @@ UserId = Annotated[
 RunId = Annotated[str, _name_in_path("The run."), decoded]
 SourceId = Annotated[str, _name_in_path("The source."), decoded]
 ScopeName = Annotated[str, _name_in_path("The name of the scope."), decoded]
-MessageId = Annotated[str, _name_in_path("The id of the message."), decoded]
+MessageId = Annotated[str, _name_in_path("The id of the message."), AfterValidator(_decoded_id)]
 SeqPath = Annotated[int, Field(ge=1, le=2**53 - 1, description="The number of the message in its session.")]
 FactId = Annotated[UUID, Field(description="The id of the fact.")]
 KeyId = Annotated[str, Field(description="The id of the key.", max_length=100)]

@@ -85,6 +85,7 @@ MAX_KEY_BYTES = 512
 # Of a body that no endpoint declares: the SDK of MCP reads it on the event loop.
 MAX_OTHER_BYTES = 65_536
 _USER, _KEY = USER_HEADER.lower().encode(), IDEMPOTENCY_HEADER.lower().encode()
+PLAIN_NUMBER = "It must be a number in digits alone, without a sign, spaces or leading zeros."
 USER_MISSING = (
     "It is missing: this key is not one user's, so the request says whose session it is;"
     f" `{NO_USER}` says that it has no user."
@@ -316,12 +317,16 @@ class ServiceRoute(Route):
         """The values of the path and the query, by the names of the endpoint's parameters."""
         texts = read_query(scope, self._queries, self._lists) | scope["path_params"]
         try:
-            return self.parameters.model_validate(texts).__dict__
+            values = self.parameters.model_validate(texts).__dict__
         except ValidationError as error:
             raise of_validation(
                 {**one, "loc": ("query" if one["loc"][0] in self._queries else "path", *one["loc"])}
                 for one in error.errors(include_url=False, include_context=False, include_input=False)
             ) from None
+        for name, value in values.items():
+            if type(value) is int and texts.get(name, str(value)) != str(value):  # such as 1_0, +1, 01 or 1.0
+                raise invalid(f"/{'query' if name in self._queries else 'path'}/{name}", PLAIN_NUMBER)
+        return values
 
     async def _work(self, call: Call, values: dict[str, Any], body: bytes) -> ASGIApp:
         """What answers a request: the place of a read does not wait for a client to take its answer."""

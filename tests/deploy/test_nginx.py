@@ -143,7 +143,8 @@ def test_requests_arrive_as_they_were_sent_although_one_process_is_away(client: 
 
 def test_a_body_is_bounded_and_health_is_not_for_all(client: httpx2.Client) -> None:
     assert client.post("/v1/sessions/s/messages", content=b"x" * 2**21).status_code == 413
-    assert client.get("/healthz/ready").status_code == 404
+    for path in ("/healthz", "/healthz/ready", "/healthz/live", "/%68ealthz", "//healthz"):
+        assert client.get(path).status_code == 404, path
 
 
 def test_long_bodies_pass_both_ways_and_no_file(client: httpx2.Client) -> None:

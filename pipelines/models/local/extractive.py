@@ -17,7 +17,7 @@ from strandline.pipelines.models.answers import MAX_FACT_CHARACTERS
 from strandline.pipelines.models.contract import SummaryTask, TranscriptLine
 from strandline.pipelines.text.lexemes import STOP_WORDS, word_set
 from strandline.pipelines.text.spoken_dates import spoken_date
-from strandline.schemas.values.message import speaker_name
+from strandline.schemas.values.message import speaker_of_line
 from strandline.schemas.values.normal_form import folded
 
 _SENTENCE = re.compile(
@@ -207,7 +207,7 @@ def _has_number(spoken_words: Sequence[str]) -> bool:
 def attribute_sentence(line: TranscriptLine, sentence: str) -> str:
     """``sentence`` with who said it in front, such as ``Maria: I live in Oslo.``, and marks for pictures."""
     marks = [mark for mark in _MARK_LINE.findall(line.text) if mark not in sentence]
-    return " ".join((f"{speaker_name(speaker(line), line.role)}: {sentence}", *marks))
+    return " ".join((f"{speaker_of_line(speaker(line), line.role)}: {sentence}", *marks))
 
 
 def speaker(line: TranscriptLine) -> str:

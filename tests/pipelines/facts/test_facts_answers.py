@@ -296,6 +296,19 @@ def test_assistants_alone_neither_end_nor_reword_what_a_person_said(op: str, tex
         ("duplicate", None, Said(f"{NUTS}!", True), Said(NUTS), ("duplicate", 1, None)),
         ("duplicate", None, Said(NUTS), Said(NOT, True), BESIDE),
         ("duplicate", None, Said(NUTS), Said("Nuts: Ana is allergic", True), ("duplicate", 1, None)),
+        ("duplicate", None, Said(f"{NUTS[:-1]}, as Dr. Wong said."), Said(NUTS), ("update", 1, None)),
+        ("duplicate", None, Said(f"{NUTS[:-1]}, as Dr. Wong said.", True), Said(NUTS), BESIDE),
+        ("duplicate", None, Said(NUTS), Said(f"{NUTS} {PLANTED}", True), BESIDE),
+        ("update", f"{NUTS} {PLANTED}", Said(NUTS), Said(f"{NUTS} {PLANTED}", True), BESIDE),
+        ("update", f"{NUTS} {PLANTED}", Said(f"{NUTS} {PLANTED}"), Said(NUTS, True), ("update", 1, None)),
+        ("invalidate", f"{NOT} {PLANTED}", Said(NOT), Said(f"{NUTS} {PLANTED}"), ("invalidate", 1, "same")),
+        (
+            "invalidate",
+            f"{NOT} {PLANTED}",
+            Said(NOT),
+            Said(f"{NUTS} {PLANTED}", True),
+            ("invalidate", 1, None),
+        ),
     ],
 )
 def test_a_decision_is_applied_as_far_as_its_words_hold(

@@ -12,14 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.pipelines.facts.grounding import may_mean
-from strandline.pipelines.facts.statements import have_in_common, holds_all_of
+from strandline.pipelines.facts.kinds import kinds_of, subject_of
+from strandline.pipelines.facts.statements import contradict, have_in_common, holds_all_of
 from strandline.pipelines.models.contract import ExtractTask, SummaryTask, TranscriptLine
 from strandline.pipelines.models.local.extractive import sentences, words
 from strandline.pipelines.models.local.text_model import LocalTextModel
 from strandline.pipelines.models.loose_json import find_values
 from strandline.pipelines.redaction.contacts import redact_contacts
+from strandline.pipelines.text.aim import aim_of
 from strandline.pipelines.text.lexemes import lexemes, query_lexemes
+from strandline.pipelines.text.numbers import is_miscounted
 from strandline.pipelines.text.spoken_dates import spoken_date
+from strandline.pipelines.text.tone import tone_of
 from strandline.producers.blocks.render import message_line
 from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.message import Message, speaker_name
@@ -35,7 +39,7 @@ NOW = datetime(2024, 3, 11, 9, 30, tzinfo=UTC)
 # A mark of a higher class before one of a lower (the last two) is what has to be put in order.
 SAID = (
     "a", " \n", "1", "1.", "a.", "'a", "A-", "mr. ", "yeah, ", "\u200d", "1\u1041", "\uac00 ", "\u0315\u0300",
-    "\uff9e\u0315", "a@", "+4 ", "(0)", "4111 ", "tel ",
+    "\uff9e\u0315", "a@", "+4 ", "(0)", "4111 ", "tel ", "in May ",
 )  # fmt: skip
 REPEATED = (
     *SAID, " ", "\n", "1,1", "`", "```", "```a", "{", "[", "-", ":", "/", "@", "%", ",", "model ", "a;",
@@ -92,6 +96,12 @@ def _steps_over_texts() -> Iterator[tuple[str, Callable[[], object]]]:
         "sentences": sentences,
         "words": words,
         "spoken_date": lambda text: spoken_date(text, NOW.date()),
+        "aim_of": lambda text: aim_of(text, NOW.date()),
+        "tone_of": lambda text: tone_of(text, "user"),
+        "kinds_of": kinds_of,
+        "subject_of": subject_of,
+        "contradict": lambda text: contradict(text, text),
+        "is_miscounted": lambda text: is_miscounted(text, [text]),
         "an answer": _answered,
         "extract": lambda text: local.answer(
             ExtractTask((TranscriptLine(1, "user", text[:120], text, NOW),))

@@ -142,6 +142,16 @@ def test_names_may_hold_anything(client: httpx2.Client) -> None:
         assert (context["session_id"], context["messages"][0]["content"]) == (name, "here")
 
 
+def test_a_message_is_explained_by_whatever_id_it_was_put_under(client: httpx2.Client, session: str) -> None:
+    for edge in ("\u00a0", "\u200b", " ", "/", "\n"):
+        message_id = f"{uuid4().hex}{edge}"
+        message = {"role": "user", "content": "here", "id": message_id}
+        put = client.post(f"/v1/sessions/{session}/messages", json={"messages": [message]})
+        assert put.status_code == 201
+        explained = client.get(f"/v1/explain/messages/{quote(message_id, safe='')}")
+        assert explained.json()["message"]["id"] == message_id, explained.text
+
+
 def test_corrections_are_repeatable_and_change_what_is_read(client: httpx2.Client, session: str) -> None:
     put(client, session, "one", "two", "three")
     rewind = {"from_seq": 3}

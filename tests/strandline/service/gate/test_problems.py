@@ -148,8 +148,26 @@ def test_queries_are_strict(client: httpx2.Client) -> None:
     assert found.errors and "cursor, limit" in found.errors[0].detail
     problem(client.get("/v1/sessions?limit=1&limit=2"), 422, "invalid")
     problem(client.get("/v1/sessions?limit=0"), 422, "invalid")
-    problem(client.get("/v1/sessions?limit=1e1"), 422, "invalid")
+    for spelling in ("1e1", "1.0", "%201", "1_0", "%2B1", "01", "-0", "true"):
+        found = problem(client.get(f"/v1/sessions?limit={spelling}"), 422, "invalid")
+        assert found.errors and found.errors[0].pointer == "/query/limit", spelling
+        found = problem(client.get(f"/v1/erasures/{spelling}"), 422, "invalid")
+        assert found.errors and found.errors[0].pointer == "/path/number", spelling
     assert client.get("/v1/users/ana/facts?topic=a&topic=b").status_code == 200
+
+
+@pytest.mark.parametrize("time", [1, 1.5, 1e12, "1", "20260101", "-1", " 5 ", "1e3", True, "10:00"])
+def test_a_number_is_no_time(client: httpx2.Client, time: object) -> None:
+    """It would be seconds or milliseconds, and a day without its dashes is one of the year 1970."""
+    said = {"role": "user", "content": "hi", "created_at": time}
+    for path, body, pointer in (
+        ("sessions/times/messages", {"messages": [said]}, "/body/messages/0/created_at"),
+        ("sessions/times/history", {"since": time}, "/body/since"),
+        ("users/ana/facts", {"text": "Plums", "about_date": time}, "/body/about_date"),
+    ):
+        found = problem(client.post(f"/v1/{path}", json=body), 422, "invalid")
+        assert found.errors and "ISO 8601" in found.errors[0].detail
+        assert found.errors[0].pointer == pointer
 
 
 MARK = "zzhiddenzz"
