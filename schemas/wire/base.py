@@ -60,7 +60,7 @@ def _not_a_key(actor: str) -> str:
 Actor = Annotated[Name, AfterValidator(_not_a_key)]
 
 
-def _written(fault: Literal["datetime_parsing", "date_parsing"], time: object) -> object:
+def _check_form(fault: Literal["datetime_parsing", "date_parsing"], time: object) -> object:
     """A time or a day in ISO 8601: a mere number would be taken for seconds, or for milliseconds."""
     if isinstance(time, date) or (isinstance(time, str) and "-" in time[1:]):
         return time
@@ -90,11 +90,11 @@ def _past(moment: datetime) -> datetime:
 Moment = Annotated[
     AwareDatetime,
     Field(strict=False),
-    BeforeValidator(partial(_written, "datetime_parsing")),
+    BeforeValidator(partial(_check_form, "datetime_parsing")),
     AfterValidator(_storable),
 ]
 PastMoment = Annotated[Moment, AfterValidator(_past)]
-Day = Annotated[date, Field(strict=False), BeforeValidator(partial(_written, "date_parsing"))]
+Day = Annotated[date, Field(strict=False), BeforeValidator(partial(_check_form, "date_parsing"))]
 Json = dict[str, Any]
 
 # The media type of problems, and the prefix of their types.
