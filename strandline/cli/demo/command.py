@@ -287,6 +287,7 @@ class _Demo:
         results = checks(play)
         measured = figures(play, worker_ends=environment.supervisor.ends)
         story.results(results, measured)
+        story.next_steps(self._next_steps())
         return DemoReport(
             ok=all(check.ok for check in results),
             session_id=self.memory.session_id,
@@ -299,6 +300,19 @@ class _Demo:
             questions=answers,
             evidence=evidence,
         )
+
+    def _next_steps(self) -> dict[str, str]:
+        """Three commands that a reader may copy, on the conversation of this demo."""
+        file, session = (shlex.quote(str(name)) for name in (self.conversation.path, self.memory.session_id))
+        questions = [question.question for question in self.conversation.questions]
+        asked = shlex.quote(min(questions, key=len, default="a question"))
+        limits = f"--token-limit {TOKEN_LIMIT} --token-flush-size {FLUSH_SIZE}"
+        return {
+            "a stack that stays": f"{program()} up",
+            "the same conversation in it, from a second terminal": f"{program()} import {file}"
+            f" --session {session} --user {USER_ID} {limits}",
+            "the memory for a question": f"{program()} ask {session} {asked} --user {USER_ID}",
+        }
 
     def stay(self, say: Say) -> None:
         story, environment = self.story, self.environment

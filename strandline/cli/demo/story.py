@@ -400,6 +400,11 @@ class Story:
             pairs["worker"] = f"ended unexpectedly: {figures.worker_ends}"
         self.pairs(pairs)
 
+    def next_steps(self, commands: Mapping[str, str]) -> None:
+        self.heading("Try next")
+        for words, command in commands.items():
+            self.command(f"{words}:", command)
+
     def _table(self, answers: Sequence[AnswerReport]) -> None:
         rows = [(_share(answer), _origins(answer), " ".join(answer.question.split())) for answer in answers]
         for line in table(("given", "from", "question"), rows):

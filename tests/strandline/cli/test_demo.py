@@ -252,6 +252,8 @@ def test_output_in_a_pipe_is_plain(chat: Path) -> None:
     assert "\x1b" not in done.stdout + done.stderr
     assert "local stand-ins" in done.stdout
     assert "FAILED" not in done.stdout
+    steps = done.stdout.partition("== Try next")[2]
+    assert re.findall(r"strandline (up|import|ask)\b", steps) == ["up", "import", "ask"]
     assert done.stderr == ""
     home = Path(done.stdout.rpartition("the home directory was kept: ")[2].strip())
     assert (home / "postgres").is_dir()
