@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from strandline.audit import Audit
-from strandline.cli.command import Output, cli_command
+from strandline.cli.command import CommandGroup, Output
 from strandline.cli.servers.options import (
     TIME_FORMATS,
     UtcTime,
@@ -40,6 +40,11 @@ from strandline.schemas.settings import Settings
 from strandline.schemas.values.acts.kinds import ACTS, LEVELS, AuditLevel
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.wire.report import Key, Report, Time
+
+
+@click.group("audit", cls=CommandGroup)
+def command() -> None:
+    """Who did what, from where and when: list it, prove that nothing was changed, set what is recorded."""
 
 
 class ActReport(Report):
@@ -159,7 +164,7 @@ def opened_audit(
             yield audit
 
 
-@cli_command("list", opened_audit, ActsReport, short_help="List acts, newest first.")
+@command.add("list", opened_audit, ActsReport)
 @time_options("acts")
 @click.option(
     "--kind", metavar="KIND", help="Only acts of a kind, such as rewind, or facts for all of these."
@@ -180,7 +185,7 @@ def list_command(audit: Audit, namespace: str, **filters: Any) -> Output:
     return Output(ActsReport.of(page, namespace=namespace), _page_lines(page))
 
 
-@cli_command("show", opened_audit, ActReport, short_help="Show one act with all that is recorded of it.")
+@command.add("show", opened_audit, ActReport)
 @click.argument("entry_id", metavar="ID")
 def show_command(audit: Audit, entry_id: str, namespace: str) -> Output:
     """Show the act ID (`list --json` gives ids) with where it stands in the chain."""
@@ -193,7 +198,7 @@ def show_command(audit: Audit, entry_id: str, namespace: str) -> Output:
     return Output(ActReport.of(act), _details(act))
 
 
-@cli_command("export", opened_audit, short_help="Print all acts as JSON lines.")
+@command.add("export", opened_audit)
 @time_options("acts")
 def export_command(audit: Audit, since: datetime | None, until: datetime | None) -> None:
     """Print the acts of a namespace, newest first, a line of JSON each, as `list --json` has them."""
@@ -257,7 +262,7 @@ def _details(act: AuditedAct) -> list[str]:
     return [f"{name:<8} {value}" for name, value in fields.items()]
 
 
-@cli_command("level", settings_alone, LevelsReport, short_help="Show or set what is recorded.")
+@command.add("level", settings_alone, LevelsReport)
 @click.argument("level", required=False, type=click.Choice(LEVELS))
 @click.option(
     "--namespace", metavar="NAME", help="The namespace; to set a level, `default` if none is given."
@@ -292,9 +297,7 @@ def _level_lines(levels: Sequence[LevelReport]) -> Iterator[str]:
         yield "every namespace has the level `changes`, and nothing is sealed yet"
 
 
-@cli_command(
-    "verify", settings_alone, TrailsReport, short_help="Prove that sealed entries are as they were sealed."
-)
+@command.add("verify", settings_alone, TrailsReport)
 @click.option("--namespace", metavar="NAME", help="One namespace; default: all that have a trail.")
 @click.option(
     "--anchors",
@@ -321,9 +324,7 @@ def verify_command(settings: Settings, namespace: str | None, anchor_file: Path 
     return Output(report, _lines(results), 0 if is_sound else 1, _notes(results, settings, anchor_file))
 
 
-@cli_command(
-    "anchors", opened_database, AnchorReport, short_help="Print the ends of the chains, to be kept outside."
-)
+@command.add("anchors", opened_database, AnchorReport)
 @click.option("--namespace", metavar="NAME", help="One namespace; default: all that have a trail.")
 def anchors_command(database: Database, namespace: str | None, as_json: bool) -> int:
     """Print the end of each chain, a line each; with --json as `audit verify --anchors` reads them.
@@ -347,7 +348,7 @@ def anchors_command(database: Database, namespace: str | None, as_json: bool) ->
     return 1 if unknown else 0
 
 
-@cli_command("prune", settings_alone, PruningReport, short_help="Delete old entries, in whole seals.")
+@command.add("prune", settings_alone, PruningReport)
 @namespace_option
 @click.option(
     "--before",
@@ -425,19 +426,3 @@ def _summary(result: TrailVerification) -> str:
         f"{result.unsealed:,} not sealed yet" if result.unsealed else "",
     ]
     return ", ".join([f"{result.namespace}: {state}; {extent}", *(part for part in more if part)])
-
-
-@click.group(
-    "audit",
-    commands=[
-        list_command,
-        show_command,
-        export_command,
-        level_command,
-        verify_command,
-        anchors_command,
-        prune_command,
-    ],
-)
-def command() -> None:
-    """Who did what, from where and when: list it, prove that nothing was changed, set what is recorded."""

@@ -8,10 +8,11 @@ which each command then has that does not declare its own.  Errors become a sent
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import wraps
-from inspect import Parameter, signature
+from inspect import Parameter, cleandoc, signature
 from typing import Any, Concatenate, NamedTuple, TypeVar
 
 import click
@@ -53,14 +54,12 @@ def cli_command(
     name: str,
     opener: Opener[Opened],
     *reports: type[BaseModel],
-    short_help: str | None = None,
     has_json: bool = True,
 ) -> Callable[[Callable[Concatenate[Opened, ...], Result]], click.Command]:
     """Make a command of a function whose first argument is what ``opener`` yields.
 
     Args:
         reports: what ``--json`` prints, whose schema ``--json-schema`` prints; without any, there is neither.
-        short_help: the line in the help of its group; default: the beginning of the docstring.
         has_json: false for a command that always prints lines of JSON, and needs no ``--json``.
     """
 
@@ -70,7 +69,7 @@ def cli_command(
             with opener(settings, **_choose(opener, options)) as opened:
                 return function(opened, **_choose(function, options))
 
-        click_command = _make_command(name, function, run, reports, short_help)
+        click_command = _make_command(name, function, run, reports)
         own = {param.name for param in click_command.params}
         of_opener = [param for param in reversed(_params_of(opener)) if param.name not in own]
         json_options = _json_options(reports)[0 if has_json else 1 :]
@@ -80,18 +79,40 @@ def cli_command(
     return make
 
 
-def offline_command(name: str, *reports: type[BaseModel], short_help: str | None = None) -> Maker:
+def offline_command(name: str, *reports: type[BaseModel]) -> Maker:
     """``cli_command`` for a command without a server."""
 
     def make(function: Callable[..., Result]) -> click.Command:
         def run(options: dict[str, Any]) -> Result:
             return function(**_choose(function, options))
 
-        click_command = _make_command(name, function, run, reports, short_help)
+        click_command = _make_command(name, function, run, reports)
         click_command.params += _json_options(reports)
         return click_command
 
     return make
+
+
+class CommandGroup(click.Group):
+    """A group of commands, which lists each with the first clause of its help."""
+
+    def add(
+        self, name: str, opener: Opener[Opened], *reports: type[BaseModel]
+    ) -> Callable[[Callable[Concatenate[Opened, ...], Result]], click.Command]:
+        """``cli_command`` in this group."""
+        make = cli_command(name, opener, *reports)
+        return lambda function: self._join(make(function))
+
+    def add_offline(self, name: str, *reports: type[BaseModel]) -> Maker:
+        """``offline_command`` in this group."""
+        make = offline_command(name, *reports)
+        return lambda function: self._join(make(function))
+
+    def _join(self, member: click.Command) -> click.Command:
+        first = re.split(r"[.;:]\s|\.$", cleandoc(member.help or ""))[0]
+        member.short_help = f"{' '.join(first.split())}."
+        self.add_command(member)
+        return member
 
 
 def _make_command(
@@ -99,7 +120,6 @@ def _make_command(
     function: Callable[..., Result],
     run: Callable[[dict[str, Any]], Result],
     reports: tuple[type[BaseModel], ...],
-    short_help: str | None,
 ) -> click.Command:
     @wraps(function)
     def call(*, json_schema: bool = False, **options: Any) -> int:
@@ -112,7 +132,7 @@ def _make_command(
             return result.code
         return result or 0
 
-    return click.command(name, short_help=short_help)(call)
+    return click.command(name)(call)
 
 
 def _params_of(function: Callable[..., Any]) -> list[click.Parameter]:

@@ -12,7 +12,7 @@ from uuid import UUID
 import click
 
 from strandline.administration.dead_letters import LetterDone, Outcome, drop_letters, retry_letters
-from strandline.cli.command import Output, cli_command
+from strandline.cli.command import CommandGroup, Output
 from strandline.cli.servers.options import Command, namespace_filter, pipeline_filter
 from strandline.cli.servers.targets import Running, opened_database, opened_servers
 from strandline.pipelines.engine.dead_letters import DeadLetter, list_dead_letters
@@ -24,6 +24,15 @@ from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.values.lanes import Lane
 from strandline.schemas.wire.report import Report, Time
+
+
+@click.group("dead-letters", cls=CommandGroup)
+def command() -> None:
+    """List, retry and drop dead letters: events that a pipeline gave up on, each with its reason.
+
+    A dead letter's ID is EVENT/STAGE, as `list` shows it; EVENT alone means all its stages.
+    """
+
 
 MAX_REASON_CHARACTERS = 200
 
@@ -112,7 +121,7 @@ def _choice_options(command: Command) -> Command:
     return ids(click.option("--all", "everything", is_flag=True, help="All that match the filters.")(command))
 
 
-@cli_command("list", _opened_letters, DeadLettersReport, short_help="List dead letters, oldest first.")
+@command.add("list", _opened_letters, DeadLettersReport)
 @click.option("--all", "dropped", is_flag=True, help="Include those that were dropped.")
 def list_command(opened: _Opened, dropped: bool) -> Output:
     """List dead letters, oldest first."""
@@ -120,9 +129,7 @@ def list_command(opened: _Opened, dropped: bool) -> Output:
     return _show(letters, map(_line, letters) if letters else ["no dead letters"])
 
 
-@cli_command(
-    "show", opened_database, DeadLettersReport, short_help="Show one dead letter with its whole reason."
-)
+@command.add("show", opened_database, DeadLettersReport)
 @click.argument("id_", metavar="ID")
 def show_command(database: Database, id_: str) -> Output:
     """Show one dead letter with its whole reason."""
@@ -130,7 +137,7 @@ def show_command(database: Database, id_: str) -> Output:
     return _show(letters, _pictures(letters))
 
 
-@cli_command("retry", _opened_letters, ActionsReport, short_help="Make events due again.")
+@command.add("retry", _opened_letters, ActionsReport)
 @_choice_options
 def retry_command(opened: _Opened, ids: tuple[str, ...], everything: bool) -> Output:
     """Make events due again.
@@ -144,7 +151,7 @@ def retry_command(opened: _Opened, ids: tuple[str, ...], everything: bool) -> Ou
     return _show_actions(done, rung=opened.running.servers.broker_url is not None, code=int(is_refused))
 
 
-@cli_command("drop", _opened_letters, ActionsReport, short_help="Give events up for good.")
+@command.add("drop", _opened_letters, ActionsReport)
 @_choice_options
 def drop_command(opened: _Opened, ids: tuple[str, ...], everything: bool) -> Output:
     """Give events up for good: their messages stay in the log, and reads no longer wait for them.
@@ -275,11 +282,3 @@ def _action_lines(actions: Sequence[ActionReport]) -> Iterator[str]:
         if action.outcome == "due":
             more += "; a worker was notified" if action.rung else "; without a broker, a sweep finds it"
         yield f"{action.id}: {sentences[action.outcome]}{more}"
-
-
-@click.group("dead-letters", commands=[list_command, show_command, retry_command, drop_command])
-def command() -> None:
-    """List, retry and drop dead letters: events that a pipeline gave up on, each with its reason.
-
-    A dead letter's ID is EVENT/STAGE, as `list` shows it; EVENT alone means all its stages.
-    """

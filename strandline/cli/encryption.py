@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import click
 
 from strandline.administration.encryption import EncryptedNamespaceReport, Encryption, RotateReport
-from strandline.cli.command import Output, cli_command
+from strandline.cli.command import CommandGroup, Output
 from strandline.cli.servers.options import settings_alone
 from strandline.cli.servers.targets import check_to_be_changed, even_if_unknown_option, opened_database
 from strandline.cli.terminal.progress import LINE_SECONDS, NowAndThen, shown_progress
@@ -19,6 +19,11 @@ from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import check_name
 from strandline.schemas.wire.report import Report
+
+
+@click.group("encryption", cls=CommandGroup)
+def command() -> None:
+    """Encrypt what namespaces hold, rotate their keys, and show how far that is."""
 
 
 class EncryptionReport(Report):
@@ -65,12 +70,7 @@ def open_encryption(settings: Settings) -> Iterator[Encryption]:
         yield Encryption.of(database)
 
 
-@cli_command(
-    "status",
-    open_encryption,
-    EncryptionReport,
-    short_help="Show which namespaces are encrypted, and how far.",
-)
+@command.add("status", open_encryption, EncryptionReport)
 @click.argument("namespace", required=False)
 def status_command(encryption: Encryption, namespace: str | None) -> Output:
     """Show NAMESPACE, or every encrypted namespace: how far it is sealed, and which keys wrap its keys.
@@ -86,12 +86,7 @@ def status_command(encryption: Encryption, namespace: str | None) -> Output:
     return Output(report, _status_lines(report), code=1 if is_bad else 0)
 
 
-@cli_command(
-    "enable",
-    settings_alone,
-    EncryptedNamespaceReport,
-    short_help="Encrypt a namespace, also one that has data.",
-)
+@command.add("enable", settings_alone, EncryptedNamespaceReport)
 @click.argument("namespace")
 @click.option("--key", "key_id", metavar="ID", help="The key that wraps; default: the keyring's first.")
 @click.option(
@@ -123,9 +118,7 @@ def enable_command(
     return Output(report, [first, *_lines(report)])
 
 
-@cli_command(
-    "reseal", settings_alone, ResealReport, short_help="Seal now what is not sealed under the newest keys."
-)
+@command.add("reseal", settings_alone, ResealReport)
 @click.argument("namespace")
 @click.option("--rows-per-second", type=click.IntRange(1), metavar="N", help="At most; default: no bound.")
 @click.option("--wait", is_flag=True, help="Go on until all of it is sealed.")
@@ -152,9 +145,7 @@ def reseal_command(settings: Settings, namespace: str, rows_per_second: int | No
     return Output(report, _reseal_lines(report), code=1 if progress.failed else 0)
 
 
-@cli_command(
-    "rotate", settings_alone, RotateReport, short_help="Change the key that wraps, or the data keys."
-)
+@command.add("rotate", settings_alone, RotateReport)
 @click.argument("namespace")
 @click.option("--key", "key_id", metavar="ID", help="Wrap all data keys with this key of the keyring.")
 @click.option("--data", "data", is_flag=True, help="Give every owner a new data key, and seal all with it.")
@@ -189,9 +180,7 @@ def rotate_command(settings: Settings, namespace: str, key_id: str | None, data:
     return Output(report, lines)
 
 
-@cli_command(
-    "retire", open_encryption, RetireReport, short_help="Say whether a key can be removed from the keyring."
-)
+@command.add("retire", open_encryption, RetireReport)
 @click.argument("key_id")
 def retire_command(encryption: Encryption, key_id: str) -> Output:
     """Say whether KEY_ID can be removed from the keyring; ends with 1 if data keys are wrapped by it.
@@ -274,10 +263,3 @@ def _describe_wait(progress: Progress) -> str:
         f"{waits} in {progress.wait_seconds:,.0f} seconds: until then running processes may write with the"
         " keys that they know"
     )
-
-
-@click.group(
-    "encryption", commands=[status_command, enable_command, reseal_command, rotate_command, retire_command]
-)
-def command() -> None:
-    """Encrypt what namespaces hold, rotate their keys, and show how far that is."""

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import click
 
-from strandline.cli.command import Output, cli_command
+from strandline.cli.command import CommandGroup, Output
 from strandline.cli.explain import gone_line, successor_lines
 from strandline.cli.servers.memories import opened_facts, opened_namespace, opened_new_facts
 from strandline.cli.servers.options import (
@@ -52,6 +52,11 @@ from strandline.schemas.wire.explanations import (
 from strandline.schemas.wire.facts import CaptureOut, DoubtOut, FiguresOut, TopicOut, UserOut
 from strandline.schemas.wire.report import Report
 from strandline.schemas.wire.work import ClearFactsReport
+
+
+@click.group("facts", cls=CommandGroup)
+def command() -> None:
+    """List and change facts, show their history and figures, set what is captured, clear a namespace."""
 
 
 class FactReport(Report):
@@ -177,7 +182,7 @@ def _text_of(_context: click.Context, _option: click.Parameter, path: Path | Non
         raise click.UsageError(f"{path} cannot be read as UTF-8 text.") from None
 
 
-@cli_command("capture", settings_alone, CaptureReport, short_help="Show or set what is captured as facts.")
+@command.add("capture", settings_alone, CaptureReport)
 @namespace_option
 @click.option("--user", metavar="ID", help="Of this user; without --user and --session, of the namespace.")
 @click.option("--session", metavar="ID", help="Of the owner of this session, which has no user.")
@@ -258,12 +263,7 @@ def _capture_lines(applied: Capture, acts: list[CaptureAct]) -> Iterator[str]:
 _USERS_HEADERS = ("user", "facts", "sessions", "messages", "tokens", "first session", "last put")
 
 
-@cli_command(
-    "figures",
-    opened_facts,
-    OwnerFiguresReport,
-    short_help="Show how much there is of a user, and the topics.",
-)
+@command.add("figures", opened_facts, OwnerFiguresReport)
 @click.option(
     "--topics",
     "most_topics",
@@ -286,7 +286,7 @@ def figures_command(
     return Output(report, _figures_lines(report.figures, report.topics))
 
 
-@cli_command("users", opened_namespace, UsersReport, short_help="List users with how much there is of each.")
+@command.add("users", opened_namespace, UsersReport)
 @limit_option(most=200)
 @click.option("--after", metavar="ID", help="Continue after this user.")
 def users_command(facts: NamespaceFacts, namespace: str, limit: int, after: str | None) -> Output:
@@ -336,7 +336,7 @@ def _at(moment: datetime | None) -> str:
     return "-" if moment is None else time_text(moment)
 
 
-@cli_command("list", opened_facts, FactsReport, short_help="List the facts of a user or a session.")
+@command.add("list", opened_facts, FactsReport)
 @click.option(
     "--sort", type=click.Choice(["newest", "oldest", "updated"]), default="newest", show_default=True
 )
@@ -376,7 +376,7 @@ def _wording_options(command: Command) -> Command:
     return actor_option(topics(day(command)))
 
 
-@cli_command("add", opened_new_facts, FactReport, short_help="Add a fact by hand.")
+@command.add("add", opened_new_facts, FactReport)
 @click.argument("text")
 @_wording_options
 @click.option("--as-is", is_flag=True, help="Do not look for facts that it may contradict.")
@@ -387,7 +387,7 @@ def add_command(
     return _output("added", facts.add(**wording))
 
 
-@cli_command("replace", opened_facts, FactReport, short_help="Give a fact other words.")
+@command.add("replace", opened_facts, FactReport)
 @click.argument("fact_id", metavar="FACT_ID")
 @click.argument("text")
 @_wording_options
@@ -398,7 +398,7 @@ def replace_command(
     return _output("replaced", facts.replace(fact_id, **wording), fact_id)
 
 
-@cli_command("delete", opened_facts, DeletedFactReport, short_help="Delete a fact for good.")
+@command.add("delete", opened_facts, DeletedFactReport)
 @click.argument("fact_id", metavar="FACT_ID")
 @click.option(
     "--with-messages", is_flag=True, help="Also put [deleted] in place of the messages it came from."
@@ -411,7 +411,7 @@ def delete_command(facts: Facts, fact_id: str, with_messages: bool, actor: str |
     return Output(DeletedFactReport(fact_id=UUID(fact_id)), [f"deleted {fact_id}"])
 
 
-@cli_command("settle", opened_facts, FactReport, short_help="Decide between a doubtful fact and an old one.")
+@command.add("settle", opened_facts, FactReport)
 @click.argument("fact_id", metavar="FACT_ID")
 @click.argument("keep", type=click.Choice(get_args(Settlement)))
 @actor_option
@@ -436,7 +436,7 @@ def _unknown(fact_id: str) -> NotFoundError:
     )
 
 
-@cli_command("history", opened_database, FactHistoryReport, short_help="Show the history of a fact.")
+@command.add("history", opened_database, FactHistoryReport)
 @click.argument("fact_id", metavar="FACT_ID")
 @owner_options
 def history_command(
@@ -521,9 +521,7 @@ def _history_lines(report: FactHistoryReport) -> Iterator[str]:
     yield from successor_lines(report.successors)
 
 
-@cli_command(
-    "clear", opened_namespace, ClearFactsReport, short_help="Clear all facts of all owners of a namespace."
-)
+@command.add("clear", opened_namespace, ClearFactsReport)
 @click.option(
     "--namespace", metavar="NAME", required=True, help="The namespace whose owners' facts are cleared."
 )
@@ -549,22 +547,3 @@ def _clear_facts(facts: NamespaceFacts, actor: str | None) -> Clearing:
             done += cleared
             show(done.owners, owners, f"{quantity(done.owners, 'owner')} done")
     return done
-
-
-@click.group(
-    "facts",
-    commands=[
-        list_command,
-        add_command,
-        replace_command,
-        delete_command,
-        settle_command,
-        history_command,
-        figures_command,
-        users_command,
-        capture_command,
-        clear_command,
-    ],
-)
-def command() -> None:
-    """List and change facts, show their history and figures, set what is captured, clear a namespace."""

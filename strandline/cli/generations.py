@@ -18,7 +18,7 @@ from strandline.administration.generations import (
     promote,
     serve_earlier,
 )
-from strandline.cli.command import Output, cli_command
+from strandline.cli.command import CommandGroup, Output
 from strandline.cli.evaluation import Line, Text, read_lines
 from strandline.cli.servers.options import pipeline_filter
 from strandline.cli.servers.targets import Running, opened_database, opened_servers
@@ -42,6 +42,12 @@ from strandline.schemas.values.identity import DEFAULT_NAMESPACE, SessionIdentit
 from strandline.schemas.values.lanes import FACTS, VECTORS
 from strandline.schemas.wire.operations import Promotion
 from strandline.schemas.wire.replay import DiffReport, GenerationsReport, QuestionReport, SwitchReport
+
+
+@click.group("generations", cls=CommandGroup)
+def command() -> None:
+    """Manage the generations of each pipeline: their recipes, and which one serves."""
+
 
 LOOKED_AT = 10
 
@@ -178,12 +184,7 @@ def _coverage(
     return len({seq for key, seq in places if key == identity.session_key} & seqs) / len(seqs)
 
 
-@cli_command(
-    "list",
-    opened_servers,
-    GenerationsReport,
-    short_help="List generations, and replays that are not finished.",
-)
+@command.add("list", opened_servers, GenerationsReport)
 @pipeline_filter
 def list_command(running: Running, pipeline: str | None) -> Output:
     """List generations, and replays that are not finished."""
@@ -193,7 +194,7 @@ def list_command(running: Running, pipeline: str | None) -> Output:
     return Output(report, list(_lines(report)) or ["no generations"])
 
 
-@cli_command("diff", opened_servers, DiffReport, short_help="Compare a generation with the one that serves.")
+@command.add("diff", opened_servers, DiffReport)
 @click.argument("generation", type=int)
 @click.option(
     "--against", type=int, metavar="GENERATION", help="Compare with this one, not the one that serves."
@@ -247,7 +248,7 @@ def diff_command(
     return Output(report, [*_diff_lines(diff), *_question_lines(report)])
 
 
-@cli_command("promote", opened_database, SwitchReport, short_help="Let a generation serve.")
+@command.add("promote", opened_database, SwitchReport)
 @click.argument("generation", type=int)
 @click.option(
     "--namespace", metavar="NAME", default=DEFAULT_NAMESPACE, help="The namespace of the user or session."
@@ -265,16 +266,14 @@ def promote_command(database: Database, generation: int, **whom: Any) -> Output:
     return _show_switch(promote(database, generation, Promotion.model_construct(**whom)))
 
 
-@cli_command(
-    "rollback", opened_database, SwitchReport, short_help="Roll back to the generation that served before."
-)
+@command.add("rollback", opened_database, SwitchReport)
 @click.option("--pipeline", required=True, metavar="NAME")
 def rollback_command(database: Database, pipeline: str) -> Output:
     """Roll back to the generation that served before, for all owners at once."""
     return _show_switch(serve_earlier(database, pipeline))
 
 
-@cli_command("prune", opened_database, SwitchReport, short_help="Delete a generation that does not serve.")
+@command.add("prune", opened_database, SwitchReport)
 @click.argument("generation", type=int)
 def prune_command(database: Database, generation: int) -> Output:
     """Delete a generation that does not serve; the cost of its model calls stays on record."""
@@ -357,10 +356,3 @@ def _change(name: str, old: float | None, new: float | None) -> str:
 
 def _show_switch(report: SwitchReport) -> Output:
     return Output(report, [f"generation {report.generation} of {report.pipeline}: {report.done}"])
-
-
-@click.group(
-    "generations", commands=[list_command, diff_command, promote_command, rollback_command, prune_command]
-)
-def command() -> None:
-    """Manage the generations of each pipeline: their recipes, and which one serves."""

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from strandline.administration.keys import KeySpec, create_key, list_keys, revoke_key, rotate_key
-from strandline.cli.command import Output, cli_command
+from strandline.cli.command import CommandGroup, Output
 from strandline.cli.servers.options import namespace_filter, settings_alone
 from strandline.cli.servers.targets import opened_database
 from strandline.cli.terminal.output import table
@@ -26,6 +26,12 @@ from strandline.schemas.wire.keys import (
 )
 from strandline.schemas.wire.report import Report
 
+
+@click.group("keys", cls=CommandGroup)
+def command() -> None:
+    """Make, list, rotate and revoke keys of the HTTP service."""
+
+
 _HEADERS = ("key", "namespace", "user", "scopes", "label", "made by", "created", "ends", "state")
 _PAGE = 1_000
 HOUR = 3_600.0
@@ -38,7 +44,7 @@ class KeysReport(Report):
     keys: list[KeyInfo]
 
 
-@cli_command("create", settings_alone, NewKey, short_help="Make a key.")
+@command.add("create", settings_alone, NewKey)
 @click.option("--namespace", metavar="NAME", help="The namespace that it opens; default: default.")
 @click.option("--all-namespaces", is_flag=True, help="An operator's key: of all namespaces, opens no memory.")
 @click.option(
@@ -85,7 +91,7 @@ def create_command(
         return _show_new(database.run(create_key(key)))
 
 
-@cli_command("list", opened_database, KeysReport, short_help="List keys.")
+@command.add("list", opened_database, KeysReport)
 @namespace_filter
 def list_command(database: Database, namespace: str | None) -> Output:
     """List keys, those that have ended too, without their secrets."""
@@ -94,7 +100,7 @@ def list_command(database: Database, namespace: str | None) -> Output:
     return Output(KeysReport(keys=keys), lines)
 
 
-@cli_command("rotate", opened_database, NewKey, short_help="Make a new key in place of one.")
+@command.add("rotate", opened_database, NewKey)
 @click.argument("key_id", metavar="KEY_ID")
 @click.option(
     "--overlap-hours",
@@ -121,7 +127,7 @@ def rotate_command(database: Database, key_id: str, overlap_hours: float, days: 
     return _show_new(database.run(rotation))
 
 
-@cli_command("revoke", opened_database, RevokedKey, short_help="End a key now.")
+@command.add("revoke", opened_database, RevokedKey)
 @click.argument("key_id", metavar="KEY_ID")
 @click.option("--with-made", is_flag=True, help="Also the keys that it made, and that these made.")
 def revoke_command(database: Database, key_id: str, with_made: bool) -> Output:
@@ -169,8 +175,3 @@ def _row(key: KeyInfo) -> tuple[str, ...]:
         "-" if key.expires_at is None else time_text(key.expires_at),
         state,
     )
-
-
-@click.group("keys", commands=[create_command, list_command, rotate_command, revoke_command])
-def command() -> None:
-    """Make, list, rotate and revoke keys of the HTTP service."""

@@ -9,7 +9,7 @@ import click
 
 from strandline.administration.attention import waiting_line
 from strandline.administration.limits import clear_limits, read_limits, write_limits
-from strandline.cli.command import Output, cli_command
+from strandline.cli.command import CommandGroup, Output
 from strandline.cli.servers.options import Command, FiniteRange, settings_alone
 from strandline.cli.servers.targets import Running, opened_database, opened_servers
 from strandline.cli.terminal.output import say
@@ -23,6 +23,12 @@ from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import check_name
 from strandline.schemas.wire.operations import LimitsIn
 from strandline.schemas.wire.work import LimitsReport, NamespaceLimitsReport
+
+
+@click.group("limits", cls=CommandGroup)
+def command() -> None:
+    """Limit what namespaces may use at once, their model use per day (UTC), and what agents may do."""
+
 
 # Limits are taken as numbers that Postgres can keep, and that add up.
 _LANES, _NUMBER = click.IntRange(1, 2**31 - 1), click.IntRange(0, 10**15)
@@ -58,7 +64,7 @@ def _cleared_options(command: Command) -> Command:
     return command
 
 
-@cli_command("set", settings_alone, LimitsReport, short_help="Set the limits of a namespace.")
+@command.add("set", settings_alone, LimitsReport)
 @click.argument("namespace")
 @_limit_options
 def set_command(settings: Settings, namespace: str, **limits: Any) -> Output:
@@ -80,14 +86,14 @@ def set_command(settings: Settings, namespace: str, **limits: Any) -> Output:
         return _show(read_limits(database, settings, namespace))
 
 
-@cli_command("list", opened_servers, LimitsReport, short_help="Show the limits, and what was used today.")
+@command.add("list", opened_servers, LimitsReport)
 @click.argument("namespace", required=False)
 def list_command(running: Running, namespace: str | None) -> Output:
     """Show the limits of NAMESPACE, or of all with limits, with today's use and waiting work."""
     return _show(read_limits(running.database, running.settings, namespace))
 
 
-@cli_command("clear", settings_alone, short_help="Remove the limits of a namespace.")
+@command.add("clear", settings_alone)
 @click.argument("namespace")
 @_cleared_options
 def clear_command(settings: Settings, namespace: str, **flags: bool) -> None:
@@ -179,8 +185,3 @@ def _line(limits: NamespaceLimitsReport) -> str:
 
 def _of_day(used: int, limit: int | None, what: str) -> str:
     return "" if limit is None else f"{used:,} of {limit:,} {what} today"
-
-
-@click.group("limits", commands=[set_command, list_command, clear_command])
-def command() -> None:
-    """Limit what namespaces may use at once, their model use per day (UTC), and what agents may do."""

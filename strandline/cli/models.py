@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from strandline.cli.command import Output, offline_command
+from strandline.cli.command import CommandGroup, Output
 from strandline.cli.doctor.checks import DoctorReport
 from strandline.cli.doctor.command import show_checks
 from strandline.cli.doctor.models import check_role
@@ -26,6 +26,15 @@ from strandline.schemas.model_roles import (
 )
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.wire.report import Report
+
+
+@click.group("models", cls=CommandGroup)
+def command() -> None:
+    """Show how the model of each role is asked, and try it.
+
+    The roles are facts, merge, summary, embedding (of messages) and query_embedding.
+    """
+
 
 # Defaults without a setting; nothing for the others.
 _DEFAULTS = {
@@ -64,7 +73,7 @@ class RolesReport(Report):
     roles: list[RoleReport]
 
 
-@offline_command("show", RolesReport, short_help="Show how each model is asked, and where that is set.")
+@command.add_offline("show", RolesReport)
 def show_command() -> Output:
     """Show server, model, form and limits of each role, and the variable that each comes from."""
     settings = load_settings()
@@ -72,19 +81,11 @@ def show_command() -> Output:
     return Output(report, _lines(report))
 
 
-@offline_command("check", DoctorReport, short_help="Send each model a real request, and show its answer.")
+@command.add_offline("check", DoctorReport)
 def check_command() -> Output:
     """Ask the model of each role as a worker or a read does; exits with 1 if there is a problem."""
     settings = load_settings()
     return show_checks(check_role(settings, role, role, call=True) for role in ROLES)
-
-
-@click.group("models", commands=[show_command, check_command])
-def command() -> None:
-    """Show how the model of each role is asked, and try it.
-
-    The roles are facts, merge, summary, embedding (of messages) and query_embedding.
-    """
 
 
 def _role(settings: Settings, name: RoleName) -> RoleReport:

@@ -8,11 +8,16 @@ from typing import Any
 
 import click
 
-from strandline.cli.command import Output, offline_command
+from strandline.cli.command import CommandGroup, Output
 from strandline.pipelines.models.answer_forms import answer_schema
 from strandline.pipelines.models.prompts.render import TASKS, prompt_texts
 from strandline.schemas.settings import load_settings
 from strandline.schemas.wire.report import Report
+
+
+@click.group("prompts", cls=CommandGroup)
+def command() -> None:
+    """Show what the models are told."""
 
 
 class PromptReport(Report):
@@ -29,9 +34,7 @@ class PromptsReport(Report):
     prompts: list[PromptReport]
 
 
-@offline_command(
-    "show", PromptsReport, short_help="Show the instructions of each task, and the form of its answer."
-)
+@command.add_offline("show", PromptsReport)
 @click.argument("task", type=click.Choice(TASKS), required=False)
 def show_command(task: str | None) -> Output:
     """Show the instructions and the answer's JSON Schema of a TASK, or of all.
@@ -52,8 +55,3 @@ def _lines(prompts: Sequence[PromptReport]) -> Iterator[str]:
         yield f"# {one.task}"
         yield from one.instructions.splitlines()
         yield from ("", f"Answer: {json.dumps(one.answer)}", "")
-
-
-@click.group("prompts", commands=[show_command])
-def command() -> None:
-    """Show what the models are told."""

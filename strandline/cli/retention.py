@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from strandline import retention
-from strandline.cli.command import Output, cli_command
+from strandline.cli.command import CommandGroup, Output
 from strandline.cli.servers.options import actor_option, namespace_option
 from strandline.cli.servers.targets import (
     check_to_be_changed,
@@ -31,6 +31,15 @@ from strandline.schemas.values.acts.retention import HANDLER, MAX_MESSAGES, MAX_
 from strandline.schemas.values.message import Message
 from strandline.schemas.wire.report import Key, Report
 from strandline.wiring.archives import open_archive
+
+
+@click.group("retention", cls=CommandGroup)
+def command() -> None:
+    """Set how long things are kept; look at what leaves, and at what is archived.
+
+    A number with a unit is a duration (s, m, h, d, w), such as 30d; `never` sets no bound. No read shows
+    anything that is past its time, also before workers have archived and removed it.
+    """
 
 
 class RetentionReport(Report):
@@ -318,9 +327,7 @@ all_namespaces = click.option("--namespace", metavar="NAME", help="Only sessions
 session_option = click.option("--session", "session_id", metavar="ID", help="Only this session.")
 
 
-@cli_command(
-    "show", opened_to_read, RetentionShownReport, short_help="Show what applies to a namespace or a session."
-)
+@command.add("show", opened_to_read, RetentionShownReport)
 @namespace_option
 @click.option("--session", "session_id", metavar="ID", help="Of this session, instead of the namespace.")
 def show_command(database: Database, **level: Any) -> Output:
@@ -335,7 +342,7 @@ def _duration_options(function: Any) -> Any:
     return function
 
 
-@cli_command("set", opened_database, RetentionShownReport, short_help="Record an act on retention.")
+@command.add("set", opened_database, RetentionShownReport)
 @namespace_option
 @click.option("--session", "session_id", metavar="ID", help="For this session, instead of the namespace.")
 @even_if_unknown_option
@@ -387,7 +394,7 @@ def set_command(
     return _show(database, level)
 
 
-@cli_command("plan", opened_to_read, PlanReport, short_help="Show what is past its time; change nothing.")
+@command.add("plan", opened_to_read, PlanReport)
 @all_namespaces
 @session_option
 def plan_command(database: Database, **which: Any) -> Output:
@@ -400,7 +407,7 @@ def plan_command(database: Database, **which: Any) -> Output:
     return Output(report, lines)
 
 
-@cli_command("run", opened_to_read, RunReport, short_help="Archive and remove what is past its time, now.")
+@command.add("run", opened_to_read, RunReport)
 @all_namespaces
 @session_option
 @click.option("--at-once", is_flag=True, help="Do not rest between steps; puts may be slower meanwhile.")
@@ -427,12 +434,7 @@ def run_command(database: Database, at_once: bool, **which: Any) -> Output:
     )
 
 
-@cli_command(
-    "status",
-    opened_to_read,
-    StatusReport,
-    short_help="Show how much has left, the steps under way, and failures.",
-)
+@command.add("status", opened_to_read, StatusReport)
 @all_namespaces
 def status_command(database: Database, namespace: str | None) -> Output:
     """Show how much has left so far, the steps under way, why one fails, and the last passes of workers."""
@@ -442,9 +444,7 @@ def status_command(database: Database, namespace: str | None) -> Output:
     return Output(report, status_lines(report))
 
 
-@cli_command(
-    "archived", opened_to_read, ArchivedReport, short_help="List or print what a session has in archives."
-)
+@command.add("archived", opened_to_read, ArchivedReport)
 @click.argument("session")
 @namespace_option
 @click.option("--messages", is_flag=True, help="Print the messages as JSON lines, read from the archive.")
@@ -459,9 +459,7 @@ def archived_command(database: Database, session: str, namespace: str, messages:
     return Output(report, map(range_line, ranges) if ranges else ["nothing of this session has left its log"])
 
 
-@cli_command(
-    "restore", opened_to_read, RestoredReport, short_help="Bring a session's archived messages back."
-)
+@command.add("restore", opened_to_read, RestoredReport)
 @click.argument("session")
 @click.argument("to")
 @namespace_option
@@ -517,23 +515,3 @@ def _show(database: Database, level: dict[str, Any]) -> Output:
         for act in acts
     ]
     return Output(report, [f"{whose}:" if policy else f"{whose} keeps everything", *policy, *act_lines])
-
-
-@click.group(
-    "retention",
-    commands=[
-        show_command,
-        set_command,
-        plan_command,
-        run_command,
-        status_command,
-        archived_command,
-        restore_command,
-    ],
-)
-def command() -> None:
-    """Set how long things are kept; look at what leaves, and at what is archived.
-
-    A number with a unit is a duration (s, m, h, d, w), such as 30d; `never` sets no bound. No read shows
-    anything that is past its time, also before workers have archived and removed it.
-    """

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 import click
 
-from strandline.cli.command import Output, cli_command
+from strandline.cli.command import CommandGroup, Output
 from strandline.cli.servers.memories import OpenedSession, opened_session
 from strandline.cli.servers.options import (
     actor_option,
@@ -46,6 +46,12 @@ from strandline.schemas.values.policy import DELIVERIES, PolicyChange, changed_p
 from strandline.schemas.wire.report import Report
 from strandline.schemas.wire.sessions import ForkOut
 
+
+@click.group("sessions", cls=CommandGroup)
+def command() -> None:
+    """List and show the sessions of a database; set the policy of one, correct or delete it."""
+
+
 _key_option = click.option(
     "--key", metavar="KEY", help="A name for this correction: repeated with it, nothing more is corrected."
 )
@@ -74,9 +80,7 @@ class DeletionReport(Report):
     messages: int
 
 
-@cli_command(
-    "rewind", opened_session, CorrectionReport, short_help="Take back a session's messages from one on."
-)
+@command.add("rewind", opened_session, CorrectionReport)
 @click.argument("from_seq", type=click.IntRange(1))
 @actor_option
 @_key_option
@@ -95,9 +99,7 @@ def rewind_command(
     return _output(correction, f"took back {quantity(len(correction.seqs), 'message')}")
 
 
-@cli_command(
-    "replace", settings_alone, CorrectionReport, short_help="Give a session's message other content."
-)
+@command.add("replace", settings_alone, CorrectionReport)
 @session_options
 @click.argument("seq", type=click.IntRange(1))
 @click.argument("content", type=click.File(encoding="utf-8"))
@@ -129,7 +131,7 @@ def replace_command(
     return _output(correction, f"gave message {seq} other content")
 
 
-@cli_command("fork", opened_session, ForkOut, short_help="Begin another session as a copy of one.")
+@command.add("fork", opened_session, ForkOut)
 @click.argument("new", required=False)
 @click.option("--through", type=click.IntRange(1), metavar="SEQ", help="The last message to take over.")
 def fork_command(opened: OpenedSession, new: str | None, through: int | None) -> Output:
@@ -143,9 +145,7 @@ def fork_command(opened: OpenedSession, new: str | None, through: int | None) ->
     return Output(ForkOut.model_validate(fork), [line])
 
 
-@cli_command(
-    "delete", opened_session, DeletionReport, short_help="Delete a session's messages and what was derived."
-)
+@command.add("delete", opened_session, DeletionReport)
 @click.option("--yes", is_flag=True, help="Delete; without it, only say what would be deleted.")
 def delete_command(opened: OpenedSession, session: str, namespace: str, yes: bool) -> Output:
     """Delete the messages of SESSION and what was derived from them, as reset(derived=True) does.
@@ -200,13 +200,7 @@ class PoliciesChanged(Report):
     dry_run: bool
 
 
-@cli_command(
-    "set-policy",
-    settings_alone,
-    SessionPolicy,
-    PoliciesChanged,
-    short_help="Change the limits or pipelines of a session, or of all.",
-)
+@command.add("set-policy", settings_alone, SessionPolicy, PoliciesChanged)
 @click.argument("session", required=False)
 @click.option("--all", "everything", is_flag=True, help="All sessions of the namespace, or of --user.")
 @click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
@@ -375,7 +369,7 @@ _HEADERS = (
 )  # fmt: skip
 
 
-@cli_command("list", opened_database, SessionPage, short_help="List sessions by name.")
+@command.add("list", opened_database, SessionPage)
 @namespace_filter
 @click.option(
     "--user",
@@ -394,7 +388,7 @@ def list_command(database: Database, after: str | None, **filters: Any) -> Outpu
     return Output(page, [*table(_HEADERS, map(_row, page.sessions)), *more])
 
 
-@cli_command("show", opened_database, SessionPicture, short_help="Show the state of a session.")
+@command.add("show", opened_database, SessionPicture)
 @click.argument("session")
 @click.option("--namespace", metavar="NAME", help="Its namespace; default: default.")
 @user_option
@@ -475,19 +469,3 @@ def _coverage_row(coverage: PipelineCoverage) -> Row:
         str(coverage.due),
         str(coverage.dead),
     )
-
-
-@click.group(
-    "sessions",
-    commands=[
-        list_command,
-        show_command,
-        set_policy_command,
-        rewind_command,
-        replace_command,
-        fork_command,
-        delete_command,
-    ],
-)
-def command() -> None:
-    """List and show the sessions of a database; set the policy of one, correct or delete it."""

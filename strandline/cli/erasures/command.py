@@ -9,7 +9,7 @@ from uuid import UUID
 import click
 from pydantic import Field
 
-from strandline.cli.command import Output, cli_command, offline_command
+from strandline.cli.command import CommandGroup, Output
 from strandline.cli.erasures.opening import (
     Whose,
     key_option,
@@ -48,6 +48,14 @@ from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.wire.erasures import ErasureDetailsReport, ErasureReport, ReceiptReport
 from strandline.schemas.wire.report import Report
+
+
+@click.group("erasures", cls=CommandGroup)
+def command() -> None:
+    """Erase users and sessions for good, list erasures, verify and repeat them by their receipts.
+
+    Keep receipts outside of the database: after a restore of an older backup, `reapply` needs them.
+    """
 
 
 class EraseReport(Report):
@@ -136,7 +144,7 @@ _UNSIGNED = (
 )
 
 
-@cli_command("erase", opened_whose, EraseReport, short_help="Erase a user, or one session, for good.")
+@command.add("erase", opened_whose, EraseReport)
 @click.option("--yes", is_flag=True, help="Erase; without --yes, only count what would be erased.")
 @actor_option
 @key_option
@@ -175,7 +183,7 @@ def erase_command(
     return Output(report, receipt_lines(receipt))
 
 
-@cli_command("readmit", opened_whose, EraseReport, short_help="Accept an erased user, or session, again.")
+@command.add("readmit", opened_whose, EraseReport)
 @actor_option
 @key_option
 @receipt_option
@@ -235,12 +243,7 @@ def _plan_lines(planned: PlannedErasure) -> Iterator[str]:
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@cli_command(
-    "verify",
-    settings_alone,
-    VerifyReceiptsReport,
-    short_help="Verify receipts, and that nothing of them is there.",
-)
+@command.add("verify", settings_alone, VerifyReceiptsReport)
 @click.argument("receipts", type=_file, nargs=-1)
 @click.option(
     "--public-key", type=_file, metavar="FILE", help="The public key, to verify the signatures with."
@@ -267,9 +270,7 @@ def verify_command(
     return Output(report, lines, code=1 if is_bad or report.erased_rows or report.findings else 0)
 
 
-@cli_command(
-    "reapply", settings_alone, ReapplyReport, short_help="Repeat erasures after a restore, by their receipts."
-)
+@command.add("reapply", settings_alone, ReapplyReport)
 @click.option(
     "--from", "files", type=_file, metavar="FILE", multiple=True, required=True, help="Receipts; repeatable."
 )
@@ -319,7 +320,7 @@ def reapply_command(
     )
 
 
-@offline_command("key", ReceiptKeyReport, short_help="Make the key that signs receipts.")
+@command.add_offline("key", ReceiptKeyReport)
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 def key_command(file: Path) -> Output:
     """Write a new private key to FILE, readable for its owner alone, and the public key to FILE.pub."""
@@ -407,9 +408,7 @@ def _database_lines(report: VerifyReceiptsReport) -> Iterator[str]:
 _HEADERS = ("number", "kind", "namespace", "owner", "state", "rows", "requested", "finished", "receipt")
 
 
-@cli_command(
-    "list", opened_database, ErasuresReport, short_help="List erasures and readmissions, newest first."
-)
+@command.add("list", opened_database, ErasuresReport)
 @namespace_filter
 @limit_option()
 @click.option("--before", type=click.IntRange(1), metavar="NUMBER", help="Only those below this number.")
@@ -430,7 +429,7 @@ def list_command(
     return Output(ErasuresReport.of(erasures=listed), lines)
 
 
-@cli_command("show", opened_database, ErasureDetailsReport, short_help="Show an erasure and its receipt.")
+@command.add("show", opened_database, ErasureDetailsReport)
 @click.argument("number", type=click.IntRange(1))
 def show_command(database: Database, number: int) -> Output:
     """Show the erasure NUMBER: its progress, or its receipt."""
@@ -461,22 +460,3 @@ def _record_lines(record: ErasureRecord) -> Iterator[str]:
         return
     yield from _count_lines(record.counts)
     yield "not finished: run the same erasure again, and it goes on"
-
-
-@click.group(
-    "erasures",
-    commands=[
-        erase_command,
-        list_command,
-        show_command,
-        verify_command,
-        reapply_command,
-        readmit_command,
-        key_command,
-    ],
-)
-def command() -> None:
-    """Erase users and sessions for good, list erasures, verify and repeat them by their receipts.
-
-    Keep receipts outside of the database: after a restore of an older backup, `reapply` needs them.
-    """
