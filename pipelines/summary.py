@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 
 from strandline.pipelines.capture import load_capture
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer, add_state, latest_state
-from strandline.pipelines.models.answers import RolledSummary, parse_summary
-from strandline.pipelines.models.asking import ask
+from strandline.pipelines.models.answers import RolledSummary, ask, parse_summary
 from strandline.pipelines.models.contract import SummaryTask, TextModel, TranscriptLine
 from strandline.pipelines.transcript import Transcript, halves, load_transcript
 from strandline.schemas.postgres.database import Fetcher

@@ -24,9 +24,7 @@ from strandline.producers.operations import (
     corrections,
     policy,
     reading,
-    retention,
     runs,
-    summaries,
     writing,
 )
 from strandline.producers.operations.session import Session
@@ -318,7 +316,7 @@ class SessionMemory(Closing):
     flush, aflush = methods(writing.flush)
     deliver, adeliver = methods(writing.deliver)
     summarize, asummarize = methods(writing.summarize)
-    summarize_last, asummarize_last = methods(summaries.summarize_last)
+    summarize_last, asummarize_last = methods(runs.summarize_last)
     rewind, arewind = methods(corrections.rewind)
     replace, areplace = methods(corrections.replace)
     pop, apop = methods(corrections.pop)
@@ -326,9 +324,9 @@ class SessionMemory(Closing):
     add_run, aadd_run = methods(runs.add_run)
     run_history, arun_history = methods(runs.run_history)
     set_policy, aset_policy = methods(policy.set_policy)
-    get_retention, aget_retention = methods(retention.get_retention)
-    set_retention, aset_retention = methods(retention.set_retention)
-    retention_acts, aretention_acts = methods(retention.retention_acts)
+    get_retention, aget_retention = methods(policy.get_retention)
+    set_retention, aset_retention = methods(policy.set_retention)
+    retention_acts, aretention_acts = methods(policy.retention_acts)
 
     def tools(self, *, form: ToolForm = "chat", read_only: bool = False) -> list[dict[str, Any]]:
         """The memory as tools for an agent: dicts for ``tools=`` of OpenAI's API; does no I/O.

@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from strandline.pipelines.engine.engine import Watch
 from strandline.pipelines.engine.stage import Batch, RawAnswer
-from strandline.pipelines.engine.watch import Watch
 from strandline.pipelines.models.provided.breaker import breaker_states
 
 LAG_BUCKETS = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 900, 3_600, 21_600)

@@ -18,22 +18,19 @@ from uuid import UUID, uuid4
 
 from strandline.pipelines.engine.budgets import Budgets
 from strandline.pipelines.engine.drain import Turn, drain, drain_next
-from strandline.pipelines.engine.engine import Engine, Outcome, StopPoint
+from strandline.pipelines.engine.engine import Engine, Outcome, StopPoint, Watch
 from strandline.pipelines.engine.failures import REFUSALS, RetryPolicy, level_of
 from strandline.pipelines.engine.leases import LeaseTerms
 from strandline.pipelines.engine.stage import Stages
-from strandline.pipelines.engine.watch import Watch
 from strandline.pipelines.own_code.bounded_calls import worker_calls
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.queries.work.lanes import ReleaseUndrainedLanes, ShortenLeases
+from strandline.schemas.queries.work.lanes import FindLane, ReleaseUndrainedLanes, ShortenLeases
 from strandline.schemas.queries.work.workers import Beat, Leave, TellCondition, TellUnbuildable
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane, Ring
 from strandline.schemas.version import VERSION
 from strandline.workers.condition import Condition
-from strandline.workers.following import follow
-from strandline.workers.foreign_hints import ForeignHints
 from strandline.workers.orphaned_lanes import TakeOver
 from strandline.workers.periodic import Periodic
 from strandline.workers.replay_slots import ReplaySlots
@@ -42,6 +39,53 @@ from strandline.workers.upkeep.resealing import INTERVAL_SECONDS as RESEAL_SECON
 from strandline.workers.upkeep.resealing import Resealing
 from strandline.workers.upkeep.retaining import OpenArchive, StepPoint, make_retaining
 from strandline.workers.upkeep.sealing import Sealing
+
+# Between two looks whether a hint that led to no work names a lane of this database.
+LOOK_SECONDS = 1.0
+
+FOREIGN = "it names a lane that this database does not have: another installation may use this broker"
+
+
+class ForeignHints:
+    """Counts hints of other installations, as a sample, among a worker's dropped ones."""
+
+    def __init__(self, database: Database, condition: Condition) -> None:
+        self._database = database
+        self._condition = condition
+        self._looked_at = -LOOK_SECONDS
+
+    def look(self, hint: Lane) -> None:
+        """Look whether this database has the lane, at most once a second; never for doctor's own."""
+        now = time.monotonic()
+        if not hint.shard_key.int or now - self._looked_at < LOOK_SECONDS:
+            return
+        self._looked_at = now
+        if not self._database.fetch(FindLane(**hint.keys)):
+            self._condition.drop_hint(FOREIGN)
+
+
+def follow(first: Turn, drain: Callable[[Lane], Turn], ring: Ring, stopping: Callable[[], bool]) -> None:
+    """Drain the lanes that a turn gave work to, and so on.
+
+    Args:
+        first: the turn that was taken.
+        ring: called with the lanes that are left to others: all waiting lanes once ``stopping``, lanes whose
+            generation is not served here, and the rest if ``drain`` raises.
+    """
+    waiting = dict.fromkeys(first.next_lanes)
+    unserved: list[Lane] = []
+    try:
+        while waiting and not stopping():
+            lane = next(iter(waiting))
+            turn = drain(lane)
+            del waiting[lane]
+            if turn.outcome == "unserved":
+                unserved.append(lane)
+            waiting |= dict.fromkeys(turn.next_lanes)
+    finally:
+        if left := [*unserved, *waiting]:
+            ring(left)
+
 
 logger = logging.getLogger("strandline.workers")
 

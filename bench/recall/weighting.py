@@ -33,8 +33,7 @@ from bench.recall.scoring import (
 )
 from bench.suite import say
 from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
-from strandline.pipelines.text.bm25 import K1, NEARBY, USUAL_LENGTH, B
-from strandline.pipelines.text.weighting import WORDS_BESIDE_VECTOR
+from strandline.pipelines.text.weighting import K1, NEARBY, USUAL_LENGTH, WORDS_BESIDE_VECTOR, B
 
 # As searches have it (schemas/sql/functions/search_v1.sql).
 STANDING = (

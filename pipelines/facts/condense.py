@@ -19,8 +19,7 @@ from uuid import UUID, uuid5
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.facts.decisions import is_made_of
 from strandline.pipelines.facts.kinds import fact_lexemes
-from strandline.pipelines.models.answers import CondensedFact, parse_condense
-from strandline.pipelines.models.asking import ask
+from strandline.pipelines.models.answers import CondensedFact, ask, parse_condense
 from strandline.pipelines.models.contract import CondenseTask, NumberedFact, TextModel
 from strandline.schemas.errors import PermanentModelError
 from strandline.schemas.postgres.database import Fetcher
@@ -34,8 +33,8 @@ from strandline.schemas.queries.derived.facts_merge import (
     EndCondensed,
     RecordCondensation,
 )
-from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import DerivationKeys
+from strandline.schemas.values.normal_form import fingerprint
 
 # Shown to one call: the facts most similar to another.
 MAX_SHOWN_FACTS = 100

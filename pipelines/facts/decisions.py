@@ -30,7 +30,7 @@ from strandline.pipelines.facts.statements import (
     share_of,
 )
 from strandline.pipelines.models.answers import MergeOperation
-from strandline.pipelines.text.languages import is_foreign, language_of
+from strandline.pipelines.text.common_words import is_foreign, language_of
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.pipelines.text.numbers import is_miscounted, numbers_in
 from strandline.schemas.values.doubts import Doubt, DoubtReason

@@ -42,8 +42,8 @@ from strandline.schemas.queries.derived.facts_edit import (
     Uncondense,
     WriteFact,
 )
-from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import MERGE_STAGE, DerivationKeys
+from strandline.schemas.values.normal_form import fingerprint
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ from uuid import UUID
 from strandline.pipelines.capture import load_capture
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.facts.grounding import ground_fact
-from strandline.pipelines.models.answers import FEW_LINES, ExtractedFact, open_lines, parse_extract
-from strandline.pipelines.models.asking import ask
+from strandline.pipelines.models.answers import FEW_LINES, ExtractedFact, ask, open_lines, parse_extract
 from strandline.pipelines.models.contract import ExtractTask, TextModel, TranscriptLine
 from strandline.pipelines.transcript import (
     Transcript,
@@ -33,9 +32,9 @@ from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.derived.facts_merge import InsertCandidates
 from strandline.schemas.queries.work.lanes import ContextMessages, InsertReceipts, PassOn
 from strandline.schemas.values.acts.capture import Capture
-from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, DerivationKeys, Lane
 from strandline.schemas.values.message import Message, by_local_clock, read_rows
+from strandline.schemas.values.normal_form import fingerprint
 
 
 def load_context(fetcher: Fetcher, batch: Batch, max_tokens: int) -> tuple[TranscriptLine, ...]:

@@ -9,8 +9,7 @@ from datetime import date, timedelta
 from strandline.pipelines.facts.statements import names_in, telling_words
 from strandline.pipelines.models.answers import ExtractedFact
 from strandline.pipelines.models.contract import TranscriptLine
-from strandline.pipelines.text.common_words import marks_of_languages, pattern
-from strandline.pipelines.text.languages import is_foreign, language_of
+from strandline.pipelines.text.common_words import is_foreign, language_of, marks_of_languages, pattern
 from strandline.pipelines.text.numbers import is_miscounted, months_in, numbers_in
 from strandline.pipelines.text.spoken_dates import spoken_date
 from strandline.schemas.values.normal_form import folded

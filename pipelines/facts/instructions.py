@@ -25,11 +25,9 @@ from strandline.pipelines.facts.recording import (
     replace_fact,
 )
 from strandline.pipelines.facts.statements import adds_to, is_negated, names_in, telling_words
-from strandline.pipelines.models.answers import InstructedChange, parse_instruct
-from strandline.pipelines.models.asking import ask
+from strandline.pipelines.models.answers import InstructedChange, ask, parse_instruct
 from strandline.pipelines.models.contract import InstructTask, NumberedFact, TextModel
-from strandline.pipelines.text.common_words import command_words
-from strandline.pipelines.text.languages import is_foreign
+from strandline.pipelines.text.common_words import command_words, is_foreign
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.pipelines.transcript import load_messages
 from strandline.schemas.errors import TransientModelError

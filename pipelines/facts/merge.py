@@ -35,8 +35,7 @@ from strandline.pipelines.facts.instructions import (
     load_instructions,
     read_changes,
 )
-from strandline.pipelines.models.answers import MergeOperation, parse_merge
-from strandline.pipelines.models.asking import ask
+from strandline.pipelines.models.answers import MergeOperation, ask, parse_merge
 from strandline.pipelines.models.contract import MergeTask, NumberedFact, TextModel
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.queries.derived.capture import WithholdCandidate
@@ -48,8 +47,8 @@ from strandline.schemas.queries.derived.facts_merge import (
     RelatedFactsRow,
 )
 from strandline.schemas.values.acts.acting import WORKER
-from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import MERGE_STAGE, Lane
+from strandline.schemas.values.normal_form import fingerprint
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
-from strandline.pipelines.facts.contradictions import may_contradict, say_the_same
 from strandline.pipelines.facts.edits import (
     FactEvent,
     FactSet,
@@ -18,8 +18,12 @@ from strandline.pipelines.facts.edits import (
     open_fact_lanes,
     traces_of,
 )
-from strandline.pipelines.facts.kinds import asked_lexemes
+from strandline.pipelines.facts.kinds import USER, asked_lexemes, kinds_of, subject_of
+from strandline.pipelines.facts.statements import contradict, has_name, names_in, telling_words
 from strandline.pipelines.facts.tombstones import Trace, read_traces, trace_of, write_traces
+from strandline.pipelines.text.common_words import speakers
+from strandline.pipelines.text.lexemes import is_mostly_unspaced
+from strandline.pipelines.text.numbers import numbers_in
 from strandline.schemas.errors import ConflictError, UnknownPipelineError
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch
 from strandline.schemas.queries.derived.facts_edit import (
@@ -38,6 +42,7 @@ from strandline.schemas.queries.derived.facts_edit import (
 )
 from strandline.schemas.values.acts.acting import actor_or_current
 from strandline.schemas.values.doubts import Settlement
+from strandline.schemas.values.normal_form import folded
 
 T = TypeVar("T")
 _Compared = tuple[Mapping[str, Any], tuple[Trace, ...]]
@@ -378,3 +383,54 @@ def _apply_event(fact_sets: Sequence[FactSet], event: FactEvent) -> Operation[li
     for fact_set in fact_sets:
         gone += yield from apply_fact_event(fact_set, event)
     return gone
+
+
+# A person has one of these at a time.
+_EXCLUSIVE = frozenset({"residence", "work", "age", "name", "partner"})
+MAX_ARTICLE_CHARACTERS = 3
+_WORD = re.compile(r"[^\W_]+")
+
+
+def may_contradict(one: str, other: str) -> bool:
+    """Whether one statement denies the other, or both name another home, employer, age, name or partner.
+
+    Their first words tell whether they are about the same person.
+    """
+    if _subject(one) != _subject(other):
+        return False
+    if contradict(one, other):
+        return True
+    if not kinds_of(one) & kinds_of(other) & _EXCLUSIVE:
+        return False
+    numbers, others = numbers_in(one), numbers_in(other)
+    return bool(numbers - others and others - numbers) or (
+        _names_more(one, other) and _names_more(other, one)
+    )
+
+
+def say_the_same(one: str, other: str) -> bool:
+    """Whether two statements have the same words, but for how they call the user."""
+    return _words_about(one) == _words_about(other) and _subject(one) == _subject(other)
+
+
+def _words_about(text: str) -> list[str]:
+    words = _WORD.findall(folded(text))
+    if words[:1] and words[0] in speakers():
+        return words[1:]
+    has_article = len(words) > 1 and len(words[0]) <= MAX_ARTICLE_CHARACTERS and words[1] in speakers()
+    return words[2:] if has_article else words
+
+
+def _subject(text: str) -> str:
+    """Whom a statement is about: a name as it stands, or the user if it begins with a verb of a kind."""
+    first = _WORD.search(text)
+    word = "" if first is None else first.group()
+    return subject_of(text) or (USER if kinds_of(word) else folded(word))
+
+
+def _names_more(one: str, other: str) -> bool:
+    """Whether a statement has a name, or without capitals a word, that another one has not."""
+    names = {name for name in names_in(one) if not kinds_of(name)}
+    if not names and is_mostly_unspaced(one):
+        return bool(telling_words(one) - telling_words(other))
+    return any(not has_name(name, other) for name in names)

@@ -7,8 +7,14 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from strandline.pipelines.facts.kinds import kin_of, kinds_of, words_of_kinds
-from strandline.pipelines.text.common_words import joining_words, pattern, speakers, weak_words
-from strandline.pipelines.text.languages import SCRIPTS_WITHOUT_CASE, language_of
+from strandline.pipelines.text.common_words import (
+    SCRIPTS_WITHOUT_CASE,
+    joining_words,
+    language_of,
+    pattern,
+    speakers,
+    weak_words,
+)
 from strandline.pipelines.text.lexemes import lexemes, query_lexemes
 from strandline.pipelines.text.numbers import is_miscounted, numbers_in
 from strandline.schemas.values.normal_form import folded, normal_form

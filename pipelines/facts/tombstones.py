@@ -22,7 +22,7 @@ from strandline.pipelines.facts.statements import is_negated, names_in
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.pipelines.text.numbers import numbers_in
 from strandline.schemas.queries.derived.facts_edit import DecidingFactEventsRow
-from strandline.schemas.values.fingerprints import fingerprint
+from strandline.schemas.values.normal_form import fingerprint
 
 # How models and the local stand-in call a speaker without a name.
 _NAMELESS = frozenset(query_lexemes("user assistant"))

@@ -16,6 +16,7 @@ from strandline.pipelines.facts.extract import ExtractStage
 from strandline.pipelines.facts.merge import MergeStage
 from strandline.pipelines.generations.recipe import Recipe
 from strandline.pipelines.models.contract import TaskName
+from strandline.pipelines.models.embedding_batches import Prefixes
 from strandline.pipelines.models.factory import (
     build_embedder,
     build_text_model,
@@ -26,9 +27,8 @@ from strandline.pipelines.models.factory import (
 )
 from strandline.pipelines.models.local.text_model import LOCAL_EMBEDDERS
 from strandline.pipelines.models.local.text_model import MODEL as LOCAL_MODEL
-from strandline.pipelines.models.prefixes import Prefixes
 from strandline.pipelines.models.prompts.render import hash_of, prompt_texts
-from strandline.pipelines.overflow.loading import LoadedHandler, load_handler
+from strandline.pipelines.overflow.contract import LoadedHandler, load_handler
 from strandline.pipelines.overflow.stage import OverflowStage
 from strandline.pipelines.summary import SummaryStage
 from strandline.pipelines.vectors.chunks import INDEXED, MAX_INDEXED_CHARACTERS, indexed_characters

@@ -58,9 +58,9 @@ from strandline.schemas.queries.inspection.verify import (
     VerifyUnjudged,
     VerifyWork,
 )
-from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.values.lanes import PIPELINES
+from strandline.schemas.values.normal_form import fingerprint
 from strandline.schemas.wire import report
 
 

@@ -10,13 +10,18 @@ another form.
 from __future__ import annotations
 
 import json
+import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import cache
+from importlib import resources
 from typing import Any
 
+from strandline.pipelines.engine.stage import RawAnswer
 from strandline.pipelines.models.answer_forms import (
     FORMS,
     ChooseAnswer,
@@ -33,11 +38,11 @@ from strandline.pipelines.models.answer_forms import (
     read_answer,
     storable,
 )
-from strandline.pipelines.models.contract import CondenseTask, ExtractTask, Task
-from strandline.pipelines.models.placeholders import is_placeholder
+from strandline.pipelines.models.contract import CondenseTask, ExtractTask, Task, TextModel
 from strandline.pipelines.text.spoken_dates import as_date
 from strandline.schemas.errors import UnusableAnswerError
 from strandline.schemas.values.doubts import Doubt
+from strandline.schemas.values.normal_form import folded
 
 MAX_FACT_CHARACTERS = 1_000
 MAX_SUMMARY_CHARACTERS = 20_000
@@ -380,3 +385,52 @@ def _topics(topics: Sequence[str] | None) -> tuple[str, ...]:
 def _cut(text: str, limit: int) -> str:
     text = storable(text).strip()
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
+# The longest that is looked at: more says something.
+_MAX_CHARACTERS = 120
+_WORD = re.compile(r"n/a|[^\s.,;:!?()\"]+")
+_AROUND = "<>[](){}«»„“”\"'`*_.…。!?: \n\t-–—"
+_JAPANESE_DENIALS = ("なし", "ない", "ません")
+
+
+def is_placeholder(text: str) -> bool:
+    """Whether a text says nothing: no letter and no digit, or only words of forms or for nothing."""
+    if len(text) > _MAX_CHARACTERS:
+        return not any(map(str.isalnum, text))
+    plain = folded(text).strip(_AROUND)
+    if not any(map(str.isalnum, plain)):
+        return True
+    forms, denying, empty, pieces, marks = _table()
+    words = _WORD.findall(plain)
+    if plain in forms or (denying.intersection(words) and empty.issuperset(words)):
+        return True
+    denies = any(mark in plain for mark in (*marks, *_JAPANESE_DENIALS))
+    return denies and pieces.fullmatch(plain) is not None
+
+
+@cache
+def _table() -> tuple[frozenset[str], frozenset[str], frozenset[str], re.Pattern[str], str]:
+    file = resources.files(__package__) / "placeholders.toml"
+    table = tomllib.loads(file.read_text(encoding="utf-8"))
+    denying = frozenset(table["denying"].split())
+    pieces = re.compile(rf"(?:{'|'.join(table['unspaced'])}|\s)+")
+    return (
+        frozenset(table["forms"]),
+        denying,
+        denying.union(table["empty"].split()),
+        pieces,
+        table["unspaced_denying"],
+    )
+
+
+def ask(model: TextModel, task: Any) -> RawAnswer:
+    """Call a text model and keep its raw answer in the form that is stored."""
+    answer = model.answer(task)
+    return RawAnswer(
+        model=answer.model,
+        prompt_hash=answer.prompt_hash,
+        body=answer.text.encode(),
+        input_tokens=answer.input_tokens,
+        output_tokens=answer.output_tokens,
+    )

@@ -1,13 +1,16 @@
-"""Cuts texts into embedding requests, and brings vectors to unit length: what every embedder needs."""
+"""Needs of every embedder: requests of a bounded size, vectors of unit length, prefixes of texts."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
 from strandline.pipelines.models.answer_forms import storable
 from strandline.pipelines.models.contract import EmbeddingAnswer
+from strandline.schemas.settings import Settings
 
 
 def ready_to_embed(texts: Sequence[str]) -> list[str]:
@@ -65,3 +68,35 @@ def unit_length(vector: Sequence[float]) -> tuple[float, ...]:
     if length == 0.0:
         return (1.0,) + (0.0,) * (len(vector) - 1)
     return tuple([component / length for component in vector])
+
+
+QUERY_KEY, PASSAGE_KEY = "query_prefix", "passage_prefix"
+
+
+@dataclass(frozen=True, slots=True)
+class Prefixes:
+    """The texts before a query and before a passage, which are embedded with them and stored without.
+
+    A passage is a piece of a message.
+    """
+
+    query: str = ""
+    passage: str = ""
+
+    @classmethod
+    def of_settings(cls, settings: Settings) -> Self:
+        return cls(settings.embedding_query_prefix, settings.embedding_passage_prefix)
+
+    @classmethod
+    def of_config(cls, config: Mapping[str, Any]) -> Self:
+        """The prefixes that a recipe's config records."""
+        return cls(str(config.get(QUERY_KEY, "")), str(config.get(PASSAGE_KEY, "")))
+
+    def as_config(self) -> dict[str, str]:
+        """As a config records them: an empty one is left out, so that older recipes are no other ones."""
+        prefixes = {QUERY_KEY: self.query, PASSAGE_KEY: self.passage}
+        return {key: prefix for key, prefix in prefixes.items() if prefix}
+
+    def as_settings(self) -> dict[str, str]:
+        """By the names of the settings."""
+        return {"embedding_query_prefix": self.query, "embedding_passage_prefix": self.passage}

@@ -20,16 +20,15 @@ from strandline.pipelines.models.contract import (
     TaskName,
     TextModel,
 )
+from strandline.pipelines.models.embedding_batches import Prefixes
 from strandline.pipelines.models.installed import load_embedder, load_text_model
 from strandline.pipelines.models.local.text_model import LOCAL_EMBEDDERS, LocalTextModel, is_local_embedder
-from strandline.pipelines.models.prefixes import Prefixes
 from strandline.pipelines.models.provided.breaker import Breaker, Provider
 from strandline.pipelines.models.provided.guarded import GuardedEmbedder, GuardedTextModel
 from strandline.pipelines.models.provided.pace import ProviderPace
 from strandline.pipelines.models.redacting import RedactingEmbedder, RedactingTextModel
 from strandline.pipelines.own_code.bounded_calls import worker_calls
-from strandline.pipelines.redaction.hook import Redaction
-from strandline.pipelines.redaction.loading import load_redaction
+from strandline.pipelines.redaction.hook import Redaction, load_redaction
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.extras import install_command
 from strandline.schemas.forking import undivided

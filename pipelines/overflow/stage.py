@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
-from strandline.pipelines.overflow.contract import OverflowEvent
-from strandline.pipelines.overflow.loading import LoadedHandler
+from strandline.pipelines.overflow.contract import LoadedHandler, OverflowEvent
 from strandline.pipelines.own_code.bounded_calls import NoPlaceError, TimeLimitError, worker_calls
 from strandline.pipelines.own_code.places import place_in
 from strandline.pipelines.transcript import load_messages

@@ -6,6 +6,7 @@ docs/architecture/vectors-and-search.md, and how they were chosen in docs/search
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 # The weight of words when there is a vector.
@@ -49,3 +50,26 @@ def full_text_score(best: float, whole: float, nearest: float) -> float:
     """
     clearness = (nearest - FAINT_CONTRAST) / (CLEAR_CONTRAST - FAINT_CONTRAST)
     return max(best, KNOWN_SHARE * min(1.0, max(0.0, clearness)) * whole)
+
+
+K1 = 1.2
+B = 0.75
+# In lexemes.  Counts are set against this in every scope, so that long answers do not swamp short turns.
+USUAL_LENGTH = 40
+# The share of a word's count that messages at a distance get.
+NEARBY = {-3: 0.1, -2: 0.2, -1: 0.4, 0: 1.0, 1: 0.4, 2: 0.2, 3: 0.1}
+
+
+def by_length(length: float) -> float:
+    """The divisor of a word's count in a text of ``length`` lexemes."""
+    return 1 - B + B * length / USUAL_LENGTH
+
+
+def saturated(times: float) -> float:
+    """The weight of a word that occurs ``times`` times in a text, adjusted for the text's length."""
+    return times / (times + K1)
+
+
+def rarity(texts: int, holders: int) -> float:
+    """The weight of a word that ``holders`` of ``texts`` texts contain."""
+    return math.log(1 + (texts - holders + 0.5) / (holders + 0.5))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,28 +10,34 @@ from inspect import get_annotations
 from typing import Any, TypeVar
 from uuid import UUID
 
-from strandline.producers.exports.decoding import (
-    answer_line,
-    flush_line,
-    message_line,
-    session_line,
-    state_line,
+from strandline.producers.exports.lines import (
+    AnswerLine,
+    DirectoryLine,
+    FlushLine,
+    MessageLine,
+    SessionLine,
+    StateLine,
 )
-from strandline.producers.exports.lines import DirectoryLine
 from strandline.producers.sessions import HISTORY_PAGE_BYTES
 from strandline.schemas.postgres.paging import next_page
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries import exported
 from strandline.schemas.queries.exported import ExportedLine
+from strandline.schemas.queries.rows import MessageOfSessionRow
 from strandline.schemas.queries.upkeep import exporting
 from strandline.schemas.queries.upkeep.erasures import OwnerDirectory, OwnerDirectoryRow
 from strandline.schemas.queries.upkeep.export import (
     ExportAnswers,
+    ExportAnswersRow,
     ExportFlushes,
+    ExportFlushesRow,
     ExportMessages,
     ExportSessions,
+    ExportSessionsRow,
     ExportStates,
+    ExportStatesRow,
 )
+from strandline.schemas.values.message import read_rows
 
 # Facts, and what people chose, have some tens of kilobytes at most.
 ROWS_PER_PAGE = 80
@@ -126,3 +133,41 @@ def _directory_line(row: OwnerDirectoryRow) -> DirectoryLine:
 def is_last(page: Sequence[object], section: Section) -> bool:
     """Whether no page follows this one."""
     return len(page) < section.limit
+
+
+def session_line(row: ExportSessionsRow) -> SessionLine:
+    fields = row._asdict()
+    return SessionLine(last_seq=fields.pop("next_seq") - 1, **fields)
+
+
+def message_line(row: MessageOfSessionRow) -> MessageLine:
+    (message,) = read_rows([row])
+    at = message.created_at or row.created_at
+    whole = message.to_dict() | {"id": row.id, "created_at": at.isoformat()}
+    if message.metadata:
+        whole["metadata"] = dict(message.metadata)
+    return MessageLine(session_key=row.session_key, seq=row.seq, tokens=row.tokens, message=whole)
+
+
+def flush_line(row: ExportFlushesRow) -> FlushLine:
+    fields = row._asdict() | {"receipts": json.loads(row.receipts)}
+    return FlushLine(messages=fields.pop("message_count"), **fields)
+
+
+def state_line(row: ExportStatesRow, owner_key: UUID) -> StateLine:
+    fields: dict[str, Any] = row._asdict() | {"state": json.loads(row.state)}
+    scope = fields.pop("scope_key")
+    return StateLine(session_key=None if scope == owner_key else scope, **fields)
+
+
+def answer_line(row: ExportAnswersRow) -> AnswerLine:
+    fields: dict[str, Any] = row._asdict()
+    del fields["scope_key"]
+    return AnswerLine(text=_text(fields.pop("body")), **fields)
+
+
+def _text(body: bytes | None) -> str | None:
+    try:
+        return None if body is None else body.decode()
+    except UnicodeDecodeError:
+        return None

@@ -13,7 +13,6 @@ from datetime import date
 from functools import partial
 from uuid import UUID
 
-from strandline.pipelines.text.bm25 import NEARBY, by_length, rarity, saturated
 from strandline.pipelines.text.lexemes import length_of, lexemes
 from strandline.pipelines.text.tone import QUESTION, WISH
 from strandline.pipelines.text.weighting import (
@@ -22,11 +21,15 @@ from strandline.pipelines.text.weighting import (
     BESIDE_BEST,
     CLEAR_CONTRAST,
     NAMED_DAY,
+    NEARBY,
     OTHER_DAY,
     OTHER_SPEAKER,
     STANDING_WISH,
     WORDS_BESIDE_VECTOR,
+    by_length,
     full_text_score,
+    rarity,
+    saturated,
     weight_of_words,
 )
 from strandline.pipelines.vectors.chunks import chunks

@@ -23,7 +23,7 @@ from strandline.producers.redacting import redact_stored
 from strandline.schemas.display.local_time import offset_of
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError, StrandlineError
-from strandline.schemas.misspelt_fields import name_misspelt
+from strandline.schemas.misspelt import name_misspelt
 from strandline.schemas.sealed.values import keyed_label
 from strandline.schemas.sealing.owner_keys import OwnerKeys
 from strandline.schemas.values.acts.acting import current_acting

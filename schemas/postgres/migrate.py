@@ -41,7 +41,7 @@ from strandline.schemas.postgres.pools.beginnings import (
     look_for,
     set_all,
 )
-from strandline.schemas.postgres.pools.connect_problems import connect_problem
+from strandline.schemas.postgres.pools.reaching import connect_problem
 from strandline.schemas.postgres.revision import (
     NAME_ANOTHER_SCHEMA,
     Trouble,

@@ -12,7 +12,7 @@ from uuid import UUID
 from strandline.schemas.sealing.marks import Mark
 from strandline.schemas.sealing.owner_keys import DIGEST_BYTES, OwnerKeys
 from strandline.schemas.sealing.tokens import escape, escape_bytes, escape_json
-from strandline.schemas.values.fingerprints import fingerprint
+from strandline.schemas.values.normal_form import fingerprint
 
 Q = TypeVar("Q", str, bytes)
 # A tombstone's traces, by which it recognises a wording.

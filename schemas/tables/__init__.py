@@ -7,32 +7,26 @@ which its content is stored (docs/architecture/encryption.md).
 """
 
 from strandline.schemas.tables import (
+    application,
     audit,
     derived,
     erasures,
-    items,
     limits,
     log,
     retention,
-    sealing,
-    service,
-    shared,
     work,
 )
 from strandline.schemas.tables.base import SCHEMA, metadata
 
 __all__ = [
     "SCHEMA",
+    "application",
     "audit",
     "derived",
     "erasures",
-    "items",
     "limits",
     "log",
     "metadata",
     "retention",
-    "sealing",
-    "service",
-    "shared",
     "work",
 ]

@@ -8,6 +8,7 @@ is first divided, as Unicode's Stream-Safe Text Format (UAX #15) prescribes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import blake2b
 from unicodedata import combining, normalize  # noqa: TID251 - here it is safe
 
 MAX_MARKS = 30
@@ -53,3 +54,9 @@ def _edges(character: str) -> tuple[int, int, bool]:
     leading = parts.index(False) if False in parts else len(parts)
     trailing = parts[::-1].index(False) if False in parts else len(parts)
     return leading, trailing, leading == len(parts)
+
+
+def fingerprint(text: str) -> bytes:
+    """A digest that is equal for the same words: case, width, punctuation and spacing do not count."""
+    words = "".join(c if c.isalnum() else " " for c in folded(text)).split()
+    return blake2b(" ".join(words).encode(), digest_size=16).digest()

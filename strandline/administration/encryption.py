@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from strandline.pipelines.older_transactions import older_have_ended
-from strandline.pipelines.sealing.checking import KekState, check_keks
 from strandline.pipelines.sealing.enabling import change_key, enable, find_encryption, prepare_owners
 from strandline.pipelines.sealing.resealing import Pace, Progress, reseal_namespace, retire_old_keys
-from strandline.pipelines.sealing.rotating import renew_data_keys, rewrap_keys
+from strandline.pipelines.sealing.rotating import KekState, check_keks, renew_data_keys, rewrap_keys
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, DatabaseBusyError
 from strandline.schemas.postgres.database import Database

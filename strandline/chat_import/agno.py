@@ -6,10 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from strandline.adapters.converter import NO_ID, ROLES, name_or
-from strandline.chat_import.records import Omission, Place, Portion, Record, SourceFact, SourceMessage
+from strandline.chat_import.records import (
+    Omission,
+    Place,
+    Portion,
+    Record,
+    SourceFact,
+    SourceMessage,
+    openai_call,
+)
 from strandline.chat_import.tables.reader import SourceRow, SourceTable, TableReader, choose_tables
 from strandline.chat_import.tables.values import read_json, read_mapping, read_moment
-from strandline.chat_import.tool_calls import openai_call
 
 # Runs that Agno itself leaves out of a session's history.
 _SKIPPED_STATUSES = frozenset({"PAUSED", "CANCELLED", "ERROR", "REGENERATED"})

@@ -8,7 +8,7 @@ content are reported, and a name tells the databases apart.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -22,15 +22,22 @@ from strandline.chat_import.records import (
     SourceFact,
     SourceMessage,
 )
-from strandline.chat_import.without_facts import WITHOUT_FACTS, WithoutFacts
 from strandline.facts import Facts
 from strandline.memory import Memory
 from strandline.pipelines.models.answers import MAX_TOPIC_CHARACTERS, MAX_TOPICS
+from strandline.producers.blocks.resolve import default_blocks
 from strandline.producers.facts.edit_operations import MAX_INPUT_CHARACTERS, Wording, checked_feedback
 from strandline.producers.facts.importing import MAX_FACTS_PER_IMPORT, ImportedFact
 from strandline.producers.writing.validate import PutLimits, prepare
-from strandline.schemas.errors import ConflictError, InvalidMessageError, OwnerError, StrandlineError
+from strandline.schemas.errors import (
+    ConflictError,
+    InvalidMessageError,
+    NotFoundError,
+    OwnerError,
+    StrandlineError,
+)
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, MAX_NAME_BYTES, check_name
+from strandline.schemas.values.lanes import FACTS
 from strandline.schemas.values.message import Message
 
 # Most messages in one transaction.
@@ -327,3 +334,38 @@ class HistoryImport:
         sums = {name: getattr(self._progress, name) + number for name, number in counts.items()}
         self._progress = replace(self._progress, portion=self._source.portion, **sums)
         self._report(self._progress)
+
+
+ALL_BLOCKS = default_blocks()
+WITHOUT_FACTS = [block for block in ALL_BLOCKS if block.pipeline != FACTS]
+
+
+class WithoutFacts:
+    """Puts into one session after another, each of which feeds no facts until the messages are delivered.
+
+    An interrupted import finds the session so, and resumes.
+    """
+
+    def __init__(self) -> None:
+        self._session: str | None = None
+        self._known: set[str | None] = set()
+
+    def put(self, memory: Memory, ids: Iterable[str | None], put: Callable[[], None]) -> None:
+        """Put and deliver; messages that are all known in a session with facts change nothing.
+
+        ``memory`` has the blocks ``WITHOUT_FACTS``, with which it begins its session.
+        """
+        if memory.session_id != self._session:
+            self._session, self._known = memory.session_id, {one.id for one in memory.iterate()}
+        try:
+            feeds_facts = FACTS in memory.set_policy().pipelines
+        except NotFoundError:
+            feeds_facts = False
+        if feeds_facts and self._known.issuperset(ids):
+            put()
+            return
+        if feeds_facts:
+            memory.set_policy(memory_blocks=WITHOUT_FACTS)
+        put()
+        memory.deliver()
+        memory.set_policy(memory_blocks=ALL_BLOCKS)

@@ -6,10 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from strandline.adapters.converter import NO_ID, ROLES, media_part, name_or
-from strandline.chat_import.records import Omission, Place, Portion, Record, SourceMessage
+from strandline.chat_import.records import (
+    Omission,
+    Place,
+    Portion,
+    Record,
+    SourceMessage,
+    openai_call,
+    tool_call,
+)
 from strandline.chat_import.tables.reader import SourceRow, SourceTable, TableReader, choose_tables
 from strandline.chat_import.tables.values import read_mapping, read_moment
-from strandline.chat_import.tool_calls import openai_call, tool_call
 
 # Fields of `additional_kwargs` with a place in a message; pictures are among the blocks.
 _PLACED = ("tool_calls", "tool_call_id", "name", "images")

@@ -10,6 +10,8 @@ from hashlib import blake2b
 from typing import Any, Protocol
 from uuid import UUID
 
+from strandline.adapters import converter
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -122,3 +124,26 @@ class HistorySource(Protocol):
     def records(self) -> Iterator[Record]: ...
 
     def close(self) -> None: ...
+
+
+def tool_call(call_id: object, name: object, arguments: object) -> dict[str, Any]:
+    """A call; arguments that are not text are written as JSON."""
+    text = arguments if isinstance(arguments, str) else _as_json({} if arguments is None else arguments)
+    return converter.tool_call(call_id, name, text)
+
+
+def openai_call(call: object) -> dict[str, Any] | None:
+    """A call that a library stored as its model's provider gave it; None if it is none."""
+    if not isinstance(call, Mapping):
+        return None
+    function = call.get("function")
+    if isinstance(function, Mapping):
+        return tool_call(call.get("id"), function.get("name"), function.get("arguments"))
+    return tool_call(call.get("id"), call.get("name"), call.get("input", call.get("arguments")))
+
+
+def _as_json(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+    except (ValueError, RecursionError):
+        return "{}"

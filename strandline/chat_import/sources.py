@@ -10,9 +10,8 @@ from strandline.chat_import.agno import AgnoTables
 from strandline.chat_import.exports import anthropic, openai
 from strandline.chat_import.llamaindex import LlamaIndexTables
 from strandline.chat_import.records import HistorySource
-from strandline.chat_import.tables.postgres import PostgresReader
+from strandline.chat_import.tables.databases import PostgresReader, SqliteReader
 from strandline.chat_import.tables.reader import TableReader
-from strandline.chat_import.tables.sqlite import SqliteReader
 from strandline.schemas.display.shown_url import shown_url
 from strandline.schemas.errors import ConfigurationError
 

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import click
 
 from strandline.cli.command import cli_command
 from strandline.cli.erasures.opening import Whose, opened_whose
 from strandline.cli.terminal.interrupts import ends_as_interrupts
-from strandline.cli.terminal.new_file import new_file
 from strandline.cli.terminal.output import say
 from strandline.cli.terminal.progress import shown_progress
 from strandline.pipelines.inspect.directory import refuse_unknown_user, user_is_known
 from strandline.producers.exports.lines import ExportLine
 from strandline.schemas.display.shown_text import json_shown, quantity
+from strandline.schemas.errors import ConfigurationError
 
 
 @cli_command("export", opened_whose, ExportLine, has_json=False)
@@ -66,3 +68,56 @@ def _write(lines: Iterable[str], file: Any, *, is_shown: bool) -> int:
             if show is not None:
                 show(number, 0, quantity(number, "line"))
     return number
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[IO[str]]:
+    """A file written next to ``path``, and renamed in the end; only its owner can read it.
+
+    It is removed if the writing fails, or is interrupted. A process that is killed leaves ``.NAME.….part``,
+    which can be deleted.
+
+    Raises:
+        ConfigurationError: there is a file of this name, or it cannot be written.
+    """
+    if path.exists():
+        raise _exists(path)
+    try:
+        number, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent, text=True)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}.") from None
+    part = Path(name)
+    try:
+        with open(number, "w", encoding="utf-8") as file:  # noqa: PTH123  # of the open file
+            yield file
+            file.flush()
+            os.fsync(number)
+        _give_name(part, path)
+    except FileExistsError:
+        raise _exists(path) from None
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path} cannot be written: {error.strerror}. Nothing of it was kept; run it again."
+        ) from None
+    finally:
+        with suppress(FileNotFoundError):
+            part.unlink()
+
+
+def _give_name(part: Path, path: Path) -> None:
+    """Link it, so that a concurrent file is not replaced; rename it where links are impossible."""
+    try:
+        path.hardlink_to(part)
+    except FileExistsError:
+        raise
+    except OSError:
+        part.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _exists(path: Path) -> ConfigurationError:
+    return ConfigurationError(f"{path} exists already; name another file.")

@@ -26,8 +26,8 @@ from strandline.pipelines.generations.definitions import recipe_for
 from strandline.pipelines.generations.registry import Generation, find_kept, serving_generations
 from strandline.pipelines.inspect.directory import check_known, find_session
 from strandline.pipelines.models.contract import Embedder
+from strandline.pipelines.models.embedding_batches import Prefixes
 from strandline.pipelines.models.factory import build_embedder, with_recorded_embedder
-from strandline.pipelines.models.prefixes import Prefixes
 from strandline.pipelines.replay.comparison import Diff, OwnerDiff, compare_generations
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.pipelines.vectors.stage import vector_text

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import select
 import sys
-from collections.abc import Mapping, Sequence
+import termios
+import tty
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from rich.console import Group
 from rich.live import Live
@@ -13,7 +18,6 @@ from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.targets import Running, opened_servers
 from strandline.cli.status import label_of, notes_of, starter_of
 from strandline.cli.terminal.interrupts import Interrupts, ends_as_interrupts
-from strandline.cli.terminal.keys import WaitForKey, keys_read
 from strandline.cli.terminal.output import Row, console, is_rich, styled_text, table
 from strandline.schemas.wire.work import PipelineReport, StageReport, StatusReport
 
@@ -69,3 +73,24 @@ def _row(pipeline: PipelineReport, stage: StageReport, done: Sequence[int]) -> R
     rate = sum(done[-RATE_MINUTES:]) / RATE_MINUTES
     counts = (stage.due, stage.leased, stage.dead)
     return (label_of(pipeline), stage.name, *counts, f"{stage.lag_seconds:,.1f} s", f"{rate:,.1f}")
+
+
+WaitForKey = Callable[[float], str]
+"""Waits so many seconds for a key; empty if none came, ``q`` if the terminal is gone."""
+
+
+@contextmanager
+def keys_read() -> Iterator[WaitForKey]:
+    """Take each key of the terminal at once; afterwards it is as before."""
+    number = sys.stdin.fileno()
+    before = termios.tcgetattr(number)
+    tty.setcbreak(number)
+
+    def wait(seconds: float) -> str:
+        ready, _, _ = select.select([number], [], [], seconds)
+        return (os.read(number, 1) or b"q").decode("ascii", "ignore") if ready else ""
+
+    try:
+        yield wait
+    finally:
+        termios.tcsetattr(number, termios.TCSADRAIN, before)

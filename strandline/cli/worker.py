@@ -17,7 +17,7 @@ from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.output import say
 from strandline.cli.terminal.streams import log_to_stderr
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.misspelt_settings import unknown_settings
+from strandline.schemas.misspelt import unknown_settings
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import STAGES, queue_name
 from strandline.wiring.assembly import stage_names

@@ -38,7 +38,7 @@ from strandline.client.values import (
     value_of,
 )
 from strandline.producers.arguments import check_count, check_flag, check_page_size, check_seq, check_timeout
-from strandline.producers.operations import retention, writing
+from strandline.producers.operations import policy, writing
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.history import DEFAULT_CONTEXT_TOKENS
 from strandline.producers.runs.latest_summary import LatestSummary
@@ -367,9 +367,9 @@ class SessionMethods(RemoteSession):
             self.read_within(policy.token_limit)
         return policy
 
-    get_retention = as_in_library(acts.GET_RETENTION, retention.get_retention, RetentionOut)
+    get_retention = as_in_library(acts.GET_RETENTION, policy.get_retention, RetentionOut)
     set_retention = as_in_library(
-        acts.PUT_RETENTION, retention.set_retention, RetentionSet, check=_retention_fields
+        acts.PUT_RETENTION, policy.set_retention, RetentionSet, check=_retention_fields
     )
 
     def _call(self, act: acts.WireAct, **parts: Any) -> Call:

@@ -20,7 +20,7 @@ from strandline.pipelines.generations.registry import (
     wanted_recipes,
 )
 from strandline.pipelines.generations.stages import GenerationStages, build
-from strandline.pipelines.overflow.loading import load_handler
+from strandline.pipelines.overflow.contract import load_handler
 from strandline.schemas.errors import ConfigurationError, SchemaError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
-from strandline.pipelines.engine.watch import Watch
+from strandline.pipelines.engine.engine import Watch
 from strandline.producers.execution import Measure
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings

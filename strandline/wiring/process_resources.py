@@ -37,13 +37,57 @@ from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import forget_names
 from strandline.schemas.values.lanes import Lane
 from strandline.wiring.given_pool import GivenPool
-from strandline.wiring.loop_resources import LoopResources, OfLoop
 
 if TYPE_CHECKING:
     from strandline.deploy.embedded.stack import EmbeddedStack
     from strandline.pipelines.models.contract import Embedder, ModelAnswer, Task, TextModel
     from strandline.producers.doorbell.doorbell import Doorbell
     from strandline.workers.in_process import BackgroundRunner
+import weakref
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class OfLoop:
+    """The database and the group commit of one event loop."""
+
+    database: AsyncDatabase
+    commit: GroupCommit
+
+
+class LoopResources:
+    """The resources of all event loops of a process; safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of_loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, OfLoop] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def own(self) -> OfLoop | None:
+        """Those of the running loop."""
+        return self._of_loops.get(asyncio.get_running_loop())
+
+    def add(self, database: AsyncDatabase) -> OfLoop:
+        """Keep a database for the running loop, and drop what ended loops left."""
+        self.drop_ended()
+        with self._lock:
+            own = OfLoop(database, GroupCommit(database))
+            return self._of_loops.setdefault(asyncio.get_running_loop(), own)
+
+    def take_out(self) -> OfLoop | None:
+        """Those of the running loop, which has none from now on."""
+        with self._lock:
+            return self._of_loops.pop(asyncio.get_running_loop(), None)
+
+    def drop_ended(self) -> None:
+        """Close the remains of ended loops; an unclosed loop may run again, here or in another thread."""
+        with self._lock:
+            ended = [loop for loop in self._of_loops if loop.is_closed()]
+            left = [(loop, self._of_loops.pop(loop)) for loop in ended]
+        for loop, own in left:
+            own.database.abandon(loop)
+
 
 Consume = Literal["background"]
 EXIT_SECONDS = 5.0
@@ -137,8 +181,8 @@ class ProcessResources:
         if embedder is None:
             return None
         with undivided:
+            from strandline.pipelines.models.embedding_batches import Prefixes
             from strandline.pipelines.models.local.text_model import EMBEDDER
-            from strandline.pipelines.models.prefixes import Prefixes
             from strandline.pipelines.text.lexemes import is_mostly_unspaced
             from strandline.pipelines.vectors.stage import vector_text
         if embedder.model == EMBEDDER and is_mostly_unspaced(text):

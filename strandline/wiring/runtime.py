@@ -39,8 +39,7 @@ def storing_redaction(settings: Settings, hook: object | None = None) -> Redacti
     """
     if not settings.redact_before_storing and hook is None:
         return None
-    from strandline.pipelines.redaction.hook import Redaction, RedactionHook
-    from strandline.pipelines.redaction.loading import load_hooks
+    from strandline.pipelines.redaction.hook import Redaction, RedactionHook, load_hooks
     from strandline.producers.redacting import SETTING, put_calls
 
     own = () if hook is None else (RedactionHook.check(hook, _name_of(hook)),)

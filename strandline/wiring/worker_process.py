@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from celery.platforms import SecurityWarning
 
-from strandline.pipelines.engine.watch import Watch
+from strandline.pipelines.engine.engine import Watch
 from strandline.producers.doorbell.doorbell import Doorbell
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions

@@ -14,8 +14,7 @@ import psycopg
 import pytest
 from psycopg import pq
 
-from strandline.deploy.embedded.own_server import undisturbed_options
-from strandline.deploy.embedded.postgres import EmbeddedPostgres
+from strandline.deploy.embedded.postgres import EmbeddedPostgres, undisturbed_options
 from strandline.schemas.errors import DatabaseUnavailableError
 from tests.support.processes import forking
 

@@ -15,9 +15,8 @@ import psycopg
 import pytest
 
 from strandline.deploy.embedded.postgres import EmbeddedPostgres
-from strandline.deploy.embedded.postgres_cluster import make_cluster
+from strandline.deploy.embedded.postgres_cluster import make_cluster, reachable_programs
 from strandline.deploy.embedded.processes import wait_gone, works_in
-from strandline.deploy.embedded.program_copy import reachable_programs
 from strandline.deploy.embedded.server_account import server_account
 from strandline.deploy.embedded.wheel_binaries import postgres_programs
 from strandline.schemas.errors import EmbeddedUnavailableError

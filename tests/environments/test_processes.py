@@ -15,7 +15,7 @@ import pytest
 from psycopg_pool import ConnectionPool
 
 from strandline import ConfigurationError, Memory
-from strandline.cli.commands import COMMANDS
+from strandline.cli.entry import COMMANDS
 from tests.conftest import wait_until
 from tests.support.processes.pool_work import count_words, put_text
 from tests.support.servers.silent_server import SilentServer

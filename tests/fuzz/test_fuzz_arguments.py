@@ -28,8 +28,7 @@ from strandline import (
     SummaryMemoryBlock,
     VectorMemoryBlock,
 )
-from strandline.cli.commands import COMMANDS
-from strandline.cli.entry import cli, run
+from strandline.cli.entry import COMMANDS, cli, run
 from strandline.schemas.settings import Settings, load_settings
 from tests.fuzz.running import fuzzed
 from tests.fuzz.values import anything, messages, numbers, parts, scalars, texts

@@ -25,7 +25,7 @@ from tframex import (
 
 from strandline import ConfigurationError, StaticMemoryBlock, summary_window
 from strandline import Message as StoredMessage
-from strandline.adapters.legacy.tframex.messages import frame_message_of, message_of
+from strandline.adapters.legacy.tframex.store import frame_message_of, message_of
 from strandline.adapters.tframex import StrandlineMemoryStore
 from tests.conftest import StartWorker
 from tests.support.agents.thirty_turns import FIRST, TURNS, WORDS, Conversations, sayings

@@ -15,7 +15,7 @@ from strandline.chat_import.records import Omission
 from strandline.chat_import.tables.values import read_json as column
 from strandline.pipelines.audit.anchors import read_anchors
 from strandline.pipelines.models.answers import parse_extract
-from strandline.producers.tools.arguments import read_arguments
+from strandline.producers.tools.calling import read_arguments
 from strandline.producers.tools.definitions import SEARCH
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.foreign_json import read_json

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.misspelt_settings import unknown_settings
+from strandline.schemas.misspelt import unknown_settings
 from strandline.schemas.model_roles import (
     ROLES,
     EmbeddingRole,

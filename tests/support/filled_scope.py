@@ -11,9 +11,8 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
-from strandline.pipelines.text.bm25 import K1, NEARBY, B
-from strandline.pipelines.text.bm25 import USUAL_LENGTH as LENGTH
-from strandline.pipelines.text.weighting import WORDS_BESIDE_VECTOR, full_text_score
+from strandline.pipelines.text.weighting import K1, NEARBY, WORDS_BESIDE_VECTOR, B, full_text_score
+from strandline.pipelines.text.weighting import USUAL_LENGTH as LENGTH
 from strandline.pipelines.vectors.stage import vector_text
 
 Floats = NDArray[np.float64]

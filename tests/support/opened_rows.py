@@ -23,7 +23,7 @@ from strandline.schemas.sealed.content import unwrap_keys
 from strandline.schemas.sealed.values import change_within, open_traces
 from strandline.schemas.sealing.keyrings import LocalKeyring, read_keys
 from strandline.schemas.sealing.owner_keys import OwnerKeys
-from strandline.schemas.values.fingerprints import fingerprint
+from strandline.schemas.values.normal_form import fingerprint
 from tests.support.servers.databases import ENCRYPTION, look
 
 PAYLOAD = "text=text:fact;input=text:input;feedback=text:feedback;topics.*=name:topic"

@@ -23,9 +23,8 @@ from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.work.workers import Beat
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane
-from strandline.workers.following import follow
 from strandline.workers.periodic import Periodic
-from strandline.workers.worker import CLAIM_SECONDS, Worker
+from strandline.workers.worker import CLAIM_SECONDS, Worker, follow
 from tests.conftest import Rig, rows_of, wait_until
 from tests.support.workers.hand_worker import TERMS, CountingStage, HandWorker, counting, say, summary_lane
 

@@ -11,18 +11,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from strandline.pipelines.text.bm25 import K1, NEARBY, USUAL_LENGTH, B, rarity
 from strandline.pipelines.text.tone import QUESTION, WISH
 from strandline.pipelines.text.weighting import (
     ASKS,
     ASSISTANT,
     BESIDE_BEST,
+    K1,
     NAMED_DAY,
+    NEARBY,
     OTHER_DAY,
     OTHER_SPEAKER,
     STANDING_WISH,
+    USUAL_LENGTH,
     WORDS_BESIDE_VECTOR,
+    B,
     full_text_score,
+    rarity,
     weight_of_words,
 )
 from strandline.producers.search.hits import Place, Utterance

@@ -14,8 +14,8 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
-from strandline.pipelines.text.bm25 import NEARBY, USUAL_LENGTH, B
 from strandline.pipelines.text.tone import WISH
+from strandline.pipelines.text.weighting import NEARBY, USUAL_LENGTH, B
 from strandline.producers.search.index.scope_index import StoredPieces, Word
 
 Floats = npt.NDArray[np.float64]

@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import re
+import selectors
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from psycopg import pq
+from psycopg.conninfo import make_conninfo
 
+from strandline.schemas.display.shown_url import server_place, without_secrets
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.own_connection import AsyncOwnConnection, OwnConnection
 from strandline.schemas.postgres.pools.beginnings import Beginnings, begin, begin_async
-from strandline.schemas.postgres.pools.connect_problems import connect_problem
 from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS
-from strandline.schemas.postgres.pools.refusals import WILL_TAKE_MORE, Refusals
 from strandline.schemas.postgres.translation import Unreachable
 
 logger = logging.getLogger("strandline.database")
@@ -225,3 +229,131 @@ def async_connection_class(
             return connection
 
     return Noted
+
+
+# A server that says so is there, and will take connections: when it has started, or others have left.
+TOO_MANY = "53300"
+# A second attempt may have succeeded.
+_SUCCEEDED = "00000"
+WILL_TAKE_MORE = frozenset({"57P03", TOO_MANY, _SUCCEEDED})
+
+_CODE = re.compile(rb'ErrorResponse\t.* C "(\w{5})"')
+_SECONDS = 5.0
+_MAX_SENTENCES = 100
+_OF_PSYCOPG = frozenset({"autocommit", "prepare_threshold", "context", "row_factory", "cursor_factory"})
+
+
+class Refusals:
+    """The SQLSTATEs with which one server refuses connections, looked up once for each of its sentences.
+
+    A second attempt is another line in the server's log, more load where it is full, and another wrong
+    password where an account is locked after some.
+    """
+
+    def __init__(self) -> None:
+        self._codes: dict[str, str] = {}
+
+    def code(self, error: Exception, url: str, options: Mapping[str, Any]) -> str | None:
+        """The SQLSTATE of ``error``, of the first attempt; None if the server did not answer."""
+        if not isinstance(error, psycopg.OperationalError) or is_unanswered(error):
+            return None
+        sentence = str(error)
+        code = error.sqlstate or self._codes.get(sentence) or _look_up(url, options)
+        if code is not None and code != _SUCCEEDED and len(self._codes) < _MAX_SENTENCES:
+            self._codes[sentence] = code
+        return code
+
+
+def _look_up(url: str, options: Mapping[str, Any]) -> str | None:
+    arguments = {name: value for name, value in options.items() if name not in _OF_PSYCOPG}
+    conninfo = make_conninfo(url, **arguments).encode()
+    try:
+        return _attempt(conninfo)
+    except (AttributeError, psycopg.NotSupportedError):  # nothing is traced but on Linux
+        return "57P03" if pq.PGconn.ping(conninfo) == pq.Ping.REJECT else None
+    except (OSError, psycopg.Error):  # the first attempt's own error says enough
+        return None
+
+
+def _attempt(conninfo: bytes) -> str | None:
+    connection = pq.PGconn.connect_start(conninfo)
+    ends_at = time.monotonic() + _SECONDS
+    with os.fdopen(os.memfd_create("strandline"), "rb") as trace:
+        try:
+            connection.trace(trace.fileno())
+            while (polled := connection.connect_poll()) not in (pq.PollingStatus.OK, pq.PollingStatus.FAILED):
+                event = selectors.EVENT_READ if polled == pq.PollingStatus.READING else selectors.EVENT_WRITE
+                with selectors.DefaultSelector() as selector:
+                    selector.register(connection.socket, event)
+                    if not selector.select(max(0.0, ends_at - time.monotonic())):
+                        return None
+            connection.untrace()
+        finally:
+            connection.finish()
+        trace.seek(0)
+        codes = _CODE.findall(trace.read())
+    return _SUCCEEDED if polled == pq.PollingStatus.OK else codes[-1].decode() if codes else None
+
+
+_CHECK = "check that it runs, and that the database URL is right (STRANDLINE_DATABASE_URL)"
+
+_DENIED = "correct user and password in the database URL (STRANDLINE_DATABASE_URL)"
+# What to do where a server answers and refuses, by SQLSTATE.
+_ADVICE = {
+    "22023": "correct it in PGOPTIONS, PGTZ, PGDATESTYLE, PGGEQO or the options of the database URL",
+    "28000": _DENIED,
+    "28P01": _DENIED,
+    "3D000": "create it, or name another one in the database URL (STRANDLINE_DATABASE_URL)",
+    "42501": "let its owner run GRANT CONNECT ON DATABASE",
+}
+
+# What libpq says itself, which is in English, of a server that did not answer.
+_MEANINGS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile("Connection refused"), f"the connection was refused; {_CHECK}"),
+    (
+        re.compile("definition of service"),
+        "no service file defines the service of PGSERVICE or of the database URL; correct it",
+    ),
+    (re.compile("No such file or directory"), f"no server listens on that socket; {_CHECK}"),
+    (
+        re.compile("failed to resolve|could not translate host name|Name or service not known"),
+        "the name of the host cannot be resolved; check it in the database URL (STRANDLINE_DATABASE_URL)",
+    ),
+)
+
+
+def connect_problem(error: Exception, url: str, code: str | None = None) -> str:
+    """A sentence that names the server of ``url``, and why an attempt to connect to it failed.
+
+    ``code`` is the SQLSTATE, where the server refused it.
+    """
+    where, reason = server_place(url), _reason(error, url, code)
+    if code is None:
+        return f"Postgres cannot be reached at {where}: {reason}."
+    advice = f"; {_ADVICE[code]}" if code in _ADVICE else ""
+    return f"Postgres at {where} refuses the connection: {reason}{advice}."
+
+
+def is_unanswered(error: Exception) -> bool:
+    """Whether no server answered an attempt to connect; libpq tells of each of several hosts."""
+    if isinstance(error, psycopg.errors.ConnectionTimeout):
+        return True
+    unanswered = sum(len(pattern.findall(str(error))) for pattern, _meaning in _MEANINGS)
+    return unanswered > 0 and unanswered >= str(error).count("connection to server")
+
+
+def _reason(error: Exception, url: str, code: str | None) -> str:
+    """The reason, without the server, which the message already names."""
+    if isinstance(error, psycopg.errors.ConnectionTimeout):
+        return f"it did not answer in time; {_CHECK}"
+    if code == TOO_MANY:
+        return (
+            "it takes no more connections; raise its max_connections, lower STRANDLINE_POOL_MAX_SIZE, or put"
+            " a pooler before it"
+        )
+    text = " ".join(str(error).split())
+    match = re.search(r"FATAL: +(.*)", text)
+    for pattern, meaning in _MEANINGS:
+        if match is None and pattern.search(text):
+            return meaning
+    return without_secrets((match[1] if match else text or type(error).__name__).rstrip("."), url)

@@ -1,6 +1,6 @@
 -- BM25, by one formula for messages and facts: text that the searches share (derivations.sql says how it is used).
 --
--- The constants are those of pipelines/text/bm25.py, which ranks what no statement finds; a test compares them.
+-- The constants are those of pipelines/text/weighting.py, which ranks what no statement finds; a test compares them.
 
 -- fragment: by_length(length)
 -- The divisor of a count: a usual message has 40 lexemes, whatever the scope holds, so that long answers do not

@@ -10,6 +10,116 @@ CREATE TABLE strandline.alembic_version (version_num varchar(32) PRIMARY KEY)
 -- step: role_key_v1
 -- function: role_key_v1
 
+-- step: table store_item
+CREATE TABLE strandline.store_item (
+	shard_key UUID NOT NULL,
+	path TEXT COLLATE "C" NOT NULL,
+	key TEXT COLLATE "C" NOT NULL,
+	value JSON NOT NULL,
+	vectors HALFVEC[] DEFAULT '{}' NOT NULL,
+	ttl_minutes DOUBLE PRECISION,
+	expires_at TIMESTAMP WITH TIME ZONE,
+	created_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
+	updated_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
+	CONSTRAINT store_item_pkey PRIMARY KEY (shard_key, path, key),
+	CONSTRAINT store_item_ttl_check CHECK ((ttl_minutes IS NULL) = (expires_at IS NULL))
+)
+
+-- step: index store_item_by_expiry
+CREATE INDEX store_item_by_expiry ON strandline.store_item (expires_at) WHERE expires_at IS NOT NULL
+
+-- step: comment on table store_item
+COMMENT ON TABLE strandline.store_item IS 'Values that an application keeps under a path and a key, with vectors of their texts'
+
+-- step: table encryption
+CREATE TABLE strandline.encryption (
+	namespace TEXT COLLATE "C" NOT NULL,
+	kek_id TEXT NOT NULL,
+	probe BYTEA NOT NULL,
+	vectors TEXT NOT NULL,
+	enabled_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
+	changed_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
+	CONSTRAINT encryption_pkey PRIMARY KEY (namespace),
+	CONSTRAINT encryption_vectors_check CHECK (vectors IN ('clear', 'off'))
+)
+
+-- step: comment on table encryption
+COMMENT ON TABLE strandline.encryption IS 'The namespaces whose content is sealed, and the key that wraps the keys of their owners'
+
+-- step: table data_key
+CREATE TABLE strandline.data_key (
+	shard_key UUID NOT NULL,
+	number INTEGER NOT NULL,
+	namespace TEXT COLLATE "C" NOT NULL,
+	kek_id TEXT NOT NULL,
+	wrapped BYTEA NOT NULL,
+	created_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
+	settled_at TIMESTAMP WITH TIME ZONE,
+	CONSTRAINT data_key_pkey PRIMARY KEY (shard_key, number),
+	CONSTRAINT data_key_number_check CHECK (number >= 1)
+)
+
+-- step: index data_key_by_kek
+CREATE INDEX data_key_by_kek ON strandline.data_key (kek_id, shard_key, number)
+
+-- step: index data_key_by_namespace
+CREATE INDEX data_key_by_namespace ON strandline.data_key (namespace, shard_key, number)
+
+-- step: index data_key_unsettled
+CREATE INDEX data_key_unsettled ON strandline.data_key (namespace, shard_key) WHERE settled_at IS NULL
+
+-- step: comment on table data_key
+COMMENT ON TABLE strandline.data_key IS 'Wrapped keys of owners: a data key, by its number, with the search key, which stays the same'
+
+-- step: table service_key
+CREATE TABLE strandline.service_key (
+	key_id TEXT COLLATE "C" NOT NULL,
+	secret_digest BYTEA NOT NULL,
+	namespace TEXT COLLATE "C",
+	user_id TEXT,
+	scopes TEXT[] NOT NULL,
+	shared_scopes TEXT[] DEFAULT '{}' NOT NULL,
+	label TEXT DEFAULT '' NOT NULL,
+	rotated_from TEXT COLLATE "C",
+	made_by TEXT COLLATE "C",
+	request_key UUID,
+	created_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
+	expires_at TIMESTAMP WITH TIME ZONE,
+	revoked_at TIMESTAMP WITH TIME ZONE,
+	CONSTRAINT service_key_pkey PRIMARY KEY (key_id),
+	CONSTRAINT service_key_digest_check CHECK (length(secret_digest) = 32),
+	CONSTRAINT service_key_scopes_check CHECK (cardinality(scopes) > 0 AND scopes <@ ARRAY['read', 'write', 'facts', 'erase', 'operate']),
+	CONSTRAINT service_key_shared_check CHECK (user_id IS NOT NULL OR shared_scopes = '{}'),
+	CONSTRAINT service_key_bound_check CHECK (namespace IS NOT NULL OR (user_id IS NULL AND scopes = ARRAY['operate']))
+)
+
+-- step: index service_key_by_namespace
+CREATE INDEX service_key_by_namespace ON strandline.service_key (namespace, key_id)
+
+-- step: unique index service_key_by_request
+CREATE UNIQUE INDEX service_key_by_request ON strandline.service_key (request_key)
+
+-- step: comment on table service_key
+COMMENT ON TABLE strandline.service_key IS 'Keys of the HTTP service: what each opens, and the digest of its secret; rarely written'
+
+-- step: table kept_response
+CREATE TABLE strandline.kept_response (
+	shard_key UUID NOT NULL,
+	request_key UUID NOT NULL,
+	session_key UUID,
+	request_digest BYTEA NOT NULL,
+	status SMALLINT NOT NULL,
+	body JSON,
+	created_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
+	CONSTRAINT kept_response_pkey PRIMARY KEY (shard_key, request_key)
+)
+
+-- step: index kept_response_by_age
+CREATE INDEX kept_response_by_age ON strandline.kept_response (created_at)
+
+-- step: comment on table kept_response
+COMMENT ON TABLE strandline.kept_response IS 'Responses to requests with an Idempotency-Key, for a day; what an owner said may be in them'
+
 -- step: table audit_level
 CREATE TABLE strandline.audit_level (
 	namespace TEXT COLLATE "C" NOT NULL,
@@ -339,6 +449,42 @@ CREATE TABLE strandline.derived_change (
 -- step: comment on table derived_change
 COMMENT ON TABLE strandline.derived_change IS 'The last transactions that changed an owner''s pieces, or facts; nothing in memory outlives one'
 
+-- step: table shared_session
+CREATE TABLE strandline.shared_session (
+	shard_key UUID NOT NULL,
+	session_key UUID NOT NULL,
+	incarnation UUID NOT NULL,
+	owner_key UUID NOT NULL,
+	session_id TEXT,
+	created_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
+	gone_at TIMESTAMP WITH TIME ZONE,
+	CONSTRAINT shared_session_pkey PRIMARY KEY (shard_key, session_key, incarnation)
+)
+
+-- step: index shared_session_by_owner
+CREATE INDEX shared_session_by_owner ON strandline.shared_session (owner_key, session_key)
+
+-- step: comment on table shared_session
+COMMENT ON TABLE strandline.shared_session IS 'Incarnations of sessions that share with a scope; one that is gone was forgotten and is never shared again'
+
+-- step: table shared_message
+CREATE TABLE strandline.shared_message (
+	shard_key UUID NOT NULL,
+	session_key UUID NOT NULL,
+	seq BIGINT NOT NULL,
+	incarnation UUID NOT NULL,
+	id TEXT NOT NULL,
+	role TEXT NOT NULL,
+	tokens INTEGER NOT NULL,
+	envelope JSON NOT NULL,
+	metadata JSON,
+	created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+	CONSTRAINT shared_message_pkey PRIMARY KEY (shard_key, session_key, seq)
+)
+
+-- step: comment on table shared_message
+COMMENT ON TABLE strandline.shared_message IS 'Copies of what sessions shared with a scope, as searches of the scope show them'
+
 -- step: table erasure_fence
 CREATE TABLE strandline.erasure_fence (
 	shard_key UUID NOT NULL,
@@ -387,27 +533,6 @@ CREATE INDEX erasure_by_owner ON strandline.erasure (owner_key, scope_key, numbe
 
 -- step: comment on table erasure
 COMMENT ON TABLE strandline.erasure IS 'Each erasure, with its steps and its receipt, and each readmission; none of them holds a name'
-
--- step: table store_item
-CREATE TABLE strandline.store_item (
-	shard_key UUID NOT NULL,
-	path TEXT COLLATE "C" NOT NULL,
-	key TEXT COLLATE "C" NOT NULL,
-	value JSON NOT NULL,
-	vectors HALFVEC[] DEFAULT '{}' NOT NULL,
-	ttl_minutes DOUBLE PRECISION,
-	expires_at TIMESTAMP WITH TIME ZONE,
-	created_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
-	updated_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
-	CONSTRAINT store_item_pkey PRIMARY KEY (shard_key, path, key),
-	CONSTRAINT store_item_ttl_check CHECK ((ttl_minutes IS NULL) = (expires_at IS NULL))
-)
-
--- step: index store_item_by_expiry
-CREATE INDEX store_item_by_expiry ON strandline.store_item (expires_at) WHERE expires_at IS NOT NULL
-
--- step: comment on table store_item
-COMMENT ON TABLE strandline.store_item IS 'Values that an application keeps under a path and a key, with vectors of their texts'
 
 -- step: table namespace_limit
 CREATE TABLE strandline.namespace_limit (
@@ -897,131 +1022,6 @@ CREATE TABLE strandline.archived_input (
 
 -- step: comment on table archived_input
 COMMENT ON TABLE strandline.archived_input IS 'Messages from the archive that a new derivation is made of; no read shows them'
-
--- step: table encryption
-CREATE TABLE strandline.encryption (
-	namespace TEXT COLLATE "C" NOT NULL,
-	kek_id TEXT NOT NULL,
-	probe BYTEA NOT NULL,
-	vectors TEXT NOT NULL,
-	enabled_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
-	changed_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
-	CONSTRAINT encryption_pkey PRIMARY KEY (namespace),
-	CONSTRAINT encryption_vectors_check CHECK (vectors IN ('clear', 'off'))
-)
-
--- step: comment on table encryption
-COMMENT ON TABLE strandline.encryption IS 'The namespaces whose content is sealed, and the key that wraps the keys of their owners'
-
--- step: table data_key
-CREATE TABLE strandline.data_key (
-	shard_key UUID NOT NULL,
-	number INTEGER NOT NULL,
-	namespace TEXT COLLATE "C" NOT NULL,
-	kek_id TEXT NOT NULL,
-	wrapped BYTEA NOT NULL,
-	created_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
-	settled_at TIMESTAMP WITH TIME ZONE,
-	CONSTRAINT data_key_pkey PRIMARY KEY (shard_key, number),
-	CONSTRAINT data_key_number_check CHECK (number >= 1)
-)
-
--- step: index data_key_by_kek
-CREATE INDEX data_key_by_kek ON strandline.data_key (kek_id, shard_key, number)
-
--- step: index data_key_by_namespace
-CREATE INDEX data_key_by_namespace ON strandline.data_key (namespace, shard_key, number)
-
--- step: index data_key_unsettled
-CREATE INDEX data_key_unsettled ON strandline.data_key (namespace, shard_key) WHERE settled_at IS NULL
-
--- step: comment on table data_key
-COMMENT ON TABLE strandline.data_key IS 'Wrapped keys of owners: a data key, by its number, with the search key, which stays the same'
-
--- step: table service_key
-CREATE TABLE strandline.service_key (
-	key_id TEXT COLLATE "C" NOT NULL,
-	secret_digest BYTEA NOT NULL,
-	namespace TEXT COLLATE "C",
-	user_id TEXT,
-	scopes TEXT[] NOT NULL,
-	shared_scopes TEXT[] DEFAULT '{}' NOT NULL,
-	label TEXT DEFAULT '' NOT NULL,
-	rotated_from TEXT COLLATE "C",
-	made_by TEXT COLLATE "C",
-	request_key UUID,
-	created_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
-	expires_at TIMESTAMP WITH TIME ZONE,
-	revoked_at TIMESTAMP WITH TIME ZONE,
-	CONSTRAINT service_key_pkey PRIMARY KEY (key_id),
-	CONSTRAINT service_key_digest_check CHECK (length(secret_digest) = 32),
-	CONSTRAINT service_key_scopes_check CHECK (cardinality(scopes) > 0 AND scopes <@ ARRAY['read', 'write', 'facts', 'erase', 'operate']),
-	CONSTRAINT service_key_shared_check CHECK (user_id IS NOT NULL OR shared_scopes = '{}'),
-	CONSTRAINT service_key_bound_check CHECK (namespace IS NOT NULL OR (user_id IS NULL AND scopes = ARRAY['operate']))
-)
-
--- step: index service_key_by_namespace
-CREATE INDEX service_key_by_namespace ON strandline.service_key (namespace, key_id)
-
--- step: unique index service_key_by_request
-CREATE UNIQUE INDEX service_key_by_request ON strandline.service_key (request_key)
-
--- step: comment on table service_key
-COMMENT ON TABLE strandline.service_key IS 'Keys of the HTTP service: what each opens, and the digest of its secret; rarely written'
-
--- step: table kept_response
-CREATE TABLE strandline.kept_response (
-	shard_key UUID NOT NULL,
-	request_key UUID NOT NULL,
-	session_key UUID,
-	request_digest BYTEA NOT NULL,
-	status SMALLINT NOT NULL,
-	body JSON,
-	created_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
-	CONSTRAINT kept_response_pkey PRIMARY KEY (shard_key, request_key)
-)
-
--- step: index kept_response_by_age
-CREATE INDEX kept_response_by_age ON strandline.kept_response (created_at)
-
--- step: comment on table kept_response
-COMMENT ON TABLE strandline.kept_response IS 'Responses to requests with an Idempotency-Key, for a day; what an owner said may be in them'
-
--- step: table shared_session
-CREATE TABLE strandline.shared_session (
-	shard_key UUID NOT NULL,
-	session_key UUID NOT NULL,
-	incarnation UUID NOT NULL,
-	owner_key UUID NOT NULL,
-	session_id TEXT,
-	created_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
-	gone_at TIMESTAMP WITH TIME ZONE,
-	CONSTRAINT shared_session_pkey PRIMARY KEY (shard_key, session_key, incarnation)
-)
-
--- step: index shared_session_by_owner
-CREATE INDEX shared_session_by_owner ON strandline.shared_session (owner_key, session_key)
-
--- step: comment on table shared_session
-COMMENT ON TABLE strandline.shared_session IS 'Incarnations of sessions that share with a scope; one that is gone was forgotten and is never shared again'
-
--- step: table shared_message
-CREATE TABLE strandline.shared_message (
-	shard_key UUID NOT NULL,
-	session_key UUID NOT NULL,
-	seq BIGINT NOT NULL,
-	incarnation UUID NOT NULL,
-	id TEXT NOT NULL,
-	role TEXT NOT NULL,
-	tokens INTEGER NOT NULL,
-	envelope JSON NOT NULL,
-	metadata JSON,
-	created_at TIMESTAMP WITH TIME ZONE NOT NULL,
-	CONSTRAINT shared_message_pkey PRIMARY KEY (shard_key, session_key, seq)
-)
-
--- step: comment on table shared_message
-COMMENT ON TABLE strandline.shared_message IS 'Copies of what sessions shared with a scope, as searches of the scope show them'
 
 -- step: table generation
 CREATE TABLE strandline.generation (

@@ -8,9 +8,8 @@ from typing import Any
 
 from strandline.adapters.converter import NO_ID, name_or
 from strandline.chat_import.exports.source import ExportSource, branch_to, newest_leaf
-from strandline.chat_import.records import Omission, Place, Record, SourceMessage
+from strandline.chat_import.records import Omission, Place, Record, SourceMessage, tool_call
 from strandline.chat_import.tables.values import read_moment
-from strandline.chat_import.tool_calls import tool_call
 
 _ROLES = ("system", "user", "assistant", "tool")
 # Why content of a kind is left out as no part of the chat.

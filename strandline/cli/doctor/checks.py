@@ -12,13 +12,13 @@ from typing import Any, Literal, Self
 
 from strandline.pipelines.custom.loading import load_blocks
 from strandline.pipelines.generations.definitions import recipe_for
-from strandline.pipelines.redaction.loading import load_hooks
+from strandline.pipelines.redaction.hook import load_hooks
 from strandline.producers.redacting import SETTING
 from strandline.producers.tokens import count_default
 from strandline.schemas.display.shown_url import secrets_of
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.extras import install_command
-from strandline.schemas.misspelt_settings import unknown_settings
+from strandline.schemas.misspelt import unknown_settings
 from strandline.schemas.model_roles import FILE, read_roles, variable
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import OVERFLOW, PIPELINES

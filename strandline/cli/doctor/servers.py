@@ -17,7 +17,7 @@ from strandline.cli.doctor.checks import CheckReport, ok, problem, warn
 from strandline.cli.servers.targets import Servers, opened_pool
 from strandline.cli.terminal.output import masked_url
 from strandline.pipelines.generations.registry import serving_generations, settings_differing
-from strandline.pipelines.sealing.checking import check_keks
+from strandline.pipelines.sealing.rotating import check_keks
 from strandline.producers.doorbell.publisher import HintPublisher
 from strandline.schemas.broker.settings import broker_kind
 from strandline.schemas.broker.troubles import advice_for, describe_trouble

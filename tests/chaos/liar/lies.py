@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from strandline.pipelines.models.answers import parse_merge
-from strandline.schemas.values.fingerprints import fingerprint
+from strandline.schemas.values.normal_form import fingerprint
 from tests.chaos.liar.people import statement_of
 from tests.pipelines.facts.test_facts_merge import rows_in
 from tests.support.servers.model_server import RecordedRequest, answer_to

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from strandline.pipelines.engine.active_lanes import SETTLED_SECONDS, ActiveLanes
 from strandline.pipelines.engine.batches import take_turn
+from strandline.pipelines.engine.engine import SETTLED_SECONDS, ActiveLanes
 from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.engine.turns import TURNS_TO_AN_IMPORT, Turns
 from strandline.schemas.postgres.database import Database

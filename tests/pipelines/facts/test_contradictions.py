@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from strandline import Facts, Memory
-from strandline.pipelines.facts.contradictions import may_contradict, say_the_same
 from strandline.pipelines.facts.edits import apply_fact_events
+from strandline.pipelines.facts.recording import may_contradict, say_the_same
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import identify_user

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
+from strandline.schemas.values.normal_form import fingerprint
 from strandline.wiring.assembly import prepare_stages
 from tests.conftest import MakeMemory, Rig, nothing_due, rows_of
 from tests.support.servers.model_server import ModelServer, RecordedRequest

@@ -29,9 +29,9 @@ from strandline.pipelines.inspect.explain_message import explain
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
-from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
+from strandline.schemas.values.normal_form import fingerprint
 from strandline.schemas.wire.explanations import MessageExplanation
 from strandline.wiring.assembly import prepare_stages
 from tests.conftest import MakeMemory, Rig, lock_is_awaited, nothing_due, rows_of, wait_until

@@ -18,9 +18,14 @@ from uuid import UUID, uuid4
 from numpy import array, float16, outer
 from numpy.linalg import norm
 
-from strandline.pipelines.facts.folding import MAX_KNOWN_FACTS, Candidate, related_facts
+from strandline.pipelines.facts.folding import (
+    KIND_WEIGHT,
+    MAX_KNOWN_FACTS,
+    MEANING_WEIGHT,
+    Candidate,
+    related_facts,
+)
 from strandline.pipelines.facts.kinds import MARK, asked_lexemes, fact_lexemes
-from strandline.pipelines.facts.nearest import KIND_WEIGHT, MEANING_WEIGHT
 from strandline.pipelines.models.contract import Embedder
 from strandline.pipelines.models.local.multilingual_embedder import MultilingualEmbedder
 from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
@@ -28,8 +33,8 @@ from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.queries.conversation.search import InsertChunks
 from strandline.schemas.queries.derived.facts_merge import AddFact
-from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import DerivationKeys
+from strandline.schemas.values.normal_form import fingerprint
 from tests.conftest import Rig, rows_of
 
 DATA = Path(__file__).parent / "seen"

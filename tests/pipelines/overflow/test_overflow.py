@@ -13,7 +13,7 @@ from strandline import ConfigurationError, RefusalError, UnknownPipelineError, o
 from strandline.cli.entry import run
 from strandline.pipelines.engine.dead_letters import list_dead_letters, retry_dead_letter
 from strandline.pipelines.inspect.verify import verify
-from strandline.pipelines.overflow.loading import load_handler
+from strandline.pipelines.overflow.contract import load_handler
 from strandline.pipelines.own_code.bounded_calls import worker_calls
 from strandline.pipelines.replay.estimate import estimate
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from strandline.pipelines.text.bm25 import NEARBY, by_length, rarity, saturated
 from strandline.pipelines.text.lexemes import (
     MAX_POSITION,
     MAX_POSITIONS_PER_LEXEME,
@@ -27,10 +26,14 @@ from strandline.pipelines.text.weighting import (
     FAINT_CONTRAST,
     KNOWN_SHARE,
     NAMED_DAY,
+    NEARBY,
     OTHER_DAY,
     OTHER_SPEAKER,
     STANDING_WISH,
     WORDS_BESIDE_VECTOR,
+    by_length,
+    rarity,
+    saturated,
 )
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.statements import function_source, with_fragments

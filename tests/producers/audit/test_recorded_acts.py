@@ -16,7 +16,7 @@ from uuid import uuid4
 import pytest
 
 from strandline import Audit, Capture, Facts, Memory, acting
-from strandline.cli.commands import COMMANDS
+from strandline.cli.entry import COMMANDS
 from strandline.producers.facts.edit_operations import Wording
 from strandline.producers.facts.importing import ImportedFact
 from strandline.producers.namespace_facts import NamespaceFacts

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.producers.doorbell import doorbell
-from strandline.producers.doorbell.doorbell import MAX_WAITING_LANES, Doorbell
-from strandline.producers.doorbell.pacing import Pacer
+from strandline.producers.doorbell.doorbell import MAX_WAITING_LANES, Doorbell, Pacer
 from strandline.schemas.broker.hints import check_hint
 from strandline.schemas.values.lanes import STAGES, Lane
 from tests.conftest import MakeMemory, rows_of, wait_until

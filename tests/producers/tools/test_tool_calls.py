@@ -22,8 +22,7 @@ from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.audit.levels import KnownLevels
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.tokens import count_default
-from strandline.producers.tools.arguments import read_arguments
-from strandline.producers.tools.calling import ToolScope, call_tool
+from strandline.producers.tools.calling import ToolScope, call_tool, read_arguments
 from strandline.producers.tools.context_text import NOTHING
 from strandline.producers.tools.definitions import MAX_HITS, TOOLS
 from strandline.producers.tools.results import MAX_SHOWN_CHARACTERS, RESULTS

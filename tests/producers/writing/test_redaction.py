@@ -26,9 +26,8 @@ from strandline import (
 )
 from strandline.cli.doctor.checks import check_settings
 from strandline.pipelines.own_code.bounded_calls import BoundedCalls
-from strandline.pipelines.redaction.hook import Redaction, RedactionHook
+from strandline.pipelines.redaction.hook import Redaction, RedactionHook, load_hooks
 from strandline.pipelines.redaction.json_texts import visit_message, visit_object
-from strandline.pipelines.redaction.loading import load_hooks
 from strandline.producers.facts.edit_operations import Wording
 from strandline.producers.facts.importing import ImportedFact
 from strandline.producers.redacting import put_calls

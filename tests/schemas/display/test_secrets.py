@@ -21,7 +21,7 @@ from strandline.producers.doorbell.doorbell import Doorbell
 from strandline.schemas.display.service_links import service_links
 from strandline.schemas.display.shown_url import secrets_of, shown_url, without_secrets
 from strandline.schemas.errors import StrandlineError
-from strandline.schemas.misspelt_settings import unknown_settings
+from strandline.schemas.misspelt import unknown_settings
 from strandline.schemas.postgres.migrate import current_revision
 from strandline.schemas.postgres.options import psycopg_url
 from strandline.schemas.settings import Settings, load_settings

@@ -25,9 +25,8 @@ from strandline.pipelines.text.numbers import is_miscounted
 from strandline.pipelines.text.spoken_dates import spoken_date
 from strandline.pipelines.text.tone import tone_of
 from strandline.producers.blocks.render import message_line
-from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.message import Message, speaker_name
-from strandline.schemas.values.normal_form import MAX_MARKS, folded, normal_form, stream_safe
+from strandline.schemas.values.normal_form import MAX_MARKS, fingerprint, folded, normal_form, stream_safe
 from tests.support.workers.within_cpu import Steps, patterns, stuck_in
 
 # Processor seconds that a step may take: ten times what the slowest takes, and less than it would take with

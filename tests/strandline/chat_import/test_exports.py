@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from strandline import ConfigurationError
-from strandline.chat_import.exports import json_array
-from strandline.chat_import.exports.json_array import ElementScanner, read_elements
+from strandline.chat_import.exports import source as export_files
+from strandline.chat_import.exports.source import ElementScanner, read_elements
 from strandline.chat_import.records import Place
 from strandline.chat_import.sources import open_source
 from strandline.chat_import.tables.values import MAX_LITERAL_CHARACTERS, read_json, read_mapping, read_moment
@@ -331,7 +331,7 @@ def test_an_array_is_cut_into_its_elements_wherever_the_pieces_end(
     values: list[object], size: int, indent: int | None, ascii_only: bool
 ) -> None:
     text = json.dumps(values, indent=indent, ensure_ascii=ascii_only).encode()
-    scanner = ElementScanner(json_array.MAX_ELEMENT_BYTES)
+    scanner = ElementScanner(export_files.MAX_ELEMENT_BYTES)
     pieces = (text[at : at + size] for at in range(0, len(text), size))
     elements = [element for piece in pieces for element in scanner.feed(piece)]
     assert [json.loads(element or b"") for element in elements] == values
@@ -339,8 +339,8 @@ def test_an_array_is_cut_into_its_elements_wherever_the_pieces_end(
 
 
 def test_an_element_of_too_many_values_is_dropped_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_array, "PIECE_BYTES", 100)
-    monkeypatch.setattr(json_array, "MAX_ELEMENT_VALUES", 50)
+    monkeypatch.setattr(export_files, "PIECE_BYTES", 100)
+    monkeypatch.setattr(export_files, "MAX_ELEMENT_VALUES", 50)
     elements = [{"a": [{}] * 30}, {"b": [{}] * 20, "c": ",[{" * 100}, [[1]] * 40, {"d": 1}]
     kept = read_elements(io.BytesIO(json.dumps(elements).encode()), lambda _size: None, 10_000)
     assert [None if one is None else json.loads(one) for one in kept] == [None, elements[1], None, {"d": 1}]
@@ -354,7 +354,7 @@ def test_bytes_that_are_no_json_do_no_harm(noise: bytes) -> None:
 
 
 def test_only_so_much_of_an_element_is_kept_as_may_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_array, "PIECE_BYTES", 100)
+    monkeypatch.setattr(export_files, "PIECE_BYTES", 100)
     elements = [{"a": "x" * 1_000}, {"b": 1}]
     counted: list[int] = []
     file = io.BytesIO(json.dumps(elements).encode())

@@ -15,8 +15,7 @@ from typing import IO
 import click
 import pytest
 
-from strandline.cli.commands import COMMANDS, load_command
-from strandline.cli.entry import cli
+from strandline.cli.entry import COMMANDS, cli, load_command
 from strandline.cli.terminal.output import masked_url
 from tests.conftest import MakeMemory, Rig, nothing_due, rows_of, wait_until
 from tests.support.processes import forking

@@ -17,7 +17,7 @@ from strandline.cli.servers.targets import Servers
 from strandline.deploy.embedded.stack import start_stack
 from strandline.pipelines.models.factory import build_embedder
 from strandline.producers.search.ranking import Vectors, prepare_query
-from strandline.schemas.misspelt_settings import unknown_settings
+from strandline.schemas.misspelt import unknown_settings
 from strandline.schemas.postgres.operations import Run
 from strandline.schemas.settings import Settings, load_settings
 from tests.conftest import Rig, StartWorker, wait_until

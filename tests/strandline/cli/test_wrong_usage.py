@@ -17,7 +17,7 @@ from strandline import ConfigurationError, Memory, UnknownPipelineError
 from strandline.cli.entry import run
 from strandline.cli.sessions import set_policy_command
 from strandline.pipelines.inspect.sessions import show_session
-from strandline.schemas.misspelt_fields import name_misspelt
+from strandline.schemas.misspelt import name_misspelt
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.message import OWN_KEYS
 from tests.conftest import MakeMemory

@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 
 from strandline import Audit, Facts, Memory, replay, retention
-from strandline.cli.commands import COMMANDS, load_command
+from strandline.cli.entry import COMMANDS, load_command
 from strandline.erasure import Erasures
 from strandline.producers.namespace_facts import NamespaceFacts
 from strandline.schemas.wire.keys import SCOPES

@@ -18,8 +18,14 @@ from hypothesis import strategies as st
 
 from strandline.pipelines.models.embedding_batches import ready_to_embed, unit_length
 from strandline.pipelines.models.local.text_model import EMBEDDER_DIMENSIONS
-from strandline.pipelines.models.local.wordllama_embedder import MAX_TEXT_CHARACTERS, WordLlamaEmbedder
-from strandline.pipelines.models.local.wordllama_files import TOKENIZER, VECTORS, find_files, load_model
+from strandline.pipelines.models.local.wordllama_embedder import (
+    MAX_TEXT_CHARACTERS,
+    TOKENIZER,
+    VECTORS,
+    WordLlamaEmbedder,
+    find_files,
+    load_model,
+)
 from strandline.schemas.errors import ConfigurationError
 
 EMBEDDER = WordLlamaEmbedder()

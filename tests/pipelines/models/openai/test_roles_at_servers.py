@@ -24,13 +24,13 @@ from strandline.pipelines.models.contract import (
     SummaryTask,
     TranscriptLine,
 )
+from strandline.pipelines.models.embedding_batches import Prefixes
 from strandline.pipelines.models.factory import (
     build_embedder,
     build_text_model,
     with_recorded_embedder,
 )
 from strandline.pipelines.models.openai.models import text_model_from
-from strandline.pipelines.models.prefixes import Prefixes
 from strandline.schemas.errors import (
     ModelError,
     PermanentModelError,

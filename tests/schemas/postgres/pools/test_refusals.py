@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from strandline import DatabaseUnavailableError
-from strandline.schemas.postgres.pools.refusals import Refusals
+from strandline.schemas.postgres.pools.reaching import Refusals
 from tests.conftest import Rig
 from tests.support.servers.databases import connect_to, database_in
 

@@ -1,13 +1,16 @@
-"""The tables of the HTTP service: its keys, and responses kept for requests that come again."""
+"""The tables of an application's own: its items, the keys of its encryption, and its HTTP service."""
 
 from __future__ import annotations
 
+from pgvector.sqlalchemy import HALFVEC
 from sqlalchemy import (
     ARRAY,
     JSON,
     CheckConstraint,
     Column,
+    Double,
     Index,
+    Integer,
     LargeBinary,
     SmallInteger,
     Text,
@@ -16,6 +19,61 @@ from sqlalchemy import (
 )
 
 from strandline.schemas.tables.base import Erasure, Export, impersonal, key, moment, personal, table
+
+store_item = table(
+    "store_item",
+    key("shard_key"),
+    # The labels of the path, each followed by a full stop, so that a prefix finds its descendants.
+    personal("path", Text(collation="C"), primary_key=True),
+    personal("key", Text(collation="C"), primary_key=True),
+    personal("value", JSON, sealed="json item", nullable=False),
+    personal("vectors", ARRAY(HALFVEC), nullable=False, server_default=text("'{}'")),
+    Column("ttl_minutes", Double),
+    moment("expires_at", nullable=True),
+    moment("created_at", default=True),
+    moment("updated_at", default=True),
+    Index("store_item_by_expiry", "expires_at", postgresql_where=text("expires_at IS NOT NULL")),
+    CheckConstraint("(ttl_minutes IS NULL) = (expires_at IS NULL)", name="ttl"),
+    comment="Values that an application keeps under a path and a key, with vectors of their texts",
+    erasure=Erasure(
+        "treated",
+        why="what an adapter keeps of the user is deleted, and items below paths that the caller names;"
+        " others belong to the namespace, and only the application knows which of them concern a user",
+    ),
+)
+
+
+encryption = table(
+    "encryption",
+    Column("namespace", Text(collation="C"), primary_key=True),
+    impersonal("kek_id", Text, nullable=False),
+    # Something that the key has wrapped, by which another key of the same id is known.
+    impersonal("probe", LargeBinary, nullable=False),
+    impersonal("vectors", Text, nullable=False),
+    moment("enabled_at", default=True),
+    moment("changed_at", default=True),
+    CheckConstraint("vectors IN ('clear', 'off')", name="vectors"),
+    comment="The namespaces whose content is sealed, and the key that wraps the keys of their owners",
+    erasure=Erasure("kept", why="the choice of a namespace, and its wrapped probe"),
+)
+
+data_key = table(
+    "data_key",
+    key("shard_key"),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("namespace", Text(collation="C"), nullable=False),
+    impersonal("kek_id", Text, nullable=False),
+    impersonal("wrapped", LargeBinary, nullable=False),
+    moment("created_at", default=True),
+    moment("settled_at", nullable=True),
+    Index("data_key_by_namespace", "namespace", "shard_key", "number"),
+    Index("data_key_unsettled", "namespace", "shard_key", postgresql_where=text("settled_at IS NULL")),
+    Index("data_key_by_kek", "kek_id", "shard_key", "number"),
+    CheckConstraint("number >= 1", name="number"),
+    comment="Wrapped keys of owners: a data key, by its number, with the search key, which stays the same",
+    erasure=Erasure("goes"),
+)
+
 
 service_key = table(
     "service_key",
