@@ -284,7 +284,7 @@ class _Demo:
         evidence = add_up(answers, token_limit=self.memory.token_limit, conversation_tokens=tokens)
         if evidence is not None:
             story.evidence(evidence, stand_ins=models.text_is_local)
-        results = checks(play)
+        results = checks(play, environment.running.database)
         measured = figures(play, worker_ends=environment.supervisor.ends)
         story.results(results, measured)
         story.next_steps(self._next_steps())

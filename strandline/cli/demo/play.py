@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from strandline.chat_import.file_lines import object_in
+from strandline.chat_import.file_lines import longest_line, object_in, read_lines
 from strandline.memory import Memory
 from strandline.producers.facts.listing import Fact
 from strandline.producers.reading.context import MemoryContext
@@ -66,16 +66,17 @@ def read_conversation(path: Path | None, questions: Path | None, settings: Setti
             return read_conversation(sample, questions, settings)
     if questions is None and path.with_suffix(".qa.json").is_file():
         questions = path.with_suffix(".qa.json")
-    messages = _read_messages(path, PutLimits(settings.max_content_bytes, settings.max_metadata_bytes))
+    messages = _read_messages(path, settings)
     if not messages:
         raise ConfigurationError(f"{path} holds no messages; it needs one JSON object per line.")
     return Conversation(path, messages, _read_questions(questions) if questions else [])
 
 
-def _read_messages(path: Path, limits: PutLimits) -> list[Message]:
+def _read_messages(path: Path, settings: Settings) -> list[Message]:
+    limits = PutLimits(settings.max_content_bytes, settings.max_metadata_bytes)
     messages: list[Message] = []
     first_use: dict[str, int] = {}
-    for number, line in enumerate(_text(path).split("\n"), start=1):
+    for number, line in enumerate(read_lines(path, longest_line(settings), lambda: None), start=1):
         if not line.strip():
             continue
         where = f"{path}, line {number}"
@@ -94,23 +95,17 @@ def _read_messages(path: Path, limits: PutLimits) -> list[Message]:
 
 def _read_questions(path: Path) -> list[Question]:
     try:
-        return QUESTIONS.validate_python(read_json(_text(path)))
+        return QUESTIONS.validate_python(read_json(path.read_text(encoding="utf-8-sig")))
     except ValidationError as error:
         item = error.errors()[0]
         raise ConfigurationError(
             f"{path} must be a JSON list of objects with a 'question', and perhaps an 'answer' and ids of"
             f" messages as 'evidence'; at {'.'.join(map(str, item['loc'])) or 'its top'}: {item['msg']}."
         ) from None
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}.") from None
     except ValueError as error:
         raise ConfigurationError(f"{path} is not JSON ({error}).") from None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigurationError(f"{path} cannot be read: {reason}.") from None
 
 
 PAUSE_SECONDS = 0.05
