@@ -46,11 +46,13 @@ class Tracer(Protocol):
         *,
         causes: Sequence[str | None] = (),
         is_current: bool = True,
+        subject: object = None,
     ) -> AbstractContextManager[Span]:
         """A span; an error that leaves it fails it.
 
         ``causes``: traceparents of what led to it; the first sampled one is its parent, or else the first.
         ``is_current``: whether spans within are its children.
+        ``subject``: the session or the owner of facts whose keys it bears.
         """
         ...
 

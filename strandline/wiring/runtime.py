@@ -10,14 +10,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from operator import attrgetter
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 from weakref import WeakSet
 
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from strandline.pipelines.redaction.hook import Redaction
-from strandline.producers.execution import Measure, Resources
+from strandline.producers.execution import Measure
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import ProcessKey, renew_in_child, this_process
@@ -168,6 +167,11 @@ class Runtime(_OfProcess):
             return metrics or spans
         return _both(metrics, spans)
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.own(), name)
+
     def own(self) -> ProcessResources:
         """The resources of the calling process; made at the first call, without any I/O."""
         process = this_process()
@@ -189,16 +193,6 @@ def _both(outer: Measure, inner: Measure) -> Measure:
             yield
 
     return measure
-
-
-def _of_process(name: str) -> property:
-    get = attrgetter(name)
-    return property(lambda runtime: get(runtime.own()))
-
-
-for _name in {*vars(Resources)} - {*vars(Runtime), "settings"}:
-    if not _name.startswith("_"):
-        setattr(Runtime, _name, _of_process(_name))
 
 
 def _forget(key: tuple[object, ...]) -> None:
