@@ -22,8 +22,7 @@ from strandline.pipelines.text.aim import aim_of
 from strandline.pipelines.text.lexemes import length_of, lexemes, query_lexemes, words_of_query
 from strandline.pipelines.text.tone import WISH
 from strandline.pipelines.text.weighting import BESIDE_BEST, full_text_score, rarity, weight_of_words
-from strandline.pipelines.vectors.chunks import Chunk, chunks
-from strandline.pipelines.vectors.voice import said_on, voice_of
+from strandline.pipelines.vectors.chunks import Chunk, chunks, said_on, voice_of
 from strandline.producers.search.ranking import SearchQuery
 from strandline.producers.search.unindexed import day_score, factors
 from strandline.schemas.values.identity import identify_session

@@ -14,9 +14,8 @@ from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.models.contract import Embedder
 from strandline.pipelines.text.lexemes import length_of, lexemes, to_tsvector_text
 from strandline.pipelines.transcript import load_messages
-from strandline.pipelines.vectors.chunks import MAX_INDEXED_CHARACTERS, Chunk, chunks
+from strandline.pipelines.vectors.chunks import MAX_INDEXED_CHARACTERS, Chunk, Voice, chunks, voice_of
 from strandline.pipelines.vectors.sharing import ChunkRows, share
-from strandline.pipelines.vectors.voice import Voice, voice_of
 from strandline.schemas.errors import PermanentModelError
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.postgres.operations import find_owner_keys

@@ -32,8 +32,7 @@ from strandline.pipelines.text.weighting import (
     saturated,
     weight_of_words,
 )
-from strandline.pipelines.vectors.chunks import chunks
-from strandline.pipelines.vectors.voice import Voice, said_on, voice_of
+from strandline.pipelines.vectors.chunks import Voice, chunks, said_on, voice_of
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.ranking import ALL_VISIBLE, SearchQuery, Target
 from strandline.producers.sessions import HISTORY_PAGE_BYTES

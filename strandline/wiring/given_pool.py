@@ -7,10 +7,11 @@ from typing import Any
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.postgres.pools.callers_pool import AsyncCallersPool, CallersPool
 from strandline.schemas.postgres.pools.engine_pool import (
+    AsyncCallersPool,
     AsyncEnginePool,
     AsyncPool,
+    CallersPool,
     EnginePool,
     Pool,
     SyncPool,

@@ -1,4 +1,4 @@
-"""A SQLAlchemy engine in the place of a psycopg pool, so that an application keeps a single pool.
+"""The caller's own psycopg pool, or a SQLAlchemy engine, so that an application keeps a single pool.
 
 The two drivers only need a connection for the length of a block.  SQLAlchemy is not imported here: an engine
 is recognised by its methods.
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine
     from sqlalchemy.ext.asyncio import AsyncEngine
+
 
 # What SQLAlchemy calls psycopg 3, sync and async.
 DRIVER = "psycopg"
@@ -168,3 +169,55 @@ def is_engine(pool: object) -> TypeGuard[Engine]:
 def is_async_engine(pool: object) -> TypeGuard[AsyncEngine]:
     """Whether it is a SQLAlchemy ``AsyncEngine``."""
     return hasattr(pool, "raw_connection") and hasattr(pool, "sync_engine")
+
+
+class CallersPool(LentPool):
+    """A ``ConnectionPool`` that its owner opens and closes."""
+
+    def __init__(self, pool: ConnectionPool[Any]) -> None:
+        self._pool = pool
+        self._seen = SeenConnections()
+
+    @property
+    def closed(self) -> bool:
+        return self._pool.closed
+
+    @contextmanager
+    def connection(self, timeout: float | None = None) -> Iterator[psycopg.Connection[Any]]:
+        """One connection; commits when the block ends, rolls back when it raises.
+
+        It is waited for as long as the pool says, or for ``timeout`` seconds.
+
+        Raises:
+            ConfigurationError: its transactions begin otherwise than they have to.
+        """
+        with self._pool.connection(timeout) as connection:
+            self._seen.look(connection)
+            yield connection
+
+    def renew(self, lost: psycopg.Connection[Any]) -> None:
+        """A connection broke, so the others are likely to be dead as well: the pool looks at each."""
+        self._pool.check()
+
+
+class AsyncCallersPool(AsyncLentPool):
+    """The same for an event loop."""
+
+    def __init__(self, pool: AsyncConnectionPool[Any]) -> None:
+        self._pool = pool
+        self._seen = SeenConnections()
+
+    @property
+    def closed(self) -> bool:
+        return self._pool.closed
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        """Async twin of ``CallersPool.connection``."""
+        async with self._pool.connection() as connection:
+            await self._seen.alook(connection)
+            yield connection
+
+    async def renew(self, lost: psycopg.AsyncConnection[Any]) -> None:
+        """Async twin of ``CallersPool.renew``."""
+        await self._pool.check()

@@ -1,4 +1,4 @@
-"""Now: whether memory keeps up, and why not."""
+"""Now: whether memory keeps up, and why not; and tables to look at alone: the trail, keys, and models."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from strandline.schemas.wire import acts
-from strandline.service.pages.operations import DUE_LONGEST, STANDING
+from strandline.service.pages.operations import DUE_LONGEST, MODELS, STANDING
 from strandline.service.pages.routing import PageRoute, Pages
 from strandline.service.pages.sessions import PATH
 from strandline.service.pages.visits import Visit, way_to
@@ -52,3 +52,25 @@ async def _look(visit: Visit) -> dict[str, Any]:
         "limits": (limits or [])[:NAMESPACES_SHOWN],
         "paused": "paused" in visit.query,
     }
+
+
+@pages("GET /trail")
+async def show_trail(visit: Visit) -> Response:
+    """Who did what, newest first."""
+    query = {name: visit.query.get(name) for name in ("cursor", "kind", "actor", "user_id")}
+    trail = await visit.ask(acts.GET_ACTS, query={**query, "namespace": visit.namespace})
+    return await visit.page("trail.html", trail=trail)
+
+
+@pages("GET /keys")
+async def show_keys(visit: Visit) -> Response:
+    """The keys, without their secrets."""
+    keys = await visit.ask(acts.GET_KEYS, query={"cursor": visit.query.get("cursor")})
+    return await visit.page("keys.html", keys=keys)
+
+
+@pages("GET /models")
+async def show_models(visit: Visit) -> Response:
+    """The calls of each model, its last answer, and the stages that a model keeps waiting."""
+    calls = (await visit.ask(MODELS))["items"]
+    return await visit.page("models.html", calls=calls, standing=await visit.ask(STANDING))

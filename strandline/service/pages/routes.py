@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from strandline.service.pages import (
-    conversations,
-    letters,
-    login,
-    now,
-    questions,
-    records,
-    replays,
-    statics,
-    users,
-)
+from strandline.service.pages import conversations, letters, login, now, replays, statics, users
 
 PAGE_ROUTES = [
     *now.pages.routes,
     *users.pages.routes,
     *conversations.pages.routes,
-    *questions.pages.routes,
     *replays.pages.routes,
-    *records.pages.routes,
     *letters.pages.routes,
     *login.pages.routes,
     *statics.pages.routes,

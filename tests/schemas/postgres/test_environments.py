@@ -24,7 +24,7 @@ from strandline.schemas.errors import SchemaError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import current_revision, migrate
 from strandline.schemas.postgres.options import ConnectionOptions
-from strandline.schemas.postgres.pools.callers_pool import CallersPool
+from strandline.schemas.postgres.pools.engine_pool import CallersPool
 from strandline.schemas.queries.inspection.status import SchemaRevision
 from strandline.schemas.settings import load_settings
 from tests.chaos.servers import PostgresServer

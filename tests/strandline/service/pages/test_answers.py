@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from strandline.service.pages import letters, records, rendering, users, visits
+from strandline.service.pages import letters, now, rendering, users, visits
 from strandline.service.pages.routing import HEADERS
 from strandline.service.pages.sessions import COOKIE, PageSession, Sealer, cookie_in
 from tests.conftest import rows_of
@@ -55,7 +55,7 @@ def test_a_refusal_says_its_place_and_its_reason(
 
 
 def test_a_defect_is_a_page_with_its_instance(operator: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "acts", None)
+    monkeypatch.setattr(now, "acts", None)
     page = operator.get("/page/keys")
     assert page.status_code == 500
     assert re.search(r"urn:uuid:[0-9a-f-]{36}", page.text)
