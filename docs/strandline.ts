@@ -373,7 +373,7 @@ export interface MessageIn {
   extra?: Record<string, unknown> | null;
 }
 
-/** A stored message: OpenAI's form, with `seq`, `tokens` and its time. */
+/** A stored message: OpenAI's form, its number in the session (`seq`), its size by the session's tokenizer (`tokens`), and its time. */
 export interface MessageOut {
   role: "system" | "developer" | "user" | "assistant" | "tool" | (string & {});
   content: string | Record<string, unknown>[] | null;

@@ -16,6 +16,7 @@ from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.work.lanes import BatchMessages
 from strandline.schemas.values.content_parts import without_payloads
 from strandline.schemas.values.flush_event import FlushEvent
+from strandline.schemas.values.forms.tool_calls import tool_parts
 from strandline.schemas.values.message import DELETED_CONTENT, Message, by_local_clock, read_rows
 
 # About 2,000 tokens: a model cites a line, and a fact that cites a pasted file as one cites nothing.
@@ -169,7 +170,11 @@ def cut_pieces(text: str, max_characters: int) -> Iterator[str]:
 
 def full_text(message: Message) -> str:
     """Text and tool calls of a message, all of it but data in base64; empty if there is nothing to read."""
-    pieces = [message.shown_text, *(_call_text(call) for call in message.tool_calls or ())]
+    calls = [_call_text(call) for call in message.tool_calls or ()]
+    for _, one in tool_parts(message.content):
+        if one and not one.is_result:
+            calls.append(_call_line(one.name, one.value))
+    pieces = [message.shown_text, *calls]
     return without_payloads("\n".join(piece for piece in pieces if piece.strip()))
 
 
@@ -190,6 +195,9 @@ def _call_text(call: Mapping[str, Any]) -> str:
     function = call.get("function")
     if not isinstance(function, Mapping):
         return ""
-    arguments = function.get("arguments") or ""
-    shown = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return f"{function.get('name')}({shown})"
+    return _call_line(function.get("name"), function.get("arguments"))
+
+
+def _call_line(name: object, arguments: object) -> str:
+    shown = arguments if isinstance(arguments, str) else json.dumps(arguments or "", ensure_ascii=False)
+    return f"{name}({shown})"

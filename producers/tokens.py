@@ -18,7 +18,12 @@ import tiktoken
 from strandline.schemas.display.shown_text import MAX_QUOTED_CHARACTERS, quote, shown
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import undivided
-from strandline.schemas.values.content_parts import KINDS, MIN_PAYLOAD_CHARACTERS, split_payloads
+from strandline.schemas.values.content_parts import (
+    KINDS,
+    MIN_PAYLOAD_CHARACTERS,
+    source_text,
+    split_payloads,
+)
 from strandline.schemas.values.foreign_values import is_empty, plain_scalar
 from strandline.schemas.values.message import Message, plain
 from strandline.schemas.values.policy import MIN_MESSAGE_TOKENS
@@ -76,7 +81,7 @@ def count_parts(
 
 def _count(message: Message, count_text: Callable[[str], int], part_tokens: Mapping[str, int]) -> int:
     texts = sum(_count_readable(text, count_text, part_tokens) for text in _texts(message) if text)
-    estimates = sum(part_tokens.get(part["type"], 0) for part in _parts(message))
+    estimates = sum(part_tokens.get(part["type"], 0) for part in _parts(message) if not source_text(part))
     values = sum(
         _count_readable(_to_json(value), count_text, part_tokens, MAX_COUNTED_JSON_CHARACTERS)
         for value in _values(message, part_tokens)
@@ -190,6 +195,7 @@ def _texts(message: Message) -> Iterator[str]:
         for key in _TEXT_KEYS:
             if isinstance(part.get(key), str):
                 yield part[key]
+        yield source_text(part)
     if message.name:
         yield message.name
     for call in message.tool_calls or ():

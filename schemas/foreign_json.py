@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
 
-def read_json(text: str | bytes) -> Any:
+def read_json(text: str | bytes, *, parse_int: Callable[[str], Any] = int) -> Any:
     """The value of JSON as RFC 8259 has it; raises ValueError, or RecursionError, for all else."""
     return json.loads(
-        text, object_pairs_hook=refuse_repeated, parse_constant=refuse_constant, parse_float=_finite
+        text,
+        object_pairs_hook=refuse_repeated,
+        parse_constant=refuse_constant,
+        parse_float=_finite,
+        parse_int=parse_int,
     )
 
 

@@ -52,7 +52,7 @@ class Marks:
     max_window_bytes: int
     message_flush_size: int | None
     deliver: Deliver
-    question_seq: int | None
+    question_seqs: list[int] | None
     idle_for_seconds: float
     idle_seconds: int | None
     watched: bool | None
@@ -262,7 +262,15 @@ def _read_window(shard_key: UUID, session_key: UUID, window: str) -> Operation[W
     seen: dict[str, Any] = json.loads(window)
     seen["marks"]["incarnation"] = UUID(seen["marks"]["incarnation"])
     entries = [
-        Entry(seq, role, tokens, tuple(calls or ()), tuple(answers or ()), size)
+        Entry(
+            seq,
+            role,
+            tokens,
+            tuple(calls or ()),
+            tuple(answers or ()),
+            size,
+            role == "user" and calls is not None,
+        )
         for seq, role, tokens, calls, answers, size in seen["entries"]
     ]
     ids = [name for entry in entries for name in (*entry.calls, *entry.answers)]
@@ -306,7 +314,7 @@ def _apply(
                 tokens=[event.tokens for event in plan.events],
                 messages=[event.messages for event in plan.events],
                 version=EVENT_VERSION,
-                question_seq=question_of(window.entries, plan.window_from, marks.question_seq),
+                question_seqs=question_of(window.entries, plan.window_from, marks.question_seqs or ()),
                 lazily=lazily,
                 delay_seconds=delay_seconds,
                 traceparent=span.traceparent,

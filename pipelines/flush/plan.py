@@ -25,7 +25,7 @@ UNBOUNDED = 2**63 - 1
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One message as planning sees it; ``calls`` are the ids of calls that it makes, ``answers`` those of
-    calls whose results it has.
+    calls whose results it has, ``speaks_too`` tells whether a person adds words to these.
     """
 
     seq: int
@@ -34,11 +34,17 @@ class Entry:
     calls: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()
     bytes: int = 0
+    speaks_too: bool = False
 
     @property
     def is_new_turn(self) -> bool:
         """Whether a person speaks: in some forms a user's message holds results."""
         return self.role == "user" and not self.answers
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether the assistant ends a turn."""
+        return self.role == "assistant" and not self.calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,9 @@ class Size:
 # call, so with its instructions it fits any context of 32,000.  Messages and bytes: loaded at a time by a
 # worker, and 64 such events may be one batch.
 EVENT_BOUND = Size(tokens=16_000, messages=500, bytes=1_000_000)
+
+# A turn has seldom more of its user's messages.
+MAX_QUESTIONS = 8
 
 # A cut may part nothing; a call from a late result; or an open call from the messages behind it.
 _DEGREES = _NOTHING, _LATE, _WAITING = range(3)
@@ -181,7 +190,7 @@ def plan_turn(
 ) -> FlushPlan | None:
     """Deliver the window's whole turns and leave them there: up to the last answer that calls no tool."""
     window = _Window(entries)
-    ends = (end for end in window.all_before(len(entries) + 1, _LATE) if window.is_answer(end - 1))
+    ends = (end for end in window.all_before(len(entries) + 1, _LATE) if window.entries[end - 1].is_answer)
     return _deliver(window, ends, window_from, flushed_through, flush_size, event_bound)
 
 
@@ -230,9 +239,6 @@ class _Window:
 
     def allows(self, at: int, degree: int = _NOTHING) -> bool:
         return not self._forbidden[degree][at]
-
-    def is_answer(self, index: int) -> bool:
-        return self.entries[index].role == "assistant" and not self.entries[index].calls
 
     def whole_turns(self, after: int, degree: int = _NOTHING) -> Iterable[int]:
         return (
@@ -329,18 +335,24 @@ def _goes_on(entries: Sequence[Entry]) -> list[int]:
     return following
 
 
-def question_of(entries: Sequence[Entry], window_from: int, known: int | None) -> int | None:
-    """The user's message whose turn continues where the window begins; None if the window begins with a turn.
+def question_of(entries: Sequence[Entry], window_from: int, known: Sequence[int]) -> list[int]:
+    """The user's messages before the window that its first turn answers: all since the last answer.
+
+    An agent by itself keeps its last task.
 
     Args:
         known: of the previous window.
     """
     at = bisect_left(entries, window_from, key=lambda entry: entry.seq)
-    if at == len(entries) > 0 and entries[-1].role == "assistant" and not entries[-1].calls:
-        return None
-    if 0 < at < len(entries) and entries[at].is_new_turn:
-        return None
-    return next((entry.seq for entry in reversed(entries[:at]) if entry.is_new_turn), known)
+    is_over = at == len(entries) > 0 and entries[-1].is_answer
+    begins_turn = 0 < at < len(entries) and entries[at].is_new_turn
+    seqs: list[int] = []
+    for entry in reversed(entries[:at]):
+        if entry.is_answer and (seqs or begins_turn or is_over):
+            return seqs[:MAX_QUESTIONS][::-1]
+        if entry.is_new_turn or entry.speaks_too:
+            seqs.append(entry.seq)
+    return [*known, *reversed(seqs)][-MAX_QUESTIONS:]
 
 
 def _plan(window: _Window, ends: Sequence[int], flushed_through: int, bound: Size) -> FlushPlan:

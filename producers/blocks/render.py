@@ -36,7 +36,7 @@ BEGIN, _END = "<memory>", "</memory>"
 # What a read adds so that a provider takes it: in place of a result, and before an assistant's first message.
 NOTE = "[No result of this call is recorded; it may have run or not.]"
 USER_LINE = "[The conversation begins here.]"
-ADDED = {"tool": NOTE, "user": USER_LINE}
+ADDED = frozenset({NOTE, USER_LINE})
 # Between memory and the text of its message.
 SEPARATOR = "\n\n"
 # As it comes back: other line breaks, indentation, text behind it.

@@ -91,8 +91,9 @@ def _messages_in_order(
     request: ReadRequest, snapshot: Snapshot, choice: Choice
 ) -> tuple[tuple[Message, ...], list[Omission]]:
     tail, window = snapshot.with_note(choice.tail), snapshot.window
-    if tail and snapshot.question and window[0].seq == snapshot.question:
-        tail, window = insert_in_order(window[0], tail), window[1:]
+    for seq in snapshot.ahead if tail else ():
+        if window[0].seq == seq and window[0].role == "user":
+            tail, window = insert_in_order(window[0], tail), window[1:]
     messages = assemble_messages(
         pinned=snapshot.head,
         tail=tail,

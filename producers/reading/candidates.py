@@ -354,7 +354,7 @@ class Shown:
 
 
 def _shown_anyway(request: ReadRequest, snapshot: Snapshot) -> Operation[Shown]:
-    seqs = frozenset([snapshot.question, *(one.seq or 0 for one in snapshot.pinned)])
+    seqs = frozenset([*snapshot.ahead, *(one.seq or 0 for one in snapshot.pinned)])
     if not snapshot.tail.messages:
         return Shown(request.identity, snapshot.window_from, seqs, snapshot.facts)
     always = [block for block in request.blocks if block.priority == 0]

@@ -89,7 +89,7 @@ def _choose(
         if not choice.tail:
             break  # the window's messages are left out already
         tail = by_place(request, choice.tail)
-        seqs = frozenset([*(seq for _, seq in tail), snapshot.question])
+        seqs = frozenset([*(seq for _, seq in tail), *snapshot.ahead])
         shown = Shown(request.identity, snapshot.window_from, seqs)
         material = candidates.material
         hits = {name: without_shown(of_block, shown) for name, of_block in material.hits.items()}

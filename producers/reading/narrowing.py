@@ -36,7 +36,7 @@ def narrow(request: ReadRequest, snapshot: Snapshot) -> tuple[ReadRequest, Snaps
         omissions += cut
     if request.latest_tokens is not None:
         snapshot = _latest_alone(snapshot, request.latest_tokens)
-    elif snapshot.question and snapshot.fixed_tokens > request.token_limit:
+    elif snapshot.ahead and snapshot.fixed_tokens > request.token_limit:
         snapshot, cut = _shorter_question(snapshot, request.token_limit)
         omissions += cut
     return request, replace(snapshot, omitted=(*omissions, *snapshot.omitted))
@@ -79,24 +79,26 @@ def shorter_window(snapshot: Snapshot, token_limit: int) -> tuple[Snapshot, list
         window=kept,
         window_from=kept[0].seq or snapshot.window_from,
         fixed_tokens=pinned_tokens + sum_tokens(kept),
-        question=0,
+        ahead=(),
     )
     return shorter, [omission]
 
 
 def _shorter_question(snapshot: Snapshot, token_limit: int) -> tuple[Snapshot, list[Omission]]:
-    """The snapshot with the middle of its question's text left out, so that the rest fits."""
-    question, *others = snapshot.window
-    text, size = question.content, question.tokens or 1
-    room = max(MIN_QUESTION_TOKENS, size - (snapshot.fixed_tokens - token_limit))
-    if question.seq != snapshot.question or not isinstance(text, str) or room >= size:
-        return snapshot, []
-    half = len(text) * room // (2 * size)
-    shorter = shown_with(question, content=f"{text[:half]}\n[…]\n{text[-half:]}", tokens=room)
-    reason = f"Of the question {quantity(room, 'token')} of {size} are shown, to fit the limit."
-    fixed = snapshot.fixed_tokens - size + room
-    changed = replace(snapshot, window=(shorter, *others), fixed_tokens=fixed)
-    return changed, [Omission("question_cut", "window", reason, question.seq, question.seq)]
+    """The snapshot without the middle of its question's texts, the oldest first, so that the rest fits."""
+    window, fixed = list(snapshot.window), snapshot.fixed_tokens
+    omitted = []
+    for at, question in enumerate(window[: len(snapshot.ahead)]):
+        text, size = question.content, question.tokens or 1
+        room = max(MIN_QUESTION_TOKENS, size - max(0, fixed - token_limit))
+        if question.role != "user" or not isinstance(text, str) or room >= size:
+            continue
+        half = len(text) * room // (2 * size)
+        window[at] = shown_with(question, content=f"{text[:half]}\n[…]\n{text[-half:]}", tokens=room)
+        fixed += room - size
+        reason = f"Of the question {quantity(room, 'token')} of {size} are shown, to fit the limit."
+        omitted.append(Omission("question_cut", "window", reason, question.seq, question.seq))
+    return replace(snapshot, window=tuple(window), fixed_tokens=fixed), omitted
 
 
 def _latest_alone(snapshot: Snapshot, tokens: int) -> Snapshot:
@@ -109,7 +111,7 @@ def _latest_alone(snapshot: Snapshot, tokens: int) -> Snapshot:
         window=kept,
         window_from=max(snapshot.window_from, window_from or 0),
         fixed_tokens=sum_tokens(kept),
-        question=0 if len(kept) < len(snapshot.window) else snapshot.question,
+        ahead=() if len(kept) < len(snapshot.window) else snapshot.ahead,
     )
 
 

@@ -40,16 +40,18 @@ from strandline.producers.reading.window_cache import (
 )
 from strandline.producers.sessions import check_unowned, tell_stored_policy
 from strandline.schemas.display.local_time import today_in
-from strandline.schemas.postgres.operations import Operation, Pause, content_codec, fetch
-from strandline.schemas.queries.conversation.read import Coverage, Read
+from strandline.schemas.postgres.operations import Operation, Pause, content_codec, fetch, find_owner_keys
+from strandline.schemas.queries.conversation.read import CallsOfResults, Coverage, Read
 from strandline.schemas.queries.upkeep.erasures import ErasedSince
-from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.values.identity import SessionIdentity, call_reference
 from strandline.schemas.values.lanes import Ring
-from strandline.schemas.values.message import is_unchangeable
+from strandline.schemas.values.message import Message, is_unchangeable, read_rows
 
 # More uncovered messages than this are named as omitted, not read: workers are far behind.
 MAX_TAIL_MESSAGES = 1_000
 MAX_TAIL_BYTES = 16_000_000
+# So far back the call of a late result is looked for, in numbers of messages.
+RECALLED_WITHIN = 2_000
 
 
 DEFAULT_WAIT_SECONDS = 10.0
@@ -93,11 +95,32 @@ def _snapshot(request: ReadRequest, pipelines: tuple[str, ...]) -> Operation[tup
     most_facts = _newest_facts(request.blocks)
     rows = yield from fetch(_statement(request, pipelines, known, most_facts))
     snapshot = read_snapshot(rows, known, most_facts)
+    if snapshot.lost_calls and (recalled := (yield from _recall(request, snapshot))):
+        snapshot = read_snapshot(rows, known, most_facts, recalled)
     if not snapshot.header["is_sealing"]:
         (yield from content_codec()).note_unused()
     if windows is not None and snapshot.erasures != windows.erasures:
         yield from _forget_erased(windows, snapshot.erasures)
     return known, snapshot
+
+
+def _recall(request: ReadRequest, snapshot: Snapshot) -> Operation[list[Message]]:
+    """The calls, with their other results, of results that came when the calls had left the window."""
+    lost = snapshot.lost_calls
+    calls = [call_reference(one) for one in lost]
+    if snapshot.header["is_sealing"] and (keys := (yield from find_owner_keys(request.identity.shard_key))):
+        calls += map(keys.reference, calls)
+    before = min(max(lost.values()), snapshot.window_from)
+    statement = CallsOfResults(
+        **request.identity.keys, calls=calls, within=RECALLED_WITHIN, before_seq=before
+    )
+    messages = read_rows((yield from fetch(statement)))
+    # A second result of a call brings nothing back.
+    answered = {(call_id, one.seq or 0) for one in messages for call_id in one.answers}
+    waiting = {one for one, at in lost.items() if not any(one == by and seq < at for by, seq in answered)}
+    callers = [one for one in messages if not waiting.isdisjoint(one.calls)]
+    ids = {call_id for one in callers for call_id in one.calls}
+    return [one for one in messages if one in callers or not ids.isdisjoint(one.answers)]
 
 
 def _session_key(request: ReadRequest) -> SessionKey:
@@ -139,8 +162,8 @@ def _keep(request: ReadRequest, known: KnownSession, snapshot: Snapshot, context
 
 
 def _may_be_given_again(request: ReadRequest, snapshot: Snapshot, context: MemoryContext) -> bool:
-    # The window's own messages are known, but its question; the memory may be in one of them.
-    is_inside = request.insert_method is InsertMethod.USER or bool(snapshot.question)
+    # The window's own messages are known, but those ahead of it; the memory may be in one of them.
+    is_inside = request.insert_method is InsertMethod.USER or bool(snapshot.ahead)
     own = context.messages[: None if is_inside else len(context.messages) - len(snapshot.window)]
     return (
         # Hardly anybody asks the same question again.

@@ -62,8 +62,8 @@ class Snapshot:
         time_zone: of the session's policy; None: UTC.
         erasures: the newest erasure in the database.
         omitted: changes to tail and window against the log.
-        question: number of the user's message that the window's first turn answers, if that has left the
-            window; it is then the first of ``window``. 0: none.
+        ahead: numbers of messages that have left the window and stand at its beginning: the user's that its
+            first turn answers, and calls whose results came later.
     """
 
     exists: bool
@@ -87,7 +87,7 @@ class Snapshot:
     header: Mapping[str, Any]
     erasures: int = 0
     omitted: tuple[Omission, ...] = ()
-    question: int = 0
+    ahead: tuple[int, ...] = ()
     token_limit: int | None = None
     time_zone: str | None = None
     note: Message | None = None
@@ -100,6 +100,12 @@ class Snapshot:
 
     def with_note(self, tail: Sequence[Message]) -> Sequence[Message]:
         return tail if self.note is None else insert_in_order(self.note, tail)
+
+    @property
+    def lost_calls(self) -> dict[str, int]:
+        """The ids of calls that are not shown, with the numbers of their first results in tail and window."""
+        lost = [one for one in reversed(self.omitted) if one.kind == "result_left_out"]
+        return {one.name: one.from_seq for one in lost if one.from_seq}
 
     @property
     def fact_texts(self) -> list[str]:
@@ -116,10 +122,16 @@ class Snapshot:
         return min(starts, default=self.flushed_through + 1) - 1
 
 
-def read_snapshot(rows: Sequence[ReadRow], known: KnownSession = UNKNOWN, most_facts: int = 0) -> Snapshot:
+def read_snapshot(
+    rows: Sequence[ReadRow],
+    known: KnownSession = UNKNOWN,
+    most_facts: int = 0,
+    recalled: Sequence[Message] = (),
+) -> Snapshot:
     """Read the header row, then the tail with the question, the pinned head and the window, in this order.
 
-    ``known`` was given to the statement; the rows lack its current parts.
+    ``known`` was given to the statement; the rows lack its current parts. ``recalled`` are calls of results
+    that are in the window, and other results of theirs.
     """
     header: dict[str, Any] = json.loads(rows[0].envelope)
     marks: dict[str, Any] = header["session"] or {}
@@ -147,14 +159,14 @@ def read_snapshot(rows: Sequence[ReadRow], known: KnownSession = UNKNOWN, most_f
     pinned = head if note is None else [*head, note]
     shown_elsewhere = prompts.union(one.seq for one in pinned)
     tail = [one for one in read_rows(rows[1:part_two]) if one.seq not in shown_elsewhere]
-    shown, question = messages, 0
-    asked = next((one for one in tail if one.seq == marks.get("question_seq")), None)
-    if asked is not None and _begins_turn(messages):
-        tail.remove(asked)  # once: it may be of the tail as well
-    elif asked is not None:
-        question, shown = asked.seq or 0, (asked, *messages)
-        tail = [message for message in tail if message.seq != question]
-    before, shown, omitted = _settle_calls(tail, shown, window)
+    questions = frozenset(marks.get("question_seqs") or ())
+    # Twice where it is of the tail as well.
+    asked = {one.seq or 0: one for one in tail if one.seq in questions}
+    ahead = _of_open_turn(asked, messages, window_from) | {one.seq or 0: one for one in recalled}
+    kept = [one for at, one in enumerate(tail) if one.seq not in asked or one in tail[:at]]
+    tail = [one for one in kept if one.seq not in ahead]
+    shown = (*ahead.values(), *messages) if ahead else messages
+    before, shown, omitted = _settle_calls(tail, shown, None if ahead else window)
     pending = [(name, first, last) for name, first, last in header["pending"] or ()]
     return Snapshot(
         exists=header["session"] is not None,
@@ -182,7 +194,7 @@ def read_snapshot(rows: Sequence[ReadRow], known: KnownSession = UNKNOWN, most_f
         tail=Tail(before, _gaps(pending, window_from)),
         fixed_tokens=sum_tokens(pinned) + (window.tokens if shown is whole else sum_tokens(shown)),
         omitted=omitted,
-        question=question,
+        ahead=tuple(ahead),
     )
 
 
@@ -210,15 +222,31 @@ def newest_that_fit(tail: Tail, room: int) -> tuple[Message, ...]:
     return tuple(tail.messages[begin:])
 
 
-def _begins_turn(window: Sequence[Message]) -> bool:
-    first = next((message for message in window if message.role not in HEAD_ROLES), None)
-    return first is not None and first.is_new_turn
+def _of_open_turn(
+    asked: Mapping[int, Message], window: Sequence[Message], window_from: int
+) -> dict[int, Message]:
+    """The user's messages before the window of the turn inside which it begins.
+
+    Those directly before it are of that turn once the assistant has begun it; if all has left, the newest is.
+    """
+    speaking = [one for one in window if one.role not in HEAD_ROLES] if asked else []
+    if speaking:
+        answer = next((one for one in speaking if one.role == "assistant"), None)
+        has_begun = not speaking[0].is_new_turn or (answer is not None and bool(answer.calls))
+        newest = None
+    else:
+        has_begun, newest = False, max(asked, default=None)
+    shown = dict(asked)
+    while not has_begun and (window_from := window_from - 1) in shown:
+        if window_from != newest:
+            del shown[window_from]
+    return shown
 
 
 def _settle_calls(
-    tail: Sequence[Message], shown: tuple[Message, ...], window: KnownWindow
+    tail: Sequence[Message], shown: tuple[Message, ...], window: KnownWindow | None
 ) -> tuple[Sequence[Message], tuple[Message, ...], tuple[Omission, ...]]:
-    if is_settled((*tail, *shown)) if tail else window.is_settled(shown):
+    if is_settled((*tail, *shown)) if tail or window is None else window.is_settled(shown):
         return tail, shown, ()
     settled = Settled((*tail, *shown))
     before = [message for group in settled.groups[: len(tail)] for message in group]

@@ -65,7 +65,7 @@ def random_id() -> str:
         return ids[0]
 
 
-_HOLDING_ADDITIONS = frozenset((*HEAD_ROLES, *ADDED))
+_HOLDING_ADDITIONS = frozenset((*HEAD_ROLES, "tool", "user"))
 
 
 def without_own_memory(message: Message, blocks: Sequence[BaseMemoryBlock] = ()) -> Message | None:
@@ -79,11 +79,13 @@ def without_own_memory(message: Message, blocks: Sequence[BaseMemoryBlock] = ())
     content: Any = message.content
     if type(role) is not str:
         role = plain_text(role) if isinstance(role, str) else None
+    if message.id is None and type(message.metadata) is dict and SHOWN in message.metadata:
+        return None
     if role not in _HOLDING_ADDITIONS or type(content) not in (str, list):
         return message
     if role not in HEAD_ROLES:
         first = content if type(content) is str else _first_text(content)
-        if first == ADDED[role]:
+        if first in ADDED:
             return None
         if role != "user" or not first.startswith(BEGIN):
             return message
@@ -235,6 +237,7 @@ def _prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage
     _check_role(message, where)
     calls: Sequence[str] = ()
     answers: Sequence[str] = ()
+    speaks_too = False
     if type(message.content) is str and _is_plain(message):
         envelope = _encode_text(where, message.content, limits.max_content_bytes)
     else:
@@ -243,6 +246,7 @@ def _prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage
         _check_name_and_extra(message, where)
         calls = [call_reference(call) for call in message.calls]
         answers = [call_reference(call) for call in message.answers]
+        speaks_too = message.is_more_than_results
         envelope = _encode(where, "content", _envelope(message), limits.max_content_bytes)
     message_id = random_id() if message.id is None else check_id(f"{where}.id", message.id)
     metadata = _encode_metadata(message, where, limits.max_metadata_bytes)
@@ -260,7 +264,7 @@ def _prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage
         envelope=envelope,
         metadata=metadata,
         created_at=message.created_at,
-        calls=json.dumps(calls) if calls else None,
+        calls=json.dumps(calls) if calls or speaks_too else None,
         answers=json.dumps(answers) if answers else None,
         source=message,
         may_be_important=not current_acting().is_user,

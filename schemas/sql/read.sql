@@ -34,8 +34,8 @@ WITH s AS (
     SELECT DISTINCT p.from_seq, least(p.through_seq, s.window_from - 1) AS through_seq, false AS is_question
     FROM pending p, s WHERE p.from_seq < s.window_from
     UNION ALL
-    SELECT s.question_seq, s.question_seq, true FROM s
-    WHERE s.question_seq > s.pinned_through AND s.question_seq < s.window_from
+    SELECT q.seq, q.seq, true FROM s CROSS JOIN unnest(s.question_seqs) AS q (seq)
+    WHERE q.seq > s.pinned_through AND q.seq < s.window_from
 ), tail AS (
     -- Per gap: as a plain join, a generic plan reads the whole log even if there is no gap.
     SELECT * FROM (
@@ -70,7 +70,7 @@ WITH s AS (
 ), head AS (
     SELECT json_build_object(
         'window_from', s.window_from, 'flushed_through', s.flushed_through,
-        'pinned_through', s.pinned_through, 'question_seq', s.question_seq, 'next_seq', s.next_seq, 'log_start_seq', s.log_start_seq,
+        'pinned_through', s.pinned_through, 'question_seqs', s.question_seqs, 'next_seq', s.next_seq, 'log_start_seq', s.log_start_seq,
         'token_limit', s.token_limit, 'flush_at_tokens', s.flush_at_tokens,
         'token_flush_size', s.token_flush_size, 'pipelines', s.pipelines,
         'shared_key', s.shared_key, 'time_zone', s.time_zone, 'idle_seconds', s.idle_seconds,
@@ -143,6 +143,33 @@ FROM s JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_ke
     AND m.seq = (SELECT b.newest_note FROM s b) AND m.seq > s.pinned_through AND m.seq < s.window_from
     AND m.seq IS DISTINCT FROM s.prompt AND @is_within(m, s)
 ORDER BY part, seq
+
+-- name: calls_of_results
+-- Before a number, the newest messages with some calls, and the results of all their calls; for results that came when
+-- their calls had left the window.
+-- params: calls text[], before_seq bigint, within bigint
+-- row: message
+-- opens: envelope, metadata
+WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s)), paired AS MATERIALIZED (
+    SELECT m.seq, m.role, m.calls, m.answers FROM strandline.message m
+    WHERE @is_of_log(m) AND m.seq BETWEEN %(before_seq)s::bigint - %(within)s::bigint AND %(before_seq)s::bigint - 1
+        AND (m.calls IS NOT NULL OR m.answers IS NOT NULL)
+), called AS MATERIALIZED (
+    SELECT p.seq, p.calls FROM paired p
+    WHERE p.role = 'assistant' AND EXISTS (
+        SELECT FROM json_array_elements_text(p.calls) AS made (call) WHERE made.call = ANY (%(calls)s::text[]))
+    ORDER BY p.seq DESC LIMIT 8
+)
+SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM strandline.message m
+WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq IN (
+    SELECT c.seq FROM called c
+    UNION
+    SELECT p.seq FROM paired p JOIN called c ON p.seq > c.seq
+    WHERE EXISTS (
+        SELECT FROM json_array_elements_text(c.calls) AS made (call)
+        JOIN json_array_elements_text(p.answers) AS answered (call) USING (call)))
+ORDER BY m.seq
 
 -- name: coverage
 -- Which ranges some pipelines have not covered yet, and the last message there is (for a bounded wait); and whether a

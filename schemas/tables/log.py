@@ -54,8 +54,8 @@ session = table(
     Column("pinned_through", BigInteger, nullable=False, server_default="0"),
     Column("window_from", BigInteger, nullable=False, server_default="1"),
     Column("flushed_through", BigInteger, nullable=False, server_default="0"),
-    # The user's message of the turn inside of which the window begins; it is shown before the window.
-    Column("question_seq", BigInteger),
+    # The user's messages of the turn inside of which the window begins; they are shown before the window.
+    Column("question_seqs", ARRAY(BigInteger)),
     Column("pinned_tokens", BigInteger, nullable=False, server_default="0"),
     Column("window_tokens", BigInteger, nullable=False, server_default="0"),
     Column("window_messages", Integer, nullable=False, server_default="0"),

@@ -9,15 +9,18 @@ text.  A payload is found by its form, counted by an estimate, and shown by a ma
 
 from __future__ import annotations
 
+import json
 import re
 from abc import abstractmethod
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.values.forms.tool_calls import is_thinking
 
 # The kinds of data, by the types of parts that say so.
 KINDS: Mapping[str, str] = {
@@ -43,17 +46,32 @@ MARKS: Mapping[str, str] = {
 }
 # Shorter runs are left: a name or a number may have the letters of base64.
 MIN_PAYLOAD_CHARACTERS = 256
-_LETTERS = r"[A-Za-z0-9+/_-]"
-_BREAK = r"(?:\\[nr]|[\r\n])++"  # as in mail; JSON writes one in two characters
+_MIN_LINE = 40
+# Longer lines need not be of one length.
+_LONG_LINE = 60
+_LETTER = r"[A-Za-z0-9+/_-]"
+# As JSON, a URL and HTML may write +, / and =; the numbers are bounds, so that a search takes linear time.
+_ESCAPED = r"(?:\\{1,8}(?:/|u00(?:2[bBfF]|3[dD]))|%(?:2[BbFf]|3[Dd])|&#(?:43|47|61|x2[BbFf]|x3[Dd]);)"
+_LINE = rf"(?=(?:{_LETTER}|{_ESCAPED}){{{_MIN_LINE}}})(?:{_LETTER}++|{_ESCAPED})++"
+# Between lines: an indent, quotes, marks of a comment, anything but letters; a comma only before
+# a short line, since longer ones are values of their own.
+_BREAK = r"(?:\\{1,8}[nrt]|[^A-Za-z0-9+/_,-]|[+/_-](?![A-Za-z0-9])){1,48}+"
+_NEXT_LINE = rf"{_BREAK}(?:,{_BREAK}(?={_LETTER}{{{_MIN_LINE},255}}+(?!{_LETTER})))?{_LINE}"
 _PAYLOAD = re.compile(
-    rf"data:([a-z]+)/[^\s\"'()<>\\]{{200,}}+|{_LETTERS}{{60,}}+(?:{_BREAK}{_LETTERS}{{60,}}+)*+(?:{_BREAK}{_LETTERS}+=)?=*"
+    rf"(?<!{_LETTER})(?:"
+    rf"(?:data:([a-z]+)\\*/[\w.+-]++(?:;[\w.=-]++)*?;base64,\s{{0,99}})?"
+    rf"({_LINE}(?:{_NEXT_LINE})*+(?:{_BREAK}{_LETTER}+=)?=*)"
+    rf"|data:([a-z]+)/[^\s\"'()<>\\]{{200,}}+)"
 )
+_LINES = re.compile(rf"(?:{_LETTER}++|{_ESCAPED})++")
 _MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z]).*[0-9]", re.DOTALL)
 # What well-known formats begin with.
 _BEGINNINGS = {"iVBORw": "image", "/9j/": "image", "R0lGOD": "image", "JVBERi": "document", "SUQz": "audio"}
 _MEDIA_TYPES = ("media_type", "mime_type", "mimeType", "mediaType")
 _DATA_FIELDS = frozenset({"data", "url", "uri", "fileUri", "file_id", "base64"})
 _NAMES = ("filename", "title", "name")
+_SPOKEN = ("text", "refusal")
+_OUTPUTS = ("output", "outputs", "result", "results", "content", "response")
 _CAPTIONS = ("alt", "alt_text", "caption", "transcript")
 
 
@@ -225,13 +243,21 @@ def split_payloads(text: str) -> tuple[str, list[str]]:
     kinds: list[str] = []
 
     def mark(match: re.Match[str]) -> str:
-        payload = match[0]
-        if match[1] is None and not (len(payload) >= MIN_PAYLOAD_CHARACTERS and _MIXED.match(payload)):
-            return payload
-        kinds.append(_kind_of_media(match[1]) if match[1] else _kind_by_beginning(payload))
+        media, body, other = match.groups()
+        if not (media or other or _is_base64(body)):
+            return match[0]
+        kinds.append(_kind_of_media(media or other) if media or other else _kind_by_beginning(body))
         return MARKS[kinds[-1]]
 
     return _PAYLOAD.sub(mark, text), kinds
+
+
+def _is_base64(run: str) -> bool:
+    """Whether a run of lines is data: long, of mixed letters, and mostly in lines of one length."""
+    if len(run) < MIN_PAYLOAD_CHARACTERS or not _MIXED.match(run):
+        return False
+    lengths = Counter(map(len, _LINES.findall(run)))
+    return max(lengths) >= _LONG_LINE or 2 * max(lengths.values()) >= lengths.total()
 
 
 def is_payload(text: str) -> bool:
@@ -253,28 +279,60 @@ def part_text(part: Mapping[str, Any]) -> str:
     return "\n".join(line for line in _lines(part) if line)
 
 
+def source_text(part: Mapping[str, Any]) -> str:
+    """The text of a document that is given as text, in Anthropic's form; empty for other parts."""
+    source = part.get("source")
+    if not isinstance(source, Mapping) or source.get("type") not in ("text", "content"):
+        return ""
+    return "\n".join(_readable(source.get("data") or source.get("content")))
+
+
 def spoken_text(extra: Mapping[str, Any]) -> str:
-    """What further fields of a message say of data: the sound of an answer, pictures that a model made."""
+    """What further fields of a message say: a refusal, the sound of an answer, pictures that a model made."""
     lines: list[str] = []
     for name, value in extra.items():
         if isinstance(value, Mapping) and name in KINDS:
             lines += _lines({**value, "type": name})
         elif isinstance(value, list):
             lines += [line for part in value if is_part(part) and kind_of(part) for line in _lines(part)]
+        elif name == "refusal" and isinstance(value, str):
+            lines.append(value)
     return "\n".join(lines)
 
 
 def _lines(part: Mapping[str, Any]) -> Iterator[str]:
-    if isinstance(text := part.get("text"), str):
+    if is_thinking(part):
+        return
+    text = next((part[key] for key in _SPOKEN if isinstance(part.get(key), str)), None)
+    if text is not None:
         yield text
     elif kind := kind_of(part):
         name = next(_texts(part, _NAMES), "") or _file_of_url(part)
         yield f"{MARKS[kind]} {name}".rstrip()
+        yield from filter(None, (source_text(part),))
+    else:
+        outputs = (place[key] for place in _places(part) for key in _OUTPUTS if place.get(key) is not None)
+        yield from _readable(next(outputs, None))
     yield from _texts(part, _CAPTIONS)
-    content = part.get("content")
-    for inner in content if isinstance(content, list) else ():
-        if is_part(inner):
-            yield from _lines(inner)
+
+
+def _readable(value: object) -> Iterator[str]:
+    """The lines of a result: a text, parts, or JSON, of which a single value stands for its object."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _lines(item) if is_part(item) else _readable(item)
+    elif isinstance(value, Mapping):
+        fields = {key: item for key, item in value.items() if key != "type"}
+        if len(fields) == 1:
+            yield from _readable(next(iter(fields.values())))
+        elif is_part(value) and kind_of(value):
+            yield from _lines(value)
+        elif fields:
+            yield json.dumps(fields, ensure_ascii=False, default=str)
+    elif value is not None:
+        yield json.dumps(value, default=str)
 
 
 def _texts(part: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[str]:
@@ -298,12 +356,13 @@ def _file_of_url(part: Mapping[str, Any]) -> str:
 
 
 def _may_hold_payload(text: str) -> bool:
-    """Whether so many characters stand without a blank; in prose there is one within a few words."""
+    """Whether words as long as a line of base64 stand in it, which prose lacks, and enough of them."""
     start = 0
-    while start + MIN_PAYLOAD_CHARACTERS <= len(text):
-        end = start + MIN_PAYLOAD_CHARACTERS
+    while start + _MIN_LINE <= len(text):
+        end = start + _MIN_LINE
         if (blank := text.rfind(" ", start, end)) < 0:
-            return True
+            words = text[start:].split()
+            return sum([len(word) for word in words if len(word) >= _MIN_LINE]) >= MIN_PAYLOAD_CHARACTERS
         start = blank + 1
     return False
 

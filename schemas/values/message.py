@@ -22,7 +22,7 @@ from strandline.schemas.values.content_parts import (
 )
 from strandline.schemas.values.foreign_values import is_empty, unreadable
 from strandline.schemas.values.forms.openai import openai_messages
-from strandline.schemas.values.forms.tool_calls import ids_in
+from strandline.schemas.values.forms.tool_calls import ids_in, own_halves, own_ids, tool_parts
 from strandline.schemas.values.normal_form import folded
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
@@ -134,22 +134,32 @@ class Message:
 
     @property
     def calls(self) -> tuple[str, ...]:
-        """The ids of the tool calls that it makes, in whichever provider's form."""
+        """The ids of the tool calls that it makes, and of questions for approval, in any provider's form."""
         if self.role != "assistant":
             return ()
         listed = [str(call.get("id")) for call in self.tool_calls or ()]
-        return tuple(dict.fromkeys(listed + ids_in(self.content, results=False)))
+        in_parts = ids_in(self.content, results=False) + own_ids(self.content, results=False)
+        return tuple(dict.fromkeys(listed + in_parts))
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """The ids of the tool calls whose results it holds, in whichever provider's form."""
-        own = [] if self.tool_call_id is None else [self.tool_call_id]
-        return tuple(dict.fromkeys(own + ids_in(self.content, results=True)))
+        """The ids of the tool calls whose results it holds, or of approvals, in any provider's form."""
+        named = [] if self.tool_call_id is None else [self.tool_call_id]
+        in_parts = ids_in(self.content, results=True) + own_ids(self.content, results=True)
+        return tuple(dict.fromkeys(named + in_parts))
 
     @property
     def is_new_turn(self) -> bool:
         """Whether a person speaks: a user's message may also hold results."""
         return self.role == "user" and not self.answers
+
+    @property
+    def is_more_than_results(self) -> bool:
+        """Whether it is a user's message that holds results, and more."""
+        if self.role != "user" or not self.answers:
+            return False
+        pairs = zip(tool_parts(self.content), own_halves(self.content), strict=True)
+        return any(one is None and half is None for (_, one), (_, half) in pairs)
 
     def to_openai(self, also: Collection[str] = ()) -> dict[str, Any]:
         """The message as OpenAI's chat API takes it: no field or part that its reference lacks.

@@ -75,7 +75,8 @@ class MessageIn(Request):
 
 
 class MessageOut(Answer):
-    """A stored message: OpenAI's form, with ``seq``, ``tokens`` and its time.
+    """A stored message: OpenAI's form, its number in the session (``seq``), its size by the session's
+    tokenizer (``tokens``), and its time.
 
     In a context one that was made for the read (memory without a pinned head) has no ``seq`` and no ``id``.
     """
@@ -161,7 +162,11 @@ class MessagePlace(Answer):
 
 
 class MessagesPut(Answer, json_schema_extra=example(messages=[{"id": "m-1", "seq": 1}])):
-    """The places of the messages of a put, in its order; repeated, a put gives the same."""
+    """The places of the messages of a put, in its order; repeated, a put gives the same.
+
+    ``seq`` is a message's number in the session, counted from 1 and never used twice; 0: nothing was stored,
+    as for memory that a context gave and that was put back.
+    """
 
     messages: list[MessagePlace]
 

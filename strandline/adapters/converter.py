@@ -144,6 +144,12 @@ def _content(parts: list[Mapping[str, Any]], form: object) -> Content:
     return parts
 
 
+def text_with_refusals(message: Message) -> str:
+    """The text of a message, for a library without a place for a refusal."""
+    refusals = [fields.get("refusal") for fields in (*_parts(message.content)[0], message.extra)]
+    return "\n".join(one for one in (message.text, *refusals) if isinstance(one, str) and one)
+
+
 # Calls of tools.
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.rows import MessageRow
 from strandline.schemas.sealing.marks import Mark, Marks
 
 
@@ -46,6 +47,25 @@ class Read(Query[ReadRow], name="read", repeatable=True):
     known_seal: str | None
     max_facts: int
     known_facts: str | None
+
+
+class CallsOfResults(Query[MessageRow], name="calls_of_results", repeatable=True):
+    """Before a number, the newest messages with some calls, and the results of all their calls; for results
+    that came when their calls had left the window.
+    """
+
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(5, "json", "message", 1),
+            Mark(6, "json", "metadata", 1),
+        ),
+    )
+    shard_key: UUID
+    session_key: UUID
+    before_seq: int
+    within: int
+    calls: list[str]
 
 
 class CoverageRow(NamedTuple):

@@ -61,15 +61,16 @@ CASE WHEN cardinality({session}.pipelines) = 0 THEN 0
     ORDER BY r.number DESC LIMIT %(last_n)s)
 
 -- fragment: question_before(shard_key, session_key, window_from)
--- The user's message of the turn that goes on where a window begins, as a flush notes it (question_of); NULL if an
+-- The user's messages of the turn that goes on where a window begins, as a flush notes them (question_of); NULL if an
 -- answer ended it.
-(SELECT q.seq FROM strandline.message q
+(SELECT array_agg(u.seq ORDER BY u.seq) FROM (
+    SELECT q.seq FROM strandline.message q
     WHERE q.shard_key = {shard_key} AND q.session_key = {session_key} AND q.seq < {window_from}
-        AND q.role = 'user' AND q.answers IS NULL AND NOT EXISTS (
+        AND q.role = 'user' AND (q.answers IS NULL OR q.calls IS NOT NULL) AND NOT EXISTS (
             SELECT FROM strandline.message a
             WHERE a.shard_key = {shard_key} AND a.session_key = {session_key} AND a.seq > q.seq
                 AND a.seq < {window_from} AND a.role = 'assistant' AND a.calls IS NULL)
-    ORDER BY q.seq DESC LIMIT 1)
+    ORDER BY q.seq DESC LIMIT 8) AS u)
 
 -- fragment: prompt_of(session, shard_key, session_key)
 -- The number of the message that replaced the prompt last, of those that are in the log still; NULL: the head stands.

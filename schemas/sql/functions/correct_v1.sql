@@ -194,8 +194,8 @@ BEGIN
             corrections = number, pinned_through = s.pinned_through, flushed_through = s.flushed_through,
             window_from = s.window_from, pinned_tokens = s.pinned_tokens, window_tokens = s.window_tokens,
             window_messages = s.window_messages, window_bytes = s.window_bytes, replan_at_tokens = 0,
-            question_seq = CASE p_kind WHEN 'rewind'
-                THEN @question_before(p_shard_key, p_session_key, s.window_from) ELSE t.question_seq END
+            question_seqs = CASE p_kind WHEN 'rewind'
+                THEN @question_before(p_shard_key, p_session_key, s.window_from) ELSE t.question_seqs END
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
     IF p_act IS NOT NULL THEN
         PERFORM strandline.append_act_v1(

@@ -8,7 +8,7 @@
 -- own, need not wait for the disk.  A crash then loses the flush as a whole, with all that was derived from it: the
 -- session is over its mark again.
 -- p_delay_seconds: the work that is rung for waits so long for what may share its model call; 0: not at all.
--- p_question_seq: the user's message that the window's first turn answers, if that is no longer in the window.
+-- p_question_seqs: the user's messages that the window's first turn answers and that are no longer in the window.
 -- Returns the lanes to ring for: the session's, or the owner's, as the generation says.
 CREATE FUNCTION strandline.flush_v1(
     p_shard_key uuid,
@@ -29,7 +29,7 @@ CREATE FUNCTION strandline.flush_v1(
     p_tokens bigint[],
     p_messages integer[],
     p_version smallint,
-    p_question_seq bigint,
+    p_question_seqs bigint[],
     p_lazily boolean,
     p_delay_seconds double precision,
     p_traceparent text
@@ -57,7 +57,7 @@ BEGIN
         RETURN;
     END IF;
     UPDATE strandline.session t SET
-            window_from = p_window_from, flushed_through = p_flushed_through, question_seq = p_question_seq,
+            window_from = p_window_from, flushed_through = p_flushed_through, question_seqs = p_question_seqs,
             window_tokens = t.window_tokens - p_tokens_out,
             window_messages = t.window_messages - p_messages_out,
             window_bytes = t.window_bytes - p_bytes_out, replan_at_tokens = 0

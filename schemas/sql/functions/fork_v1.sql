@@ -231,7 +231,7 @@ BEGIN
     END LOOP;
 
     UPDATE strandline.session t SET window_from = s.window_from,
-            question_seq = @question_before(p_shard_key, p_new_key, s.window_from), window_tokens = shown.tokens,
+            question_seqs = @question_before(p_shard_key, p_new_key, s.window_from), window_tokens = shown.tokens,
             window_messages = shown.messages, window_bytes = shown.bytes, pinned_tokens = shown.pinned_tokens
         FROM (
             SELECT coalesce(sum(m.tokens) FILTER (WHERE m.seq >= s.window_from), 0) AS tokens,

@@ -56,7 +56,7 @@ BEGIN
             window_tokens = s.window_tokens, window_messages = s.window_messages,
             window_bytes = s.window_bytes, pinned_tokens = s.pinned_tokens, replan_at_tokens = 0,
             pinned_through = s.pinned_through, flushed_through = s.flushed_through,
-            window_from = s.window_from, question_seq = CASE WHEN s.window_messages > 0 THEN t.question_seq
+            window_from = s.window_from, question_seqs = CASE WHEN s.window_messages > 0 THEN t.question_seqs
                 ELSE @question_before(p_shard_key, p_session_key, s.window_from) END
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
     IF p_act IS NOT NULL THEN

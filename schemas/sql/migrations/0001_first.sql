@@ -646,7 +646,7 @@ CREATE TABLE strandline.session (
 	pinned_through BIGINT DEFAULT '0' NOT NULL,
 	window_from BIGINT DEFAULT '1' NOT NULL,
 	flushed_through BIGINT DEFAULT '0' NOT NULL,
-	question_seq BIGINT,
+	question_seqs BIGINT[],
 	pinned_tokens BIGINT DEFAULT '0' NOT NULL,
 	window_tokens BIGINT DEFAULT '0' NOT NULL,
 	window_messages INTEGER DEFAULT '0' NOT NULL,

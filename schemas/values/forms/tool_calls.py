@@ -2,7 +2,8 @@
 
 Anthropic and Bedrock (``tool_use``, ``tool_result``), Gemini (``functionCall``, ``functionResponse``),
 OpenAI's Responses API (items with a ``call_id``; results end in ``_output``), the AI SDK (``tool-call``,
-``tool-result``).  A provider's own tools (``server_tool_use``, ``web_search_call``) make no calls to answer.
+``tool-result``).  A provider's own tools (``server_tool_use``, ``web_search_call``) make no calls to answer,
+but each of their acts, and each approval, has two halves (``own_halves``).
 """
 
 from __future__ import annotations
@@ -15,6 +16,12 @@ from typing import Any
 # Types of parts, in lower case and without hyphens and underscores.
 _CALLS = frozenset({"tooluse", "toolcall", "functioncall"})
 _RESULTS = frozenset({"toolresult", "functionresponse", "localshellcalloutput"})
+# The halves of pairs that the provider makes, or that ask a person and answer.
+_OWN_CALLS = frozenset(
+    {"servertooluse", "servertoolcall", "mcptooluse", "mcpapprovalrequest", "toolapprovalrequest"}
+)
+_OWN_RESULTS = ("toolresult", "approvalresponse")
+_OWN_IDS = ("approval_request_id", "approvalId", "tool_use_id", "tool_call_id", "id")
 # Gemini and Bedrock put the call into a field of this name.
 _WRAPPERS = (
     "functionCall", "function_call", "functionResponse", "function_response", "toolUse", "toolResult",
@@ -54,7 +61,7 @@ def tool_parts(content: Content) -> Iterator[tuple[Mapping[str, Any], ToolPart |
     for part in content:
         wrapper = _wrapper(part)
         body: Mapping[str, Any] = part if wrapper is None else part[wrapper]
-        kind = str(wrapper or part.get("type")).replace("_", "").replace("-", "").lower()
+        kind = _kind(wrapper or part.get("type"))
         is_item = isinstance(body.get("call_id"), str)
         is_result = kind in _RESULTS or (is_item and kind.endswith("output"))
         if not (is_result or is_item or kind in _CALLS):
@@ -74,6 +81,47 @@ def tool_parts(content: Content) -> Iterator[tuple[Mapping[str, Any], ToolPart |
         yield part, ToolPart(call_id, is_result, name, value, is_user_first)
 
 
+@dataclass(frozen=True, slots=True)
+class Half:
+    """A half of an act of a provider's own tool, or of an approval; ``id`` is in both."""
+
+    id: str
+    is_later: bool
+    is_approval: bool
+
+
+def own_halves(content: Content) -> Iterator[tuple[Mapping[str, Any], Half | None]]:
+    """Each part of a content, and the half that it is."""
+    for part in () if content is None or isinstance(content, str) else content:
+        kind = _kind(part.get("type"))
+        is_later = kind.endswith(_OWN_RESULTS) and kind not in _RESULTS
+        shared = _first(part, _OWN_IDS) if is_later or kind in _OWN_CALLS else None
+        half = Half(shared, is_later, "approval" in kind) if isinstance(shared, str) else None
+        yield part, half
+
+
+def answered_by(part: Mapping[str, Any], call: ToolPart, text: str) -> Mapping[str, Any] | None:
+    """A result in the form of a call, a part of ``tool_parts``; None if such results are not text."""
+    kind = part.get("type")
+    match _wrapper(part):
+        case "toolUse":
+            body = {"toolUseId": call.id, "content": [{"text": text}], "status": "error"}
+            return {"type": "toolResult", "toolResult": body}
+        case "functionCall" | "function_call" as wrapper:
+            name = "functionResponse" if wrapper == "functionCall" else "function_response"
+            call_id = {"id": part[wrapper]["id"]} if part[wrapper].get("id") else {}
+            return {"type": name, name: {**call_id, "name": call.name, "response": {"error": text}}}
+    match kind:
+        case "tool_use":
+            return {"type": "tool_result", "tool_use_id": call.id, "content": text, "is_error": True}
+        case "tool-call":
+            output = {"type": "error-text", "value": text}
+            return {"type": "tool-result", "toolCallId": call.id, "toolName": call.name, "output": output}
+        case "function_call" | "custom_tool_call":
+            return {"type": f"{kind}_output", "call_id": call.id, "output": text}
+    return None
+
+
 def with_call_id(part: Mapping[str, Any], call_id: str) -> Mapping[str, Any]:
     """A part of ``tool_parts`` with another id of its call."""
     wrapper = _wrapper(part)
@@ -87,6 +135,10 @@ def _wrapper(part: Mapping[str, Any]) -> str | None:
     return next((key for key in _WRAPPERS if isinstance(part.get(key), Mapping)), None)
 
 
+def _kind(name: object) -> str:
+    return str(name).replace("_", "").replace("-", "").lower()
+
+
 def is_thinking(part: Mapping[str, Any]) -> bool:
     """Whether a part is a model's thought, which belongs to the next part."""
     return part.get("type") in _THINKING
@@ -96,8 +148,24 @@ def ids_in(content: Content, *, results: bool) -> list[str]:
     """The ids of the calls, or of the results, each once, without calls that the same parts answer."""
     if content is None or isinstance(content, str):
         return []  # as most are
-    ids = dict.fromkeys((part.id, part.is_result) for _, part in tool_parts(content) if part is not None)
-    return [one for one, is_result in ids if is_result is results and (one, not results) not in ids]
+    called = [(part.id, part.is_result) for _, part in tool_parts(content) if part is not None]
+    return _lone_ids(called, results)
+
+
+def own_ids(content: Content, *, results: bool) -> list[str]:
+    """The same of ``own_halves``."""
+    if content is None or isinstance(content, str):
+        return []
+    halves = [(half.id, half.is_later) for _, half in own_halves(content) if half is not None]
+    return _lone_ids(halves, results)
+
+
+def _lone_ids(halves: Sequence[tuple[str, bool]], results: bool) -> list[str]:
+    return [
+        one
+        for one, is_later in dict.fromkeys(halves)
+        if is_later is results and (one, not results) not in halves
+    ]
 
 
 def _first(body: Mapping[str, Any], keys: Sequence[str]) -> Any:

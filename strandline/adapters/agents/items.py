@@ -19,6 +19,7 @@ from strandline.adapters.converter import (
     as_said,
     in_chat_form,
     is_name,
+    text_with_refusals,
     with_leftovers,
     without,
     without_leftovers,
@@ -188,9 +189,7 @@ def _foreign(message: Message) -> list[Item]:
             output = [_input_part(part) for part in output or ()] or ""
         return [{"type": "function_call_output", "call_id": message.tool_call_id, "output": output}]
     if message.role == "assistant":
-        refusal = message.extra.get("refusal")
-        texts = [message.text, *_refusals(message.content), *([refusal] if isinstance(refusal, str) else [])]
-        text = "\n".join(one for one in texts if one)
+        text = text_with_refusals(message)
         items: list[Item] = [{"role": "assistant", "content": text}] if text else []
         return items + [_called_by_others(call) for call in message.tool_calls or ()]
     content: Any = message.content
@@ -210,12 +209,6 @@ def _called_by_others(call: Mapping[str, Any]) -> Item:
         "name": function_name(str(body.get("name", kind))),
         "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False),
     }
-
-
-def _refusals(content: Content) -> Sequence[str]:
-    if content is None or isinstance(content, str):
-        return ()
-    return [one["refusal"] for one in content if isinstance(one.get("refusal"), str)]
 
 
 def _input_part(part: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -6,7 +6,6 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import replace
 from types import CodeType
 from typing import Any
 
@@ -19,7 +18,7 @@ from strandline.adapters.converter import in_chat_form
 from strandline.adapters.langchain.messages import LIBRARY, langchain_message_of, message_of
 from strandline.adapters.storable import parts_of, storable
 from strandline.memory import Memory
-from strandline.schemas.values.message import Message
+from strandline.schemas.values.message import Message, shown_with
 
 # Of so many turns at once on one object it is known what each was shown.
 MAX_OPEN_TURNS = 100
@@ -81,7 +80,8 @@ class StrandlineHistory(BaseChatMessageHistory):
     def add_state(self, messages: Sequence[BaseMessage]) -> None:
         """Accept those messages of a graph's state that are new: the state of a checkpointer has all of them.
 
-        They are known by the ids that LangGraph gives them, so doing it again adds nothing.
+        They are known by the ids that LangGraph gives them, so doing it again adds nothing.  A message that
+        was edited in the state stays in the log as it was said: ``memory.replace`` edits it there.
         """
         newest = self.memory.history(limit=_NEWEST)
         for part in _new_parts(messages, newest):
@@ -146,4 +146,5 @@ def _new_parts(state: Sequence[BaseMessage], newest: Sequence[Message]) -> Itera
     known = {message.id for message in newest}
     last = max((place for place, message in enumerate(state, 1) if message.id in known), default=0)
     for part in parts_of(state[last:]):
-        yield [replace(message_of(message), id=message.id) for message in part]
+        # As shown: of an id that the log has, the log's message stays.
+        yield [shown_with(message_of(message), id=message.id) for message in part]

@@ -23,6 +23,7 @@ from strandline.adapters.converter import (
     is_name,
     read_call,
     read_data_url,
+    text_with_refusals,
     tool_call,
     try_restore,
     with_leftovers,
@@ -37,6 +38,9 @@ Json = dict[str, Any]
 
 # The kinds of items that are files, by address or by name; other files tell their media type.
 _FILES = {"audio-url": "audio", "document-url": "document", "video-url": "video"}
+# Of parts of others.
+_URLS = {"image_url": "image-url", "video_url": "video-url"}
+_AUDIO_TYPES = {"mp3": "mpeg"}
 _TO_STANDARD = str.maketrans("-_", "+/")
 _FROM_STANDARD = str.maketrans("+/", "-_")
 
@@ -189,18 +193,19 @@ def foreign_parts(message: Message, tool_names: Mapping[str, str]) -> list[Json]
         return [{"part_kind": "user-prompt", "content": _foreign_items(message), **at}]
     if message.role == "tool":
         call_id = message.tool_call_id or ""
-        name = tool_names.get(call_id, "tool")
+        name, items = tool_names.get(call_id, "tool"), _foreign_items(message)
         return [
             {
                 "part_kind": "tool-return",
                 "tool_name": name,
-                "content": message.text,
+                "content": message.text if all(isinstance(one, str) for one in items) else items,
                 "tool_call_id": call_id,
                 **at,
             }
         ]
-    text = [{"part_kind": "text", "content": message.text}] if message.text else []
-    return text + [_foreign_call(call) for call in message.tool_calls or ()]
+    calls = [_foreign_call(call) for call in message.tool_calls or ()]
+    text = text_with_refusals(message)
+    return [{"part_kind": "text", "content": text}, *calls] if text or not calls else calls
 
 
 def _foreign_call(call: Mapping[str, Any]) -> Json:
@@ -222,13 +227,17 @@ def _foreign_items(message: Message) -> str | list[Any]:
 
 
 def _foreign_item(part: Mapping[str, Any]) -> Any:
-    image = part.get("image_url")
-    if part["type"] == "image_url" and isinstance(image, Mapping) and isinstance(image.get("url"), str):
-        if inline := read_data_url(image["url"]):
+    body = part.get(part["type"])
+    if isinstance(body, Mapping):
+        sound, url = body.get("data"), body.get("url", body.get("file_data"))
+        if isinstance(sound, str):
+            form = str(body.get("format", "wav"))
+            url = f"data:audio/{_AUDIO_TYPES.get(form, form)};base64,{sound}"
+        if inline := read_data_url(url) if isinstance(url, str) else None:
             media_type, data = inline
-            data = data.replace("+", "-").replace("/", "_")
-            return {"kind": "binary", "data": data, "media_type": media_type}
-        return {"kind": "image-url", "url": image["url"]}
+            return {"kind": "binary", "data": data.translate(_FROM_STANDARD), "media_type": media_type}
+        if isinstance(url, str) and part["type"] in _URLS:
+            return {"kind": _URLS[part["type"]], "url": url}
     text = part.get("text")
     return text if isinstance(text, str) else f"[{part['type']}]"
 

@@ -11,6 +11,7 @@ from starlette.types import Message, Receive, Scope
 
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.foreign_json import read_json
+from strandline.schemas.values.nesting import check_nesting
 from strandline.schemas.values.stored_text import check_texts_within
 from strandline.service.gate.places import declared_steps, place_of_invalid
 from strandline.service.gate.problems import (
@@ -30,6 +31,9 @@ LARGE_BYTES = 16_384
 LARGE_VALUES = 200
 # Values of a body in all, names of fields apart: to build one costs far more than its bytes.
 MAX_VALUES = 25_000
+
+# Of a whole number; readers of JSON give up at more.
+MAX_DIGITS = 4_300
 
 # A body whose length has more digits than this is not read away after a refusal.
 MAX_DISCARDED_DIGITS = 5
@@ -78,22 +82,35 @@ def read_model(kind: type[BaseModel], scope: Scope, body: bytes) -> BaseModel:
     except ValidationError as error:
         faults = error.errors(include_url=False, include_context=False, include_input=False)
         if faults[0]["type"] == "json_invalid":
-            raise _unstorable_text(kind, body) or ProblemError(MALFORMED) from None
+            raise _refused_value(kind, body) or ProblemError(MALFORMED) from None
         raise of_validation(({**one, "loc": ("body", *one["loc"])} for one in faults), kind) from None
     check_keys(body)
     return value
 
 
-def _unstorable_text(kind: type[BaseModel], body: bytes) -> ProblemError | None:
-    """Where a body has half of a surrogate pair, which JSON can write and no text holds; None: nowhere."""
+def _refused_value(kind: type[BaseModel], body: bytes) -> ProblemError | None:
+    """Where a body has what JSON can write and a message cannot hold: half of a surrogate pair, a number of
+    thousands of digits, hundreds of levels; None: nowhere.
+    """
+    numbers: list[str] = []
+
+    def whole_number(digits: str) -> int | str:
+        if len(digits) <= MAX_DIGITS:
+            return int(digits)
+        numbers.append(digits)
+        return "\ud800"  # which is refused, and so found
+
     try:
-        for name, value in read_json(body).items():
+        for name, value in read_json(body, parse_int=whole_number).items():
+            check_nesting(name, value)
             check_texts_within(name, value)
             name.encode()
     except InvalidMessageError as error:
         place = place_of_invalid(error, kind)
         steps = [] if place is None else declared_steps(kind, place.pointer.split("/")[2:])
         detail = "A text in it holds a lone surrogate; leave it out." if place is None else place.detail
+        if numbers:
+            detail = f"A whole number in it has more than {MAX_DIGITS:,} digits; send it as text."
         return invalid("/".join(["/body", *steps]), detail)
     except UnicodeEncodeError:
         return invalid("/body", "The name of a field holds a lone surrogate; leave it out.")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from strandline.pipelines.flush.plan import (
     EVENT_BOUND,
+    MAX_QUESTIONS,
     Entry,
     FlushPlan,
     Size,
@@ -518,11 +519,15 @@ def test_a_late_result_is_parted_from_its_call_only_where_the_marks_need_it() ->
 def test_a_window_that_begins_inside_a_turn_knows_its_question(entries: list[Entry]) -> None:
     for at in range(len(entries) + 1):
         window_from = entries[at].seq if at < len(entries) else FIRST_SEQ + len(entries)
-        asked = question_of(entries, window_from, 1)
-        people = [entry.seq for entry in entries[:at] if is_person(entry)]
+        asked = question_of(entries, window_from, [1])
+        people = [n for n, entry in enumerate(entries[:at]) if is_person(entry)]
         is_turn = 0 < at < len(entries) and is_person(entries[at])
         is_over = at == len(entries) > 0 and entries[-1].role == "assistant" and not entries[-1].calls
-        assert asked == (None if is_turn or is_over else people[-1] if people else 1)
+        begins = at if is_turn or is_over else people[-1] if people else 0
+        answers = [n for n, one in enumerate(entries[:begins]) if one.role == "assistant" and not one.calls]
+        open_since = answers[-1] if answers else -1
+        seqs = [entries[n].seq for n in people if n > open_since]
+        assert asked == (seqs if answers else [1, *seqs])[-MAX_QUESTIONS:]
 
 
 def test_what_an_idle_flush_delivered_is_not_delivered_again() -> None:

@@ -192,16 +192,66 @@ def test_an_agent_by_itself_stays_within_its_limits_at_each_step(
         assert chat_problems(context.to_openai()) == []
 
 
-def test_a_late_result_whose_call_has_left_is_left_out_by_name(make_memory: MakeMemory) -> None:
+LATE = {
+    "one call": [("call", ("c1",)), ("result", ("c1",))],
+    "a call beside answered ones": [("call", ("c1", "c2", "c3")), ("result", ("c2",)), ("result", ("c1",))],
+    "calls of two messages": [("call", ("c1",)), ("call", ("c2",)), ("result", ("c1",)), ("result", ("c2",))],
+}
+
+
+@pytest.mark.parametrize("steps", LATE.values(), ids=LATE)
+@pytest.mark.parametrize("form", FORMS)
+def test_a_late_result_finds_its_call_that_has_left(
+    make_memory: MakeMemory, form: str, steps: list[Step]
+) -> None:
     memory = make_memory(memory_blocks=[], max_window_messages=4)
-    memory.put_messages(messages_of(("call", ("c1",)), openai, 0))
+    *before, late = steps
+    memory.put({"role": "user", "content": "Delete it."})
+    for number, step in enumerate(before):
+        memory.put_messages(messages_of(step, FORMS[form], number))
     for number in range(8):
-        memory.put({"role": "user", "content": f"m{number}"})
-    seq = memory.put_messages(messages_of(("result", ("c1",)), openai, 9))[-1]
+        memory.put({"role": "user", "content": f"And {number}?"})
+        memory.put({"role": "assistant", "content": f"So {number}."})
+    memory.put_messages(messages_of(late, FORMS[form], 9))
     context = memory.get()
-    assert "tool" not in [one.role for one in context]
-    assert [(one.kind, one.name, one.from_seq) for one in context.omitted] == [("result_left_out", "c1", seq)]
-    assert memory.get_all()[-1].role == "tool", "the log has it"
+    shown = [one for message in context for one in message.answers]
+    assert shown.count(late[1][0]) == (0 if form == "server" else 1)
+    assert "result_left_out" not in kinds(context) or form == "server"
+    assert native_problems(form, context.messages) == sent_problems(context) == []
+    assert memory.get().messages == context.messages
+    memory.put_messages(messages_of(late, FORMS[form], 10))
+    again = memory.get()
+    assert [one for message in again for one in message.answers] == shown, "a second result brings nothing"
+
+
+QUESTIONS = {
+    "two messages": [("user", ()), ("user", ())],
+    "more while tools run": [("user", ()), *[("answered", ("k",))] * 4, ("user", ())],
+    "beside a result": [("user", ()), ("call", ("z",)), ("result", ("z",))],
+}
+
+
+@pytest.mark.parametrize("form", ["openai", "anthropic"])
+@pytest.mark.parametrize("asked", QUESTIONS.values(), ids=QUESTIONS)
+def test_all_messages_of_an_open_turns_user_stay(
+    make_memory: MakeMemory, form: str, asked: list[Step]
+) -> None:
+    memory = make_memory(memory_blocks=[], max_window_messages=5)
+    put_turn(memory, "earlier?", 1)
+    memory.put({"role": "assistant", "content": "done"})
+    for number, step in enumerate(asked, 1):
+        memory.put_messages(messages_of(step, FORMS[form], number))
+    said = [one.text for one in memory.get_all()[4:] if one.role == "user" and one.text]
+    for number in range(9):
+        memory.put_messages(messages_of(("answered", (f"k{number}",)), FORMS[form], 20))
+        context = memory.get()
+        texts = [one.text for one in context if one.role == "user"]
+        assert [one for one in said if one not in texts] == []
+        assert sent_problems(context) == []
+    memory.put({"role": "assistant", "content": "done"})
+    memory.put({"role": "user", "content": "Thanks!"})
+    memory.flush()
+    assert [one.text for one in memory.get()] == ["Thanks!"]
 
 
 def test_pop_takes_a_call_with_its_results_and_rewind_refuses_to_part_them(make_memory: MakeMemory) -> None:

@@ -124,7 +124,7 @@ def test_a_part_leaves_a_mark_with_its_name_and_captions(part: dict[str, Any], t
 def test_the_transcript_of_an_answer_is_read() -> None:
     extra = {"audio": {"id": "a", "data": DATA, "expires_at": 1, "transcript": "Petrel lies in Bergen."}}
     assert full_text(Message("assistant", None, extra=extra)) == "[sound]\nPetrel lies in Bergen."
-    assert full_text(Message("assistant", "Hello.", extra={"refusal": "no"})) == "Hello."
+    assert full_text(Message("assistant", "Hello.", extra={"reasoning_content": "no"})) == "Hello."
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,27 @@ def ai_sdk(kind: str, ids: Sequence[str], text: str) -> Message:
     return Message("tool", results, tool_call_id=ids[0])
 
 
-FORMS: dict[str, Form] = {one.__name__: one for one in (openai, anthropic, gemini, responses, ai_sdk)}
+def server(kind: str, ids: Sequence[str], text: str) -> Message:
+    """Anthropic's own tools: the result is in the same answer, or, behind a pause, in the next."""
+    own: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
+    if kind == "call":
+        uses = [{"type": "server_tool_use", "id": _id(one), "name": "web_search", "input": {}} for one in ids]
+        return Message("assistant", [*own, *uses])
+    results = [{"type": "web_search_tool_result", "tool_use_id": _id(one), "content": []} for one in ids]
+    return Message("assistant", [*results, *own])
+
+
+def approvals(kind: str, ids: Sequence[str], text: str) -> Message:
+    if kind == "call":
+        asked = {"type": "mcp_approval_request", "name": "f", "arguments": "{}", "server_label": "s"}
+        return Message("assistant", [{**asked, "id": one} for one in ids])
+    said = {"type": "mcp_approval_response", "approve": True}
+    return Message("user", [{**said, "approval_request_id": one} for one in ids])
+
+
+FORMS: dict[str, Form] = {
+    one.__name__: one for one in (openai, anthropic, gemini, responses, ai_sdk, server, approvals)
+}
 
 
 # No provider takes all of these as they are; none of them is a call or a result.

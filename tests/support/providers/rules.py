@@ -121,8 +121,14 @@ def responses_problems(items: Forms, *, may_wait: bool = False) -> Problems:
     called: list[str] = []
     answered: list[str] = []
     thought = None
+    asked: list[str] = []
     for at, item in enumerate(items):
         kind = item.get("type", "message")
+        # https://platform.openai.com/docs/guides/tools-connectors-mcp: a response names a request.
+        if kind == "mcp_approval_request":
+            asked.append(item["id"])
+        elif kind == "mcp_approval_response" and item["approval_request_id"] not in asked:
+            problems.append(f"{at}: an approval that was not asked for")
         if thought is not None and kind == "function_call_output":
             problems.append(f"{thought}: reasoning without what follows it")
         thought = at if kind == "reasoning" else None
@@ -187,9 +193,31 @@ def anthropic_problems(messages: Forms, *, may_wait: bool = False) -> Problems:
         waiting = {use["id"] for use in uses}
         if len(waiting) < len(uses):
             problems.append(f"{at}: two calls have one id")
+    problems += _server_tools(turns)
     return problems + (
         [] if may_wait or not waiting else [f"the end: without the results of {sorted(waiting)}"]
     )
+
+
+def _server_tools(turns: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> Problems:
+    # "web_search tool use with id … was found without a corresponding web_search_tool_result block", as its
+    # error says; https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/web-search-tool.  A turn paused
+    # (`pause_turn`) goes on in the next answer; the results of other tools may stand between.
+    waiting: list[str] = []
+    problems = []
+    for at, (role, parts) in enumerate(turns):
+        if role == "user" and any(part.get("type") != "tool_result" for part in parts):
+            problems += [f"{at}: comes before the results of {waiting}"] if waiting else []
+            waiting = []
+        for part in parts:
+            if part.get("type") == "server_tool_use":
+                waiting.append(part["id"])
+            elif str(part.get("type")).endswith("_tool_result"):
+                if part["tool_use_id"] not in waiting:
+                    problems.append(f"{at}: a result without its server_tool_use")
+                else:
+                    waiting.remove(part["tool_use_id"])
+    return problems
 
 
 def _is_tool_use(use: Mapping[str, Any]) -> bool:
