@@ -155,6 +155,18 @@ class KeyWaitReport(Report):
     reason: str
 
 
+class Standing(Report):
+    """What waits and who works, without totals: those of large tables take long; see ``StatusReport``."""
+
+    pipelines: list[PipelineReport]
+    workers: list[WorkerReport]
+    unserved: list[str]
+    replays: list[ReplayReport]
+    limits: list[NamespaceLimitsReport]
+    waiting_for_keys: list[KeyWaitReport]
+    unchained_seconds: float
+
+
 class StatusReport(Report):
     """``strandline status``; ``events`` are flush events, ``unserved`` pipelines that no worker runs.
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from strandline.administration.status import Standing
 from strandline.schemas.display.shown_text import quantity, quote, time_text
 from strandline.schemas.values.undelivered import Undelivered
-from strandline.schemas.wire.work import NamespaceLimitsReport, StatusReport
+from strandline.schemas.wire.work import NamespaceLimitsReport, Standing, StatusReport
 
 # Workers chain acts within seconds; the alert StrandlineTrailNotChained has the same bound.
 UNCHAINED_SECONDS = 600.0

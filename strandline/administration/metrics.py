@@ -12,9 +12,8 @@ from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from strandline.administration.status import Standing
 from strandline.schemas.errors import StrandlineError
-from strandline.schemas.wire.work import StageReport
+from strandline.schemas.wire.work import StageReport, Standing
 
 _STAGE_LABELS = ("pipeline", "stage", "generation", "state")
 _OF_STAGES: dict[str, tuple[str, Callable[[StageReport], float]]] = {

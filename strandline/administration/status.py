@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -38,10 +37,9 @@ from strandline.schemas.wire.work import (
     CallsReport,
     KeyWaitReport,
     ModelCallsReport,
-    NamespaceLimitsReport,
     PipelineReport,
-    ReplayReport,
     StageReport,
+    Standing,
     StatusReport,
     WorkerReport,
 )
@@ -49,19 +47,6 @@ from strandline.schemas.wire.work import (
 RATE_MINUTES = 60
 # Of the time of a watch.
 MAX_SHARE_OF_TOTALS = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """What waits and who works, without totals: those of large tables take long."""
-
-    pipelines: list[PipelineReport]
-    workers: list[WorkerReport]
-    unserved: list[str]
-    replays: list[ReplayReport]
-    limits: list[NamespaceLimitsReport]
-    waiting_for_keys: list[KeyWaitReport]
-    unchained_seconds: float
 
 
 def read_standing(database: Database, settings: Settings) -> Standing:
@@ -120,7 +105,7 @@ class Watch:
             totals,
             model_calls=calls,
             waiting=_find_waiting(self._database),
-            **{one.name: getattr(standing, one.name) for one in fields(standing)},
+            **dict(standing),
         )
 
     def _latest_totals(self) -> tuple[StatusTotalsRow, CallsReport]:

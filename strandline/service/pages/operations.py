@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from datetime import datetime
 
 from strandline.administration.attention import lines_of
@@ -14,13 +13,7 @@ from strandline.schemas.values.identity import Owner, SessionIdentity
 from strandline.schemas.wire.acts import WireAct
 from strandline.schemas.wire.base import Answer, Name, Page
 from strandline.schemas.wire.base import Request as Body
-from strandline.schemas.wire.work import (
-    KeyWaitReport,
-    NamespaceLimitsReport,
-    PipelineReport,
-    ReplayReport,
-    WorkerReport,
-)
+from strandline.schemas.wire.work import Standing
 from strandline.service.answering import Routes
 from strandline.service.gate.problems import NOT_FOUND, ProblemError
 from strandline.service.route import Call
@@ -34,18 +27,12 @@ DUE_LONGEST = WireAct("GET", "/page/-/longest-due")
 REVEAL = WireAct("POST", "/page/-/reveal", "same", names_user=True)
 
 
-class StandingOut(Answer):
+class StandingOut(Standing):
     """What waits and who works.
 
     ``rates`` has the events done in each minute of the last hour; ``notes`` says what keeps memory back.
     """
 
-    pipelines: list[PipelineReport]
-    workers: list[WorkerReport]
-    unserved: list[str]
-    replays: list[ReplayReport]
-    limits: list[NamespaceLimitsReport]
-    waiting_for_keys: list[KeyWaitReport]
     rates: dict[str, list[int]]
     notes: list[str]
 
@@ -95,10 +82,7 @@ async def get_standing(call: Call) -> StandingOut:
 
     def look(database: Database) -> StandingOut:
         standing = read_standing(database, settings)
-        return StandingOut.model_validate(
-            {one.name: getattr(standing, one.name) for one in fields(standing)}
-            | {"rates": read_rates(database), "notes": lines_of(standing, STARTER)},
-        )
+        return StandingOut.of(standing, rates=read_rates(database), notes=lines_of(standing, STARTER))
 
     return await call.block(look)
 
