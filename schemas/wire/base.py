@@ -21,6 +21,7 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.identity import KEY_ACTOR_PREFIX, check_name, check_user_id
 from strandline.schemas.values.policy import check_time_zone
+from strandline.schemas.wire.report import Told
 
 Item = TypeVar("Item")
 
@@ -125,10 +126,8 @@ class Request(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
-class Answer(BaseModel):
+class Answer(Told, extra="ignore"):
     """A body that the service sends; later releases may add fields, and values of ``one_of``."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, from_attributes=True)
 
 
 def one_of(*values: str) -> WithJsonSchema:

@@ -1,4 +1,4 @@
-"""The base of what commands print under ``--json``."""
+"""The base of all that is told as JSON, and of what commands print under ``--json``."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ Key = Annotated[str, BeforeValidator(str)]
 Time = Annotated[str, BeforeValidator(datetime.isoformat)]
 
 
-class Report(BaseModel):
-    """Base of all reports: fixed fields, no others; new ones may be added in later releases."""
+class Told(BaseModel):
+    """Fields that are told as JSON; they may hold others as the values that these are made of."""
 
-    # A report may hold others as the values that they are made of.
-    model_config = ConfigDict(frozen=True, extra="forbid", from_attributes=True)
+    model_config = ConfigDict(frozen=True, from_attributes=True)
 
     @classmethod
     def of(cls, source: object = None, /, **others: Any) -> Self:
-        """A report of what ``source`` has under the names of the fields, and of ``others``."""
+        """Made of what ``source`` has under the names of the fields, and of ``others``."""
         named = {
             name: getattr(source, name) for name in cls.model_fields.keys() - others if hasattr(source, name)
         }
         return cls(**named, **others)
+
+
+class Report(Told, extra="forbid"):
+    """Base of all reports: fixed fields, no others; new ones may be added in later releases."""

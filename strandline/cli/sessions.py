@@ -310,7 +310,7 @@ def _change_session(
     else:
         blocks = None if pipelines is None else stored_blocks(pipelines, facts)
         policy = memory.set_policy(**values, memory_blocks=blocks, actor=actor)
-    return SessionPolicy(**{name: getattr(policy, name) for name in SessionPolicy.model_fields})
+    return SessionPolicy.of(policy)
 
 
 def _change_all(

@@ -287,9 +287,8 @@ def _actions(done: list[LetterDone]) -> LetterActions:
 
 
 def _operation(service: Service, replay: ReplayReport) -> OperationOut:
-    same = {name: getattr(replay, name) for name in ("kind", "pipeline", "generation", "state", "counts")}
-    return OperationOut(
-        **same,
+    return OperationOut.of(
+        replay,
         operation_id=replay.replay_id,
         is_running=replay.is_alive or service.replays.is_running(replay.replay_id),
         failed=service.replays.reason(replay.replay_id),

@@ -62,8 +62,7 @@ async def get_acts(
 async def verify_trail(call: Call, namespace: Namespace = None) -> TrailOut:
     """Check the chain of seals: whether anything that is sealed was changed, removed or added."""
     verdict = await _trail(call, namespace).averify()
-    counted = {name: getattr(verdict, name) for name in TrailOut.model_fields if name != "findings"}
-    return TrailOut(**counted, findings=[str(one) for one in verdict.findings])
+    return TrailOut.of(verdict, findings=[str(one) for one in verdict.findings])
 
 
 @routes.answer(acts.GET_LEVEL, "operate", "others", holder="namespace")

@@ -224,7 +224,7 @@ async def _readmit(call: Call, target: ErasureTarget, body: ReadmissionIn) -> Re
     if call.caller.is_bound:
         raise ProblemError(FORBIDDEN, detail=OF_ONE_USER)
     receipt = await call.run(readmit(target, body.actor, call.service.signer))
-    return ReceiptReport.model_validate(receipt, from_attributes=True)
+    return ReceiptReport.model_validate(receipt)
 
 
 async def _list(
@@ -248,12 +248,6 @@ async def _find(call: Call, number: int) -> ErasureRecord:
 
 def _form(call: Call, record: ErasureRecord) -> ErasureOut:
     carried = call.service.erasures
-    fields = {name: getattr(record, name) for name in ErasureReport.model_fields}
-    receipt = record.receipt
-    return ErasureOut(
-        **fields,
-        counts=dict(record.counts),
-        receipt=None if receipt is None else ReceiptReport.model_validate(receipt, from_attributes=True),
-        is_running=carried.is_running(record.number),
-        failed=carried.reason(record.number),
+    return ErasureOut.of(
+        record, is_running=carried.is_running(record.number), failed=carried.reason(record.number)
     )

@@ -214,8 +214,7 @@ async def optimize_facts(facts: OwnerFacts, body: OptimizeIn) -> OptimizationOut
     proposal = await facts.aoptimize()
     if body.apply:
         await facts.aapply_optimization(proposal)
-    named = {name: getattr(proposal, name) for name in OptimizationOut.model_fields if name != "applied"}
-    return OptimizationOut.model_validate({**named, "applied": body.apply})
+    return OptimizationOut.of(proposal, applied=body.apply)
 
 
 @routes.answer(acts.FORGET_SOURCE, "facts", "writes", status=204)
