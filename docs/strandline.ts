@@ -113,7 +113,7 @@ export interface EventOut {
   state?: string | null;
 }
 
-/** What came of messages or an instruction, as far as workers are with it. */
+/** The facts that workers have made of messages or an instruction so far. */
 export interface FactChangesOut {
   source_id: string;
   is_complete: boolean;
@@ -294,7 +294,7 @@ export interface HitOut {
   fact?: FactOut | null;
 }
 
-/** What a search found, best first. */
+/** The hits of a search, best first. */
 export interface Hits {
   items: HitOut[];
 }
@@ -309,7 +309,7 @@ export interface HoleOut {
   reason: string;
 }
 
-/** Who a request is, by its key. */
+/** The identity of a request, by its key. */
 export interface Identity {
   key_id: string;
   namespace: string | null;
@@ -874,7 +874,7 @@ export class Strandline {
     return this.#json({ method: "POST", path: `/v1/users/${encode(user)}/facts/import`, body, isSafe: true, namesUser: false, options });
   }
 
-  /** Count what an erasure of the user would delete now, by table; nothing is changed. */
+  /** Count the rows that an erasure of the user would delete now, by table; nothing is changed. */
   planUser(user: string, options: CallOptions = {}): Promise<PlannedErasureOut> {
     return this.#json({ method: "GET", path: `/v1/users/${encode(user)}/erasures/plan`, isSafe: true, namesUser: false, options });
   }
@@ -909,7 +909,7 @@ export class Strandline {
     return this.#lines(`/v1/sessions/${encode(sessionId)}/export`, options);
   }
 
-  /** Whose the key is, and what it may do. */
+  /** Whose the key is, and its rights. */
   whoami(options: CallOptions = {}): Promise<Identity> {
     return this.#json({ method: "GET", path: `/v1/whoami`, isSafe: true, namesUser: true, options });
   }

@@ -199,7 +199,7 @@ class HealthOut(Answer):
 class ReadinessOut(HealthOut):
     """Whether the process may be sent requests.
 
-    ``broker``: what the broker does instead of taking hints; memory is derived all the same, seconds later.
+    ``broker``: why the broker takes no hints; memory is derived all the same, seconds later.
     """
 
     broker: str | None = None

@@ -94,9 +94,10 @@ class GivenSummaryOut(Answer):
 class ContextOut(Answer):
     """The messages for the next model call, and the sources of the memory in them.
 
-    They fit ``token_limit``, unless ``over_budget`` says that what is never cut does not: the pinned head,
-    and the window within the session's own limit, which flushes keep below it.  A request with a lower limit,
-    or with ``initial_token_count``, has the window cut to what is left; ``omitted`` names what is not there.
+    They fit ``token_limit``, unless ``over_budget`` says that the parts that are never cut do not: the pinned
+    head, and the window within the session's own limit, which flushes keep below it.  A request with a lower
+    limit, or with ``initial_token_count``, has the window cut to the remaining room; ``omitted`` names the
+    missing parts.
     """
 
     model_config = ConfigDict(
@@ -207,13 +208,13 @@ class Hits(
         ]
     ),
 ):
-    """What a search found, best first."""
+    """The hits of a search, best first."""
 
     items: list[HitOut]
 
 
 class SummaryText(Answer):
-    """The rolling summary of a session, as far as workers are; ``is_complete``: it tells of all delivered."""
+    """The rolling summary that workers have made of a session; ``is_complete``: of all delivered messages."""
 
     text: str
     topics: list[str]

@@ -69,8 +69,8 @@ class ErasureDetailsReport(ErasureReport):
 class ErasureOut(ErasureDetailsReport):
     """An erasure and how it stands; ``state`` is ``running`` until there is a receipt.
 
-    ``is_running`` says whether the process that answers carries it on; ``failed`` why it could not.  One that
-    no process carries on goes on where it was when a client asks for it again.
+    ``is_running`` says whether the process that answers runs it; ``failed`` why it could not.  If no process
+    runs it, it resumes where it was when a client asks for it again.
     """
 
     is_running: bool

@@ -173,8 +173,8 @@ class FlushTrace(Report):
 class MessageExplanation(Report):
     """Where a message is, its derivations, and in ``why`` a conclusion in sentences.
 
-    ``policy_changes`` are those of its session: pipelines that were added get what is flushed from then on.
-    ``corrections`` are those that concern it, or another message of its event: the event was derived again.
+    ``policy_changes`` are those of its session: pipelines that were added get flushes from then on.
+    ``corrections`` concern it, or another message of its event: the event was derived again.
     """
 
     namespace: str
@@ -222,9 +222,9 @@ class RemovedSource(Report):
 class RevisionTrace(Report):
     """One step of a fact's history, and all that it came from: messages, or a person's event.
 
-    ``context`` is what was said just before, as extract saw it beside ``messages``.  ``removed`` are messages
-    that retention has removed.  ``carried_from`` is the generation that it was taken over from, since its
-    messages were gone when this one was derived.
+    ``context`` holds the lines just before, which extract saw in addition to ``messages``.  ``removed`` are
+    messages that retention has removed.  ``carried_from`` is the generation that it was taken over from,
+    since its messages were gone when this one was derived.
     """
 
     revision: int

@@ -203,7 +203,7 @@ class Cleared(Answer):
 
 
 class FactChangesOut(Answer):
-    """What came of messages or an instruction, as far as workers are with it.
+    """The facts that workers have made of messages or an instruction so far.
 
     `failure` says why workers gave up on it: it is a dead letter then, and not complete.
     """

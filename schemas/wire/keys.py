@@ -80,7 +80,7 @@ class RevokedKey(KeyInfo):
 
 
 class Identity(Answer):
-    """Who a request is, by its key."""
+    """The identity of a request, by its key."""
 
     key_id: str
     namespace: str | None

@@ -78,7 +78,7 @@ class MessageOut(Answer):
     """A stored message: OpenAI's form, its number in the session (``seq``), its size by the session's
     tokenizer (``tokens``), and its time.
 
-    In a context one that was made for the read (memory without a pinned head) has no ``seq`` and no ``id``.
+    In a context a message that the read made (memory without a pinned head) has no ``seq`` and no ``id``.
     """
 
     role: Annotated[str, one_of(*get_args(RoleName))]

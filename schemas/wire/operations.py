@@ -67,7 +67,7 @@ class LetterAction(Answer):
 
 
 class LetterActions(Answer):
-    """What was done, by stage."""
+    """The retried or dropped letters, by stage."""
 
     items: list[LetterAction]
 
@@ -96,7 +96,7 @@ class ReplayIn(Request, json_schema_extra=example(pipeline="facts", new=True, ho
 class OperationOut(Answer):
     """Long work: a replay and how it stands; ``counts`` depends on its kind.
 
-    ``is_running``: a process carries it on, or did within the last 15 seconds; ``failed`` says why the one
+    ``is_running``: a process runs it, or did within the last 15 seconds; ``failed`` says why the process
     that answers could not.
     """
 
@@ -124,8 +124,8 @@ class ImportIn(
 ):
     """Messages that were said elsewhere, each with an ``id`` of its own, so that repeating adds nothing.
 
-    The id alone decides: one that is there is counted as known, whatever its content.  What is new is
-    appended behind what is there, whatever its ``created_at``.  All of them have to fit a body.
+    The id alone decides: a stored message is counted as known, whatever its content.  New messages are
+    appended behind the stored ones, whatever their ``created_at``.  All of them have to fit a body.
     """
 
     messages: Annotated[list[MessageIn], Field(min_length=1, max_length=10_000)]
@@ -238,6 +238,6 @@ class AuditLevelBody(Request, json_schema_extra=example(level="changes")):
 
 
 class AuditLevelOut(Answer):
-    """What is recorded now."""
+    """The present level."""
 
     level: Annotated[str, one_of(*LEVELS)]

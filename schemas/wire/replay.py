@@ -42,7 +42,7 @@ class ReplaysReport(Report):
 class GenerationReport(Report):
     """One generation; ``owners`` counts those it serves while others are served by another.
 
-    ``differences`` says where the settings of this process differ from what the one that serves is made with.
+    ``differences`` says where the settings of this process differ from those of the serving generation.
     """
 
     generation: int

@@ -33,7 +33,7 @@ class PipelineReport(Report):
     """One derivation of a pipeline.
 
     ``used`` says whether sessions feed it, ``served`` whether live workers run all of its stages, as it was
-    made; ``differences`` where the settings of this process differ from what it was made with, if it serves.
+    made; ``differences`` where the settings of this process differ from its own, if it serves.
     """
 
     name: str

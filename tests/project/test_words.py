@@ -7,8 +7,8 @@ import pytest
 from tools.words import IDIOMS, RELATIVES, ROOT, Count, count, documents, modules, total
 
 # Lower a number when the count falls.
-MOST_IN_DOCUMENTS = Count(relatives=37, idioms=8)
-MOST_IN_CODE = Count(relatives=116, idioms=22)
+MOST_IN_DOCUMENTS = Count(relatives=0, idioms=0)
+MOST_IN_CODE = Count(relatives=89, idioms=14)
 
 
 def _at_most(found: Count, most: Count) -> bool:

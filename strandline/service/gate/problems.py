@@ -77,7 +77,7 @@ CONFLICT = Kind(
     "conflict",
     409,
     "Conflict",
-    "It contradicts what is stored, or what another request does just now; nothing was changed.",
+    "It contradicts stored data, or another request of this moment; nothing was changed.",
 )
 DELIVERED = Kind(
     "delivered", 409, "Already delivered", "Delivered messages stand in the way; nothing was changed."
@@ -92,7 +92,7 @@ ERASED = Kind(
     "erased", 410, "It was erased", "The user, or the session, was erased for good; nothing is stored for it."
 )
 OTHER_REVISION = Kind(
-    "other-revision", 412, "It was changed meanwhile", "Get it again, and repeat with its new ETag."
+    "other-revision", 412, "It was changed in between", "Get it again, and repeat with its new ETag."
 )
 TOO_LARGE = Kind(
     "too-large", 413, "The body is too large", "A body has at most 1,048,576 bytes here; send less at once."

@@ -130,7 +130,7 @@ async def get_letters(
     limit: PageSize = 100,
     cursor: Cursor = None,
     pipeline: Annotated[str | None, Field(max_length=512, description="Only of this pipeline.")] = None,
-    dropped: Annotated[bool, Field(description="Also those that were given up for good.")] = False,
+    dropped: Annotated[bool, Field(description="Also events that were given up for good.")] = False,
 ) -> Page[DeadLetterOut]:
     """Events that a pipeline gave up on, oldest first, each with its reason."""
     after = read_place_cursor(_LETTERS, cursor, LetterPlace.read)
@@ -204,9 +204,9 @@ async def get_operation(call: Call, operation_id: ReplayId) -> OperationOut:
 
 @routes.answer(acts.STOP_OPERATION, "operate", "others", holder="installation")
 async def stop_operation(call: Call, operation_id: ReplayId) -> OperationOut:
-    """Have a replay stop after its present step, whichever process carries it on; `resume` goes on with it.
+    """Have a replay stop after its present step, in whichever process it runs; `resume` continues it.
 
-    `is_running` is false once it has; one that is not running stays as it is.
+    `is_running` is false once it has; a replay that does not run stays as it is.
     """
     service = call.service
     replay = await call.block(lambda database: ask_to_stop(database, operation_id))

@@ -42,7 +42,7 @@ async def get_acts(
         str | None, Field(max_length=100, description="One kind, or what several begin with.")
     ] = None,
     actor: Annotated[
-        str | None, Field(min_length=1, max_length=512, description="Only what they did.")
+        str | None, Field(min_length=1, max_length=512, description="Only the acts of this actor.")
     ] = None,
     user_id: Annotated[
         str | None, Field(min_length=1, max_length=512, description="Only what concerns this user.")
@@ -67,7 +67,7 @@ async def verify_trail(call: Call, namespace: Namespace = None) -> TrailOut:
 
 @routes.answer(acts.GET_LEVEL, "operate", "others", holder="namespace")
 async def get_level(call: Call, namespace: Namespace = None) -> AuditLevelOut:
-    """What is recorded of the namespace."""
+    """The level at which the namespace is recorded."""
     return AuditLevelOut(level=await _trail(call, namespace).alevel())
 
 

@@ -63,8 +63,8 @@ _BEGUN: dict[int | str, dict[str, Any]] = {
 async def erase_user(call: Call, user: UserId, body: ErasureIn = _NO_NAME) -> Response:
     """Erase a user for good; from the answer on nothing can be written for them any more.
 
-    What is left is deleted afterwards: `Location` says how far it is, and `Prefer: wait=5` waits for its end.
-    Asking again goes on with an erasure that was broken off, and gives one that is done.
+    The rest is deleted afterwards: `Location` says how far it is, and `Prefer: wait=5` waits for its end.
+    Asking again resumes an erasure that was interrupted, and returns a finished one.
     Of whom nothing is stored, the name may be misspelt: 404, unless `even_if_unknown` is given.
     """
     owner = call.caller.owner(user)
@@ -95,13 +95,13 @@ async def user_erasures(
 
 @routes.answer(acts.PLAN_USER, "erase", "others")
 async def plan_user(call: Call, user: UserId) -> PlannedErasureOut:
-    """Count what an erasure of the user would delete now, by table; nothing is changed."""
+    """Count the rows that an erasure of the user would delete now, by table; nothing is changed."""
     return await _plan(call, user_target(call.caller.owner(user).namespace, user))
 
 
 @routes.answer(acts.PLAN_SESSION, "erase", "others")
 async def plan_session(call: Call, session_id: SessionId) -> PlannedErasureOut:
-    """Count what an erasure of the session would delete now, by table; nothing is changed."""
+    """Count the rows that an erasure of the session would delete now, by table; nothing is changed."""
     target = await call.run(own_session_target(call.caller.session(session_id)))
     return await _plan(call, target)
 
@@ -145,7 +145,7 @@ async def get_receipt(call: Call, number: Number) -> Response:
 
 @routes.answer(acts.VERIFY_ERASURE, "erase", "others")
 async def verify_erasure(call: Call, number: Number) -> ErasureVerdictOut:
-    """Whether the receipt is as the service signed it, whether the fence stands, and what is there again."""
+    """Whether the receipt is as the service signed it, whether the fence stands, and which data came back."""
     record = await _find(call, number)
     if record.receipt is None:
         raise ProblemError(NOT_FOUND)

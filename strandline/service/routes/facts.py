@@ -75,7 +75,7 @@ async def list_facts(
 ) -> Response:
     """A page of the live facts, and how many there are.
 
-    A page goes on behind the last fact of the one before: what is added or deleted meanwhile moves no other
+    A page begins behind the last fact of the page before: additions and deletions in between move no other
     fact, so none is left out and none comes twice.  Sorted by `updated`, a fact that changes moves.
     A page ends with the fact that fills 4 MB, if that comes before `limit`.
     """

@@ -43,7 +43,7 @@ WithMade = Annotated[
 
 @routes.answer(acts.WHOAMI, None, "reads", ("names", "operators"))
 async def whoami(call: Call) -> Identity:
-    """Whose the key is, and what it may do."""
+    """Whose the key is, and its rights."""
     caller = call.caller
     return Identity(
         key_id=caller.key_id,
@@ -90,7 +90,7 @@ async def get_keys(call: Call, limit: PageSize = 100, cursor: Cursor = None) -> 
 
 @routes.answer(acts.POST_ROTATION, "operate", "keys", ("names", "operators"), status=201, holder="namespace")
 async def post_rotation(call: Call, key_id: KeyId, body: KeyRotation = _USUAL_OVERLAP) -> NewKey:
-    """Make a key that opens the same, and lives as long; the old one goes on for a while.
+    """Make a key that opens the same, and lives as long; the old one stays valid for a while.
 
     Repeated with its `Idempotency-Key` it is a conflict, which names the key that was made.
     """

@@ -63,7 +63,7 @@ async def put_messages(call: Call, session_id: SessionId, body: PutMessages) -> 
 
     The response comes when they are committed.  Repeated with the same `Idempotency-Key`, or with ids of the
     messages' own, it adds nothing and gives the same numbers; an id used with other content is a conflict.
-    A key fixes each message by its place, not their number: what is more than before is appended.
+    A key fixes each message by its place, not their number: further messages are appended.
     A message that was taken back or deleted since is put again.
     The key of one user begins sessions in the shared scopes alone that it names.
     """

@@ -83,7 +83,7 @@ async def get_session(call: Call, session_id: SessionId) -> SessionPicture:
     """The state of a session: marks, policy, how far each pipeline is, its newest flushes and corrections.
 
     A request that names no user is told of the session of each user of the namespace, and whose it is;
-    with `Strandline-User: -` of one that has no user alone.
+    with `Strandline-User: -` only of a session without a user.
     """
     return await call.block(
         lambda database: show_session(database, session_id, namespace=call.caller.tenant, **call.caller.whose)
