@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, Literal
 
 import pytest
 
 import strandline
+from tests.strandline.service.pages.browsing import AXE, CHROMIUM, VIOLATIONS, opened_browser
 from tools.site.__main__ import CONFIG, GENERATED, OUTSIDE, main
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -74,3 +78,33 @@ def test_the_pages_of_users_are_short_and_hold_no_proofs() -> None:
     assert len(texts) > 20
     assert sum(len(text.split()) for text in texts.values()) <= 60_000
     assert [page.name for page, text in texts.items() if re.search(r"`tests/[\w/]+\.py", text)] == []
+
+
+@pytest.fixture
+def address(site: Path) -> Iterator[str]:
+    """The site on a static server."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=site)) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.mark.skipif(not CHROMIUM.exists(), reason=f"needs Chromium as {CHROMIUM}")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_browser_finds_no_barrier_and_asks_nobody_else(
+    address: str, scheme: Literal["light", "dark"]
+) -> None:
+    asked: set[str] = set()
+    with opened_browser() as browser:
+        page = browser.new_context(color_scheme=scheme).new_page()
+        page.on("request", lambda request: asked.add(request.url))
+        for name in ("", "tutorial/", "operations/", "python/", "contributing/"):
+            page.goto(f"{address}/{name}")
+            page.evaluate(AXE)
+            assert page.evaluate(VIOLATIONS) == [], name
+    assert [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []

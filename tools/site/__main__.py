@@ -28,6 +28,17 @@ OUTSIDE = {
     "notices.md": ROOT / "strandline" / "NOTICE.md",
 }
 GENERATED = {"python.md": python_reference}
+# Contrast and roles that the builder's pages lack (axe-core finds them).
+STYLE = (
+    "<style>[data-md-color-scheme=default][data-md-color-accent]{--md-accent-fg-color:#3344c4}"
+    "[data-md-color-scheme=slate][data-md-color-accent]{--md-accent-fg-color:#8c9eff}</style>"
+)
+MENDED = {
+    "</head>": f"{STYLE}</head>",
+    "<th></th>": "<td></td>",
+    '<a id="__codelineno': '<a aria-hidden="true" tabindex="-1" id="__codelineno',
+    '"nav",{class:"md-code__nav"}': '"div",{class:"md-code__nav"}',
+}
 LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)\s#]+)")
 
 
@@ -39,6 +50,7 @@ def main(out: Path) -> None:
         (work / "zensical.toml").write_text(_config(pages), encoding="utf-8")
         command = [sys.executable, "-m", "zensical", "build", "--strict"]
         subprocess.run(command, cwd=work, check=True, env={**os.environ, "NO_COLOR": "1"})
+        _mend(work / "site")
         _write_for_models(work / "site", work / "docs", pages)
         shutil.rmtree(out, ignore_errors=True)
         shutil.move(work / "site", out)
@@ -113,6 +125,14 @@ def _config(pages: list[str]) -> str:
 def _of_folder(pages: list[str], folder: str) -> list[str]:
     found = [page for page in pages if page.startswith(f"{folder}/")]
     return sorted(found, key=lambda page: (not page.endswith("README.md"), page))
+
+
+def _mend(site: Path) -> None:
+    for path in (path for path in site.rglob("*") if path.suffix in (".html", ".js")):
+        text = path.read_text(encoding="utf-8")
+        for before, after in MENDED.items():
+            text = text.replace(before, after)
+        path.write_text(text, encoding="utf-8")
 
 
 def _write_for_models(site: Path, docs: Path, pages: list[str]) -> None:

@@ -27,7 +27,7 @@ ARGUMENTS = [
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 AXE = (Path(__file__).parents[3] / "support/axe/axe.min.js").read_text()
-_VIOLATIONS = """
+VIOLATIONS = """
 async () => (await axe.run(document, {resultTypes: ["violations"]}))
     .violations.map(one => one.id + ": " + one.nodes.map(node => node.html + node.failureSummary).join("; "))
 """
@@ -150,7 +150,7 @@ class Walk:
     def violations(self) -> list[str]:
         """What axe-core finds on the page."""
         self.page.evaluate(AXE)
-        found: list[str] = self.page.evaluate(_VIOLATIONS)
+        found: list[str] = self.page.evaluate(VIOLATIONS)
         return found
 
     def keep_picture(self, name: str) -> None:
