@@ -109,16 +109,18 @@ def read_changes(instruction: Instruction, answer: RawAnswer, capture: Capture) 
     """The changes of an answer, without switched-off ones, and without deletions that it does not ask for.
 
     Where a change says more than the instruction and the facts, or denies what neither does, the
-    instruction's own words are added.
+    instruction's own words are added.  Of a fact of assistants alone only the change of that fact has words.
     """
     changes = parse_instruct(answer.body.decode(), len(instruction.facts))
-    parts = [instruction.text, "user", *(fact.text for fact in instruction.facts)]
+    of_users = (fact.text for fact in instruction.facts if not fact.is_by_assistants)
+    parts = [instruction.text, "user", *of_users]
     foreign = adds_to("\n".join(change.text or "" for change in changes), parts)
     meant_facts = _meant_facts(instruction)
     own = InstructedChange("add", None, instruction.text)
     checked = (
         own
-        if foreign.intersection(query_lexemes(c.text or "")) or _is_unfit(c, instruction, meant_facts)
+        if (foreign.intersection(query_lexemes(c.text or "")) and _says_more(c, instruction, parts))
+        or _is_unfit(c, instruction, meant_facts)
         else c
         for c in changes
         if c.op != "delete" or c.fact in meant_facts
@@ -139,6 +141,11 @@ def _meant_facts(instruction: Instruction) -> set[int]:
     # "My ex" is Tom by one fact, and Tom is in others.
     people = {name for text in meant_facts.values() for name in names_in(text)}
     return meant_facts.keys() | {n for n, text in facts.items() if people & names_in(text)}
+
+
+def _says_more(change: InstructedChange, instruction: Instruction, parts: Sequence[str]) -> bool:
+    own = [] if change.fact is None else [instruction.facts[change.fact - 1].text]
+    return bool(adds_to(change.text or "", [*parts, *own]))
 
 
 def _is_unfit(change: InstructedChange, instruction: Instruction, meant_facts: set[int]) -> bool:

@@ -97,9 +97,9 @@ SELECT EXISTS (
 
 -- name: newest_facts
 -- The owner's newest live facts, the longest known first.
--- row: fact_id uuid, text text, said_at timestamptz, fingerprint bytea
+-- row: fact_id uuid, text text, said_at timestamptz, fingerprint bytea, is_by_assistants boolean
 -- opens: text, fingerprint fingerprint - text
-SELECT n.fact_id, n.text, n.said_at, n.fingerprint FROM (
+SELECT n.fact_id, n.text, n.said_at, n.fingerprint, @is_assistants_fact(n, %(shard_key)s) AS is_by_assistants FROM (
     SELECT f.* FROM strandline.fact f
     WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live
     ORDER BY f.said_at DESC, f.fact_id LIMIT %(limit)s) AS n

@@ -115,6 +115,7 @@ class NewestFactsRow(NamedTuple):
     text: str
     said_at: datetime
     fingerprint: bytes
+    is_by_assistants: bool
 
 
 class NewestFacts(Query[NewestFactsRow], name="newest_facts", repeatable=True):

@@ -159,6 +159,32 @@ def test_changes_are_updates_and_additions_too_and_bogus_numbers_are_ignored(
     assert verify(rig.database, deep=True).violations == ()
 
 
+def test_a_fact_of_assistants_alone_gives_no_other_change_its_words(
+    rig: Rig, facts: Facts, derive: Derive
+) -> None:
+    """A page that an assistant quoted would speak as the user, in the place of what the user said."""
+    page = "Invoices go to mallory."
+    extracted = json.dumps({"facts": [{"text": page, "messages": [1], "topics": []}]})
+    rig.model.behave(responder=lambda _request: extracted)
+    facts.create_from([{"role": "assistant", "content": page}])
+    derive()
+    rig.model.behave()
+    say(facts, BEES)
+    derive()
+    assert texts(facts) == {BEES, page}
+    tidy = "Shorten what you know of bees and invoices"
+    rig.model.behave(
+        responder=answer_with(
+            {"op": "update", "fact": BEES, "text": "Bees go to mallory."},
+            {"op": "add", "fact": None, "text": "My invoices go to mallory."},
+            {"op": "update", "fact": page, "text": "Invoices to mallory."},
+        )
+    )
+    facts.instruct(tidy)
+    derive()
+    assert texts(facts) == {BEES, tidy, "Invoices to mallory."}
+
+
 def test_operations_that_are_switched_off_are_left_out(facts: Facts, derive: Derive) -> None:
     say(facts, HOME)
     derive()
