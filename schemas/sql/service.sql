@@ -58,15 +58,20 @@ WHERE key_id = %(key_id)s
 RETURNING key_id, expires_at
 
 -- name: revoke_service_key
--- End a key now, and perhaps all that it made, that these made, and that any of them was rotated to; one that is revoked
--- keeps its time.
+-- End a key now, and perhaps the keys that it was rotated from, all that these and it made, that these made, and that any
+-- of them was rotated to; one that is revoked keeps its time.
 -- params: namespace text?, with_made boolean
 -- row: key_id text, namespace text?, user_id text?, scopes text[], shared_scopes text[], label text, rotated_from text?,
 --     made_by text?, created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz, is_over boolean
 -- repeatable
-WITH RECURSIVE ended AS (
-    SELECT k.key_id FROM strandline.service_key k
+WITH RECURSIVE line AS (
+    SELECT k.key_id, k.rotated_from FROM strandline.service_key k
     WHERE k.key_id = %(key_id)s AND (%(namespace)s::text IS NULL OR k.namespace = %(namespace)s)
+    UNION
+    SELECT k.key_id, k.rotated_from FROM strandline.service_key k JOIN line l ON k.key_id = l.rotated_from
+    WHERE %(with_made)s
+), ended AS (
+    SELECT l.key_id FROM line l
     UNION
     SELECT k.key_id FROM strandline.service_key k JOIN ended e ON e.key_id IN (k.made_by, k.rotated_from)
     WHERE %(with_made)s

@@ -114,8 +114,8 @@ class RevokeServiceKeyRow(NamedTuple):
 
 
 class RevokeServiceKey(Query[RevokeServiceKeyRow], name="revoke_service_key", repeatable=True):
-    """End a key now, and perhaps all that it made, that these made, and that any of them was rotated to; one
-    that is revoked keeps its time.
+    """End a key now, and perhaps the keys that it was rotated from, all that these and it made, that these
+    made, and that any of them was rotated to; one that is revoked keeps its time.
     """
 
     key_id: str

@@ -50,6 +50,21 @@ def test_a_revoked_key_takes_all_with_it_that_it_made(running: RunningService) -
         assert {one["key_id"] for one in open_keys} == {other.key_id, apart.key_id}
 
 
+def test_a_rotated_key_still_answers_for_what_it_made(running: RunningService) -> None:
+    namespace = f"n-{uuid4().hex}"
+    first, other = (running.make_key(namespace, scopes=SCOPES) for _ in range(2))
+    lasting = running.make_key(namespace, scopes=SCOPES)
+    child = make(running, first)
+    again = rotate(running, first, rotate(running, other, first))
+    spared = make(running, lasting)
+    rotate(running, again, lasting)  # made by it, and of another line
+    running.database.run(revoke_key(again.key_id, with_made=True))
+    with running.client(other) as client:
+        is_over = {one["key_id"]: one["is_over"] for one in client.get("/v1/admin/keys").json()["items"]}
+    assert all(is_over[key.key_id] for key in (first, child, again))
+    assert not is_over[spared.key_id] and not is_over[lasting.key_id]
+
+
 def test_a_key_does_not_outlive_the_key_that_made_it(running: RunningService) -> None:
     short = running.make_key(f"n-{uuid4().hex}", scopes=SCOPES, expires_in_seconds=3_600)
     lasting = running.make_key(short.namespace, scopes=SCOPES)
