@@ -443,7 +443,7 @@ def test_a_condensed_sentence_is_made_of_parts_of_one_origin(
 
 
 def test_an_instruction_says_nothing_that_neither_it_nor_the_facts_say() -> None:
-    fact = NewestFactsRow(UUID(int=1), NUTS, datetime(2026, 1, 1, tzinfo=UTC), b"")
+    fact = NewestFactsRow(UUID(int=1), NUTS, datetime(2026, 1, 1, tzinfo=UTC), b"", is_by_assistants=False)
     instruction = Instruction(UUID(int=2), "Remember that I like tea", (fact,))
     changes = [
         {"op": "update", "fact": 1, "text": PLANTED},
