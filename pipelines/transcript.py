@@ -50,8 +50,8 @@ class Transcript:
         return {step if at == 1 else f"{step}-{at}": tuple(lines) for at, lines in enumerate(groups, 1)}
 
     def lines_of(self, step: str) -> tuple[TranscriptLine, ...]:
-        """The lines of a step of ``calls``, or of a part of one (``part_names``); none if they are gone."""
-        whole, mark, part = _step_parts(step)
+        """The lines of a step of ``calls``, or of a part of one (``_parts``); none if they are gone."""
+        whole, mark, part = _split_name(step)
         if not mark:
             return self.lines_by_step(whole.partition("-")[0]).get(whole, ())
         runs = [map(int, run.split("-")) for run in part.split(".")]
@@ -86,25 +86,25 @@ _Parts = list[tuple[str, tuple[TranscriptLine, ...]]]
 _PART, _FURTHER = "/", "+"
 
 
-def _step_parts(step: str) -> tuple[str, str, str]:
-    whole = re.split(r"[/+]", step, maxsplit=1)[0]
-    part = step[len(whole) :].lstrip(_PART + _FURTHER)
-    return whole, step[len(whole) : len(step) - len(part)], part
-
-
 def halves(step: str, lines: tuple[TranscriptLine, ...]) -> _Parts:
     """Two parts of a step, by their names, with half of its lines each; none of a single line."""
-    whole, mark, _ = _step_parts(step)
-    middle = len(lines) // 2
-    parts = (lines[:middle], lines[middle:]) if middle else ()
-    return [(f"{whole}{mark or _PART}{_runs(part)}", part) for part in parts]
+    return _parts(step, lines, -(-len(lines) // 2)) if len(lines) > 1 else []
 
 
 def further(step: str, lines: Sequence[TranscriptLine], most: int) -> _Parts:
     """Parts of a step, by their names, with as many lines as ``most``, which its answer left open."""
-    whole, mark, _ = _step_parts(step)
-    parts = [tuple(lines[at : at + most]) for at in range(0, len(lines), most)]
-    return [(f"{whole}{mark.lstrip(_PART)}{_FURTHER}{_runs(part)}", part) for part in parts]
+    return _parts(step, lines, most, _FURTHER)
+
+
+def _parts(step: str, lines: Sequence[TranscriptLine], most: int, deeper: str = "") -> _Parts:
+    whole, mark, _ = _split_name(step)
+    begin = whole + (mark.strip(_PART) + deeper or _PART)
+    parts = (tuple(lines[at : at + most]) for at in range(0, len(lines), most))
+    return [(begin + _runs(part), part) for part in parts]
+
+
+def _split_name(step: str) -> list[str]:
+    return [*re.split(r"([/+]+)", step, maxsplit=1), "", ""][:3]
 
 
 def _runs(lines: Sequence[TranscriptLine]) -> str:

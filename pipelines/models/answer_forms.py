@@ -18,6 +18,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, FailF
 
 from strandline.pipelines.models.contract import TaskName
 from strandline.pipelines.models.loose_json import Found, bounded_int, find_values, spellings
+from strandline.pipelines.models.placeholders import is_placeholder
 from strandline.schemas.errors import UnusableAnswerError
 
 OperationName = Literal["add", "update", "invalidate", "duplicate"]
@@ -26,7 +27,7 @@ InstructedOperation = Literal["add", "update", "delete"]
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _NUMBER = re.compile(r"[0-9]+")
 # A number with the word before it that a model adds, as in "n3" and "line 3".
-_NAMED_NUMBER = re.compile(r"[^\W\d]{0,12}[\s#.:]{0,3}([0-9]{1,20})(?:\.0{1,4})?")
+_NAMED_NUMBER = re.compile(r"[^\W\d]{0,12}[\s#.:]{0,3}([0-9]{1,20})(?:\.0{1,4})?[.:)]?")
 
 # Of a longer list the beginning is read: no task has so many facts, lines or topics.
 MAX_LIST_ITEMS = 10_000
@@ -39,19 +40,14 @@ _MAX_CANDIDATES = 200
 _MAX_WRAPPING = 3
 
 # What models say for an operation; "no change" of a fact means that it says the same already.
-_OPERATIONS = {
-    "none": "duplicate",
-    "noop": "duplicate",
-    "no-op": "duplicate",
-    "no_op": "duplicate",
-    "no change": "duplicate",
-    "keep": "duplicate",
-    "create": "add",
-    "insert": "add",
-    "new": "add",
-}
+_OPERATIONS = dict.fromkeys(("none", "noop", "no", "keep"), "duplicate")
+_OPERATIONS |= dict.fromkeys(("create", "insert", "new"), "add")
 _ENDING = {"delete": "invalidate", "remove": "invalidate", "end": "invalidate"}
 _DELETING = {"remove": "delete", "invalidate": "delete"}
+# Read by their first word alone, as in "add_fact"; "delete_all" is no "delete".
+_HARMLESS = ("add", "update", "duplicate")
+# Where an object has a text in the place of one.
+_TEXTS = ("text", "content", "summary", "value")
 # An update without a wording changes nothing.
 _KEEPING = {word: "update" for word, op in _OPERATIONS.items() if op == "duplicate"}
 
@@ -59,6 +55,9 @@ _Answer = TypeVar("_Answer", bound=BaseModel)
 
 
 def _number(value: object) -> object:
+    value = _first(value)
+    if value is None or (isinstance(value, str) and value.strip().lower() in ("", "null", "none")):
+        return None
     if isinstance(value, str) and (named := _NAMED_NUMBER.fullmatch(value.strip())):
         return bounded_int(named[1])
     return value
@@ -95,8 +94,12 @@ def _words(value: object) -> list[str] | None:
     return [item for item in items[:MAX_LIST_ITEMS] if isinstance(item, str)]
 
 
+def _first(value: object) -> object:
+    return value if not isinstance(value, list) else value[0] if value else None
+
+
 def _phrase(value: object) -> str | None:
-    first = value[0] if isinstance(value, list) and value else value
+    first = _first(value)
     if isinstance(first, int) and not isinstance(first, bool):
         return str(first)
     return first if isinstance(first, str) else None
@@ -106,15 +109,26 @@ def _sentences(value: object) -> object:
     return " ".join(_words(value) or ()) if isinstance(value, list) else value
 
 
+def _told(value: object) -> object:
+    if isinstance(value, list):
+        return _sentences([*map(_told, value)])
+    if isinstance(value, dict):
+        return next((value[key] for key in _TEXTS if isinstance(value.get(key), str)), value)
+    return value
+
+
 def _operation(synonyms: Mapping[str, str]) -> Callable[[object], object]:
     def read(value: object) -> object:
-        word = value.strip().lower() if isinstance(value, str) else value
-        return synonyms.get(word, word) if isinstance(word, str) else word
+        word = str(_first(value)).strip(" .:!_-").lower()
+        first = re.split(r"[_\W]", word)[0]
+        name = synonyms.get(first, first)
+        return name if name in _HARMLESS else synonyms.get(word, word)
 
     return read
 
 
 _Number = Annotated[int, BeforeValidator(_number)]
+_AnyNumber = Annotated[int | None, BeforeValidator(_number)]
 _Numbers = Annotated[list[int], BeforeValidator(_numbers)]
 _Words = Annotated[list[str] | None, BeforeValidator(_words)]
 _Phrase = Annotated[str | None, BeforeValidator(_phrase)]
@@ -133,9 +147,13 @@ class _Form(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
+_MESSAGES = "message lines line sources source message_numbers message_ids line_numbers line_ids references"
+_OP, _CANDIDATE = "operation action event decision", "candidate_number candidate_id"
+
+
 class FactAnswer(_Form):
-    text: Annotated[_Sentences, _also("text", "fact content statement memory")]
-    messages: Annotated[_Numbers, _also("messages", "message lines line sources source")] = []
+    text: Annotated[_Sentences, _also("text", "fact content statement memory sentence description value")]
+    messages: Annotated[_Numbers, _also("messages", _MESSAGES)] = []
     topics: _Words = None
     said_by: _Phrase = None
     about_date: _Phrase = None
@@ -146,9 +164,9 @@ class ExtractAnswer(_Form):
 
 
 class OperationAnswer(_Form):
-    op: Annotated[OperationName, BeforeValidator(_operation(_OPERATIONS | _ENDING))]
-    candidate: _Number
-    fact: _Number | None = None
+    op: Annotated[OperationName, BeforeValidator(_operation(_OPERATIONS | _ENDING)), _also("op", _OP)]
+    candidate: Annotated[_Number, _also("candidate", _CANDIDATE)]
+    fact: _AnyNumber = None
     text: _Phrase = None
 
 
@@ -169,7 +187,7 @@ class CondenseAnswer(_Form):
 
 class InstructedAnswer(_Form):
     op: Annotated[InstructedOperation, BeforeValidator(_operation(_OPERATIONS | _KEEPING | _DELETING))]
-    fact: _Number | None = None
+    fact: _AnyNumber = None
     text: _Phrase = None
 
 
@@ -178,7 +196,7 @@ class InstructAnswer(_Form):
 
 
 class SummaryAnswer(_Form):
-    summary: Annotated[_Sentences, Field(pattern=r"\S")]
+    summary: Annotated[str, BeforeValidator(_told), Field(pattern=r"\S")]
     topics: _Words = None
 
 
@@ -247,7 +265,7 @@ def _read_spelled(form: type[_Answer], text: str) -> Reading[_Answer]:
         except _OtherFormError as error:
             problem = problem or str(error)
             continue
-        if getattr(reading.answer, _list_name(form)):
+        if not _says_nothing(getattr(reading.answer, _list_name(form))):
             return reading
         if reading.is_empty_by_mistake:
             problem = "No item of the answer's list is complete and has the form asked for."
@@ -262,6 +280,13 @@ def _read_spelled(form: type[_Answer], text: str) -> Reading[_Answer]:
     if not text.strip():
         raise UnusableAnswerError("The model's answer is empty.")
     raise UnusableAnswerError(problem or "The answer is not one complete JSON object.")
+
+
+def _says_nothing(content: Any) -> bool:
+    """Whether an answer's list or text is empty, or of placeholders alone, as an example of the form is."""
+    if isinstance(content, str):
+        return is_placeholder(content)
+    return all(isinstance(getattr(item, "text", None), str) and is_placeholder(item.text) for item in content)
 
 
 class _OtherFormError(Exception):
@@ -321,6 +346,7 @@ def _unwrapped(value: Any, listed: str) -> Any:
     """The outermost object with the form's key; the list in the place of one; else the value."""
     level = [value]
     for _ in range(_MAX_WRAPPING):
+        level = [_with_plain_name(one, listed) for one in level]
         if holders := [one for one in level if isinstance(one, dict) and listed in one]:
             lists = [one[listed] for one in holders if isinstance(one[listed], list)]
             return holders[0] if len(lists) < 2 else {listed: [item for one in lists for item in one]}
@@ -331,6 +357,12 @@ def _unwrapped(value: Any, listed: str) -> Any:
         elif isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
             (value,) = value
     return value
+
+
+def _with_plain_name(value: Any, listed: str) -> Any:
+    """An object whose list, or summary, has a longer name, such as "extracted_facts", by the plain one."""
+    longer = [key for key in value if listed in key] if isinstance(value, dict) else []
+    return {**value, listed: value[longer[0]]} if len(longer) == 1 else value
 
 
 def _inner(value: Any) -> list[Any]:

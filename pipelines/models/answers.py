@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import cache
-from importlib import resources
 from typing import Any
 
 from strandline.pipelines.engine.stage import RawAnswer
@@ -38,17 +35,18 @@ from strandline.pipelines.models.answer_forms import (
     read_answer,
     storable,
 )
-from strandline.pipelines.models.contract import CondenseTask, ExtractTask, Task, TextModel
+from strandline.pipelines.models.contract import CondenseTask, ExtractTask, SummaryTask, Task, TextModel
+from strandline.pipelines.models.placeholders import is_placeholder
 from strandline.pipelines.text.spoken_dates import as_date
 from strandline.schemas.errors import UnusableAnswerError
 from strandline.schemas.values.doubts import Doubt
-from strandline.schemas.values.normal_form import folded
 
 MAX_FACT_CHARACTERS = 1_000
 MAX_SUMMARY_CHARACTERS = 20_000
 MAX_TOPIC_CHARACTERS = 60
 MAX_TOPICS = 8
 MAX_NAME_CHARACTERS = 120
+_SENTENCES = re.compile(r"(?s).*[.!?\u3002\uff01\uff1f]")
 # Most changes of one instruction.
 MAX_INSTRUCTED_CHANGES = 200
 # One sentence cannot say more than this many facts did, nor more than so many lines.
@@ -136,7 +134,7 @@ def check_answer(task: Task, text: str) -> CheckedAnswer:
     Raises:
         UnusableAnswerError: the sentence names the fields, never their content.
     """
-    reading: Reading[Any] = read_answer(FORMS[task.name], text)
+    reading = _read(task, text)
     answer = reading.answer
     if isinstance(task, CondenseTask):
         _read_condensed(answer, len(task.facts))
@@ -157,6 +155,19 @@ def check_answer(task: Task, text: str) -> CheckedAnswer:
         weight = len(facts)
         covered = _lines_of(facts, len(task.lines)) if reading.is_cut else None
     return CheckedAnswer(stored, shortcoming, weight, covered)
+
+
+def _read(task: Task, text: str) -> Reading[Any]:
+    """The answer; a summary that was cut in its text is read up to its last sentence."""
+    try:
+        return read_answer(FORMS[task.name], text)
+    except UnusableAnswerError:
+        if not isinstance(task, SummaryTask):
+            raise
+    answer = read_answer(SummaryAnswer, f'{text}"}}').answer
+    whole = _SENTENCES.match(answer.summary)
+    summary = whole[0] if whole else answer.summary
+    return Reading(answer.model_copy(update={"summary": summary}), is_cut=True)
 
 
 def _lines_of(facts: Iterable[ExtractedFact], line_count: int) -> frozenset[int] | None:
@@ -385,43 +396,6 @@ def _topics(topics: Sequence[str] | None) -> tuple[str, ...]:
 def _cut(text: str, limit: int) -> str:
     text = storable(text).strip()
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
-
-
-# The longest that is looked at: more says something.
-_MAX_CHARACTERS = 120
-_WORD = re.compile(r"n/a|[^\s.,;:!?()\"]+")
-_AROUND = "<>[](){}«»„“”\"'`*_.…。!?: \n\t-–—"
-_JAPANESE_DENIALS = ("なし", "ない", "ません")
-
-
-def is_placeholder(text: str) -> bool:
-    """Whether a text says nothing: no letter and no digit, or only words of forms or for nothing."""
-    if len(text) > _MAX_CHARACTERS:
-        return not any(map(str.isalnum, text))
-    plain = folded(text).strip(_AROUND)
-    if not any(map(str.isalnum, plain)):
-        return True
-    forms, denying, empty, pieces, marks = _table()
-    words = _WORD.findall(plain)
-    if plain in forms or (denying.intersection(words) and empty.issuperset(words)):
-        return True
-    denies = any(mark in plain for mark in (*marks, *_JAPANESE_DENIALS))
-    return denies and pieces.fullmatch(plain) is not None
-
-
-@cache
-def _table() -> tuple[frozenset[str], frozenset[str], frozenset[str], re.Pattern[str], str]:
-    file = resources.files(__package__) / "placeholders.toml"
-    table = tomllib.loads(file.read_text(encoding="utf-8"))
-    denying = frozenset(table["denying"].split())
-    pieces = re.compile(rf"(?:{'|'.join(table['unspaced'])}|\s)+")
-    return (
-        frozenset(table["forms"]),
-        denying,
-        denying.union(table["empty"].split()),
-        pieces,
-        table["unspaced_denying"],
-    )
 
 
 def ask(model: TextModel, task: Any) -> RawAnswer:

@@ -27,22 +27,23 @@ _MAX_TRIES = 10_000
 # Ends of a model's thoughts: the text before is not an answer.
 _THOUGHTS_END = (
     r"[<\[\u25c1]/(?:\w{1,20}:)?(?i:think|thought|reason|reflect|analysis|scratchpad)\w{0,10}[>\]\u25b7]"
-    r"|<\|channel\|>\s*final\b|<channel\|>"
+    r"|<\|channel\|>\s*final\b|<channel\|>|<\|end_of_(?:thought|thinking|reasoning)\|>"
 )
 _BEGINNING = re.compile(rf"(?P<end>{_THOUGHTS_END})|[{{\[]")
-_BLANK = re.compile(r"(?:\s+|(?://|#\s)[^\n]*|/\*(?s:.{0,500}?)\*/)*")
+_BLANK = re.compile(r"(?:[\s\u200b-\u200d\u2060\ufeff]+|(?://|#\s)[^\n]*|/\*(?s:.{0,500}?)\*/)*")
 _ELLIPSIS = re.compile(r"\.\.\.|\u2026")
 # Also as they stand on keyboards of other scripts.
 _COMMAS, _COLONS, _ENDS = ",;\uff0c\uff1b", ":=\uff1a", "}])"
 _NEXT_KEY = re.compile(r'"[^"\\\n]{1,40}"\s{0,4}:')
-_PLAIN = {quote: re.compile(rf"[^\\{quote}]+") for quote in "\"'"}
-_WORD = re.compile(rf"[^\s{_COMMAS}{_COLONS}{{}}()\[\]\"'/\\]+")
+_QUOTES = "\"'`"
+_PLAIN = {quote: re.compile(rf"[^\\{quote}]+") for quote in _QUOTES}
+_WORD = re.compile(rf"[^\s{_COMMAS}{_COLONS}{{}}()\[\]{_QUOTES}/\\]+")
 _WORDS = {"true": True, "false": False, "null": None, "none": None, "nan": None, "undefined": None}
 _WORDS |= {"infinity": None, "-infinity": None}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _HEX = re.compile(r"[0-9A-Fa-f]{4}")
 # A quotation within a string: on one line, without the marks of JSON's own structure.
-_QUOTED = {quote: re.compile(rf"[^\\{quote}{{}}\[\]:\n]*{quote}") for quote in "\"'"}
+_QUOTED = {quote: re.compile(rf"[^\\{quote}{{}}\[\]:\n]*{quote}") for quote in _QUOTES}
 
 
 class Unreadable(ValueError):

@@ -13,8 +13,9 @@ import math
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
@@ -36,7 +37,8 @@ _MAX_BODY = 200_000
 # Where servers put sentences about their objections.
 _TOLD_IN = frozenset(
     "error errors message detail details msg error_msg status_msg raw metadata reason reasons status type"
-    " title description error_description loc".split()
+    " title description error_description loc fault faultstring error_message errormessage exception"
+    " innererror code __type".split()
 )
 # Where a body with status 200 holds an error.
 _ERRORS = ("error", "errors", "base_resp")
@@ -115,13 +117,18 @@ def error_within(value: object, headers: Mapping[str, str]) -> Rejection | None:
     choices = value.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else {}
     holders = [holder for holder in (first, value) if isinstance(holder, dict)]
-    error = next((holder[key] for holder in holders for key in _ERRORS if holder.get(key)), None)
+    errors = (holder[key] for holder in holders for key in _ERRORS if holder.get(key))
+    error = next((one for one in errors if not _is_success(one)), None)
     if error is None and not choices and _is_bare_error(value):
         error = value
     if error is None:
         return None
     rejection = _rejection(502, error, headers)
     return replace(rejection, status=_status_of(error, rejection.subject))
+
+
+def _is_success(error: object) -> bool:
+    return isinstance(error, dict) and error.get("status_code", error.get("code")) in (0, "0", 200)
 
 
 def _is_bare_error(value: Mapping[str, Any]) -> bool:
@@ -133,7 +140,9 @@ def _is_bare_error(value: Mapping[str, Any]) -> bool:
 
 def _status_of(error: object, words: str) -> int:
     """The status that an error stands for; without one it is the server's own trouble, which passes."""
-    for key in ("code", "status", "status_code", "http_status") if isinstance(error, dict) else ():
+    for key in (
+        ("code", "status", "status_code", "http_status", "http_code") if isinstance(error, dict) else ()
+    ):
         number = str(error.get(key, ""))  # type: ignore[attr-defined]
         if number.isdecimal() and len(number) == 3 and 400 <= int(number) < 600:
             return int(number)
@@ -161,7 +170,7 @@ def _sentences(value: Any, levels: int) -> Iterator[str]:
         for key, item in value.items():
             if key in _WAITS and isinstance(item, (str, int, float)):
                 yield f"retry in {item}"
-            elif key in _TOLD_IN:
+            elif key.lower() in _TOLD_IN:
                 yield from _sentences(item, levels - 1)
 
 
@@ -194,7 +203,8 @@ _DURATION = re.compile(
     re.IGNORECASE,
 )
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_IN_WORDS = re.compile(r"(?:try again|retry)\s+(?:in|after)\s+(?=\d)", re.IGNORECASE)
+_IN_WORDS = re.compile(r"(?:try again|retry|wait|resets?)(?:[\s_:]+[a-z]+){0,4}[\s_:]+(?=\d)", re.IGNORECASE)
+_IN_HEADER = re.compile(r"retry-?after(?P<ms>-ms)?$|rate-?limit.*reset|^ratelimit$")
 # A number above it is a moment, in seconds or milliseconds of Unix time.
 _MOMENTS_FROM = 1e9
 _MILLISECONDS_FROM = 1e11
@@ -219,29 +229,23 @@ def retry_after_seconds(headers: Mapping[str, str], *, now: float | None = None)
     Between 0 and a day.  ``now`` is a Unix time, by default the present; only dates need it.
     """
     now = time.time() if now is None else now
-    milliseconds = _number(headers.get("retry-after-ms"))
-    if milliseconds is not None:
-        return _bounded(milliseconds / 1000.0)
-    asked = headers.get("retry-after")
-    for seconds in (_duration(asked), _until_date(asked, now)):
-        if seconds is not None:
-            return _bounded(seconds)
-    resets = [_reset(value, now) for name, value in headers.items() if "ratelimit-reset" in name.lower()]
-    return _bounded(max((seconds for seconds in resets if seconds is not None), default=None))
+    waits: dict[str, list[float]] = {"ms": [], "retry": [], "reset": []}
+    for name, text in headers.items():
+        if (known := _IN_HEADER.search(name.lower())) and (seconds := _wait(text, now)) is not None:
+            kind = "ms" if known["ms"] else "retry" if "retry" in known[0] else "reset"
+            waits[kind].append(seconds / 1000.0 if known["ms"] else seconds)
+    return _bounded(next((max(seconds) for seconds in waits.values() if seconds), None))
 
 
-def _reset(text: str, now: float) -> float | None:
-    number = _number(text)
-    if number is None or number < _MOMENTS_FROM:
-        return _duration(text)
-    return (number / 1000.0 if number > _MILLISECONDS_FROM else number) - now
-
-
-def _duration(text: str | None) -> float | None:
-    number = _number(text)
+def _wait(text: str, now: float) -> float | None:
+    """Seconds from a number, a moment of Unix time, a duration or a date."""
+    plain = text.rpartition("reset=")[2].split(";")[0].strip().removeprefix("PT")
+    number = _number(plain.split(",")[0])
     if number is not None:
-        return number
-    return _parts_of(_DURATION.fullmatch((text or "").strip()))
+        moment = number / 1000.0 if number > _MILLISECONDS_FROM else number
+        return moment - now if number > _MOMENTS_FROM else number
+    duration = _parts_of(_DURATION.fullmatch(plain))
+    return _until_date(plain, now) if duration is None else duration
 
 
 def _parts_of(duration: re.Match[str] | None) -> float | None:
@@ -257,11 +261,11 @@ def _number(text: str | None) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _until_date(text: str | None, now: float) -> float | None:
-    try:
-        return parsedate_to_datetime(text or "").timestamp() - now
-    except (ValueError, OverflowError):
-        return None
+def _until_date(text: str, now: float) -> float | None:
+    for read in (parsedate_to_datetime, datetime.fromisoformat):
+        with suppress(ValueError, OverflowError):
+            return read(text).timestamp() - now
+    return None
 
 
 def _bounded(seconds: float | None) -> float | None:
@@ -273,16 +277,17 @@ _ABOUT_THE_INPUT = frozenset({HTTPStatus.BAD_REQUEST, 413, 422})
 _FROM_IN_BETWEEN = frozenset({405, 406, 407, 410, 411, 415, 418, 421, 426, 451, 511})
 _HOST = re.compile(r"[A-Za-z0-9.:_-]{1,255}")
 _KEY = re.compile(r"api[ _-]?key|authentication|unauthenticated", re.IGNORECASE)
-_QUOTA = re.compile(
-    r"insufficient.{0,20}(quota|credits?|balance|funds)|billing|payment required", re.IGNORECASE
-)
+_NO_CREDIT = re.compile(r"insufficient.{0,20}(quota|credits?|balance|funds)|credit balance", re.IGNORECASE)
+_QUOTA = re.compile(rf"{_NO_CREDIT.pattern}|billing|payment|trial .{{0,20}}expired", re.IGNORECASE)
 _MODEL = re.compile(
     r"model\b.{0,200}?\b(not found|not exist|unknown|not supported|not available)"
-    r"|(invalid|unknown|unsupported|no such) model|model_not_(found|supported)|DeploymentNotFound",
+    r"|(invalid|unknown|unsupported|no such) model|model_not_(found|supported)|DeploymentNotFound"
+    r"|model\b.{0,80}\b(deprecated|retired|decommissioned|no longer)",
     re.IGNORECASE,
 )
 _MODERATED = re.compile(
-    r"content.?(filter|policy)|content management policy|flagged|moderat|safety (system|filter|policy)",
+    r"content.?(filter|policy)|content management policy|flagged|moderat|safety (system|filter|policy)"
+    r"|(inappropriate|sensitive) content|data_inspection|responsible.?ai",
     re.IGNORECASE,
 )
 # Prompts, and texts to embed, that are longer than the server takes.
@@ -292,7 +297,7 @@ _TOO_LONG = re.compile(
     r"|n_ctx",
     re.IGNORECASE,
 )
-_RATE = re.compile(r"rate.?limit|too many requests", re.IGNORECASE)
+_RATE = re.compile(r"rate.?limit|too many requests|throttl|rate exceeded", re.IGNORECASE)
 # The status that other servers send with what the words say.
 _MEANING = {_QUOTA: 402, _RATE: 429, _KEY: 401, _MODEL: 404, _MODERATED: 400, _TOO_LONG: 400}
 
@@ -312,11 +317,11 @@ def _error_of(rejection: Rejection, role: Role[Any]) -> ModelError:
     wait = seconds_to_wait(rejection)
     if is_moderated(rejection):
         return PermanentModelError(f"{answer}: its moderation refuses this input.")
+    is_over_rate = is_rate_limit(rejection)
     if setup := _setup_problem(rejection, role):
         refused = ProviderSetupError(f"{answer}: {setup}.", retry_after_seconds=wait)
         refused.is_unpaid = True
         return refused
-    is_over_rate = rejection.status == HTTPStatus.TOO_MANY_REQUESTS
     if is_over_rate and _REQUEST_TOO_LARGE.search(rejection.subject):
         return PermanentModelError(f"{answer}: this input alone is over the limit of tokens per minute.")
     if is_too_long(rejection):
@@ -324,7 +329,7 @@ def _error_of(rejection: Rejection, role: Role[Any]) -> ModelError:
             f"{answer}: this input is longer than the server takes; lower STRANDLINE_BATCH_TOKEN_BUDGET, or"
             " the flush size of the policy."
         )
-    if rejection.status in _ABOUT_THE_INPUT:
+    if rejection.status in _ABOUT_THE_INPUT and not is_over_rate:
         return PermanentModelError(f"{answer}: it refuses this input, and will refuse it again.")
     kind = RateLimitError if is_over_rate else TransientModelError
     return kind(f"{answer}.", retry_after_seconds=wait)
@@ -343,6 +348,12 @@ def refuses_everything(rejection: Rejection, role: Role[Any]) -> ProviderSetupEr
     )
     refused.is_unpaid = True
     return refused
+
+
+def is_rate_limit(rejection: Rejection) -> bool:
+    """Whether the server wants fewer calls; some say so in words behind another status."""
+    in_words = rejection.status in (403, 503, 529) or "throttl" in rejection.subject.lower()
+    return rejection.status == 429 or (in_words and _RATE.search(rejection.subject) is not None)
 
 
 def is_moderated(rejection: Rejection) -> bool:
@@ -375,10 +386,13 @@ def _setup_problem(rejection: Rejection, role: Role[Any]) -> str | None:
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
         return f"it redirects to {_target(rejection.headers)}, which is not followed; check {address}"
     # A quota of a minute names the wait, as Gemini's does.
-    is_used_up = status in (403, 429) and _QUOTA.search(words) and _seconds_in_words(rejection) is None
+    used_up = {403: _QUOTA, 429: _QUOTA, 400: _NO_CREDIT}.get(status)
+    is_used_up = used_up and used_up.search(words) and _seconds_in_words(rejection) is None
     if status == HTTPStatus.PAYMENT_REQUIRED or is_used_up:
         return "the quota of the account is used up; check its plan and billing"
-    if status in (400, 403, 404, 422) and _MODEL.search(words):
+    if is_rate_limit(rejection):
+        return None
+    if status in (400, 403, 404, 410, 422) and _MODEL.search(words):
         return f"it does not have the model; check {role.place('model')}"
     if status == HTTPStatus.UNAUTHORIZED or (status in (400, 403) and _KEY.search(words)):
         return f"the key was refused ({status}); check {key}"

@@ -128,18 +128,18 @@ class OpenAITextModel:
                 checked = check_answer(task, completion.text)
             except PermanentModelError as error:
                 problem = str(error)
-                if completion.has_no_end:
-                    allowing = self._role.place("timeout_seconds")
-                    problem = f"The answer did not end: it had no end, or took longer than {allowing} allows."
-                elif completion.is_cut_off:
-                    raised_by = self._role.place("max_tokens")
-                    problem = f"The answer was cut off because it became too long; {raised_by} allows more."
             else:
                 if not checked.shortcoming:
                     if thinks:
                         self._thinks, self._thoughts = True, THOUGHT_TOKENS
                     return checked, spent
                 best, problem = max(best, checked, key=lambda one: one.weight), checked.shortcoming
+            if completion.has_no_end:
+                allowing = self._role.place("timeout_seconds")
+                problem = f"The answer did not end: it had no end, or took longer than {allowing} allows."
+            elif completion.is_cut_off:
+                raised_by = self._role.place("max_tokens")
+                problem = f"The answer was cut off because it became too long; {raised_by} allows more."
             if completion.has_no_end or best.covered is not None:
                 break
             thinks = thinks or (completion.is_cut_off and not completion.text.lstrip().startswith(_BEGUN))
@@ -208,7 +208,7 @@ class OpenAITextModel:
             problem = judge(rejection, self._role)
             if is_moderated(rejection):
                 raise problem
-            weaker = form.weaker(rejection)
+            weaker = form.weaker(rejection, room)
             is_explained = is_explained and "json_validate" not in rejection.subject
             if weaker is None and not _is_explained(rejection, problem):
                 weaker, is_explained = self._forms.plainer(form, rejection), False
@@ -257,7 +257,8 @@ def _passes(error: ModelError) -> bool:
 
 def _is_explained(rejection: Rejection, error: ModelError) -> bool:
     """Whether a refusal is for another reason than the form of the request."""
-    return isinstance(error, ProviderSetupError) and rejection.status not in (405, 415)
+    is_known = isinstance(error, (ProviderSetupError, RateLimitError))
+    return is_known and rejection.status not in (405, 415)
 
 
 def _messages(prompt: Prompt) -> Messages:

@@ -23,13 +23,12 @@ from strandline.schemas.errors import TransientModelError
 MAX_TOKENS_OF_CALL = 2**31 - 1
 _MAX_LEVELS = 8
 
-_CUT_OFF = frozenset({"length", "max_tokens", "max_length", "model_length", "token_limit", NO_END})
-_FILTERED = frozenset(
-    {"content_filter", "safety", "recitation", "blocklist", "prohibited_content", "spii", "refusal"}
-)
+_CUT_OFF = re.compile(rf"length|max_|limit|truncat|{NO_END}")
+_FILTERED = re.compile(r"filter|safety|recit|block|prohibit|spii|refus|guardrail|moderat|sensitive|policy")
+_REASONS = ("finish_reason", "finishReason", "stop_reason")
 # Where servers put an answer, thoughts, the arguments of a call, and a refusal.
 _PLACES = {
-    "answer": "content text output_text value parts parsed json",
+    "answer": "content text output_text value parts parsed json output candidates generated_text completion",
     "thoughts": "reasoning_content reasoning reasoning_details thinking",
     "arguments": "tool_calls function_call function arguments input",
     "refusal": "refusal",
@@ -37,7 +36,10 @@ _PLACES = {
 _KINDS = {place: kind for kind, places in _PLACES.items() for place in places.split()}
 _THOUGHTS = re.compile(r"think|reason", re.IGNORECASE)
 # Around the body of OpenAI's form, and around its list of vectors.
-_AROUND = ("data", "embeddings", "result", "response", "float")
+_AROUND = tuple("data embeddings result response float output results vectors predictions values".split())
+# Where a body without choices has the answer itself.
+_ANSWERS = ("output", "content", "candidates", "generated_text", "completion")
+_VECTORS = ("embedding", "vector", "embeddings", "values", "float")
 
 _EVENTS = re.compile(r"^data:", re.MULTILINE)
 # What may stand before a value: also the marks that keep a browser from running a list.
@@ -148,10 +150,10 @@ class _Choice:
 
     def add(self, choice: Mapping[str, Any]) -> None:
         """Take in a choice of a body, or its part in a chunk of a stream."""
-        reason = choice.get("finish_reason")
+        reason = next((choice[key] for key in _REASONS if choice.get(key)), None)
         self.reason = reason.lower() if isinstance(reason, str) and reason else self.reason
         message = choice.get("message") or choice.get("delta")
-        if choice.get("message"):
+        if choice.get("message") and "done" not in choice:
             self.parts = {}  # a stream that ends with all of it
         self._collect(choice if message is None else message, "answer", _MAX_LEVELS)
 
@@ -200,9 +202,10 @@ def read_completion(body: Body) -> Completion:
     best = next((one for one in ordered if one.text()), ordered[0] if ordered else _Choice())
     return Completion(
         best.text(),
-        is_cut_off=best.reason in _CUT_OFF,
+        is_cut_off=_CUT_OFF.search(best.reason) is not None,
         has_no_end=best.reason == NO_END,
-        is_refused=best.reason in _FILTERED or any(map(str.strip, best.parts.get("refusal", ()))),
+        is_refused=_FILTERED.search(best.reason) is not None
+        or any(map(str.strip, best.parts.get("refusal", ()))),
         usage=usage,
     )
 
@@ -223,7 +226,8 @@ def _choices(chunk: object) -> list[dict[str, Any]] | None:
         offered = [offered] if {"message", "delta", "text"}.intersection(offered) else list(offered.values())
     if isinstance(offered, list):
         return [choice for choice in offered if isinstance(choice, dict)]
-    is_choice = "choices" not in chunk and isinstance(chunk.get("message"), dict)
+    holds_answer = any(isinstance(chunk.get(key), (list, str)) for key in _ANSWERS)
+    is_choice = "choices" not in chunk and (holds_answer or isinstance(chunk.get("message"), dict))
     return [chunk] if is_choice else [] if "choices" in chunk else None
 
 
@@ -239,24 +243,35 @@ def read_embeddings(body: Body, expected: int) -> tuple[list[Sequence[float]], U
         raise RejectedError(rejection)
     vectors, numbers = [], []
     for row in _rows(value, _MAX_LEVELS):
-        if not isinstance(row, (dict, list, str)) or (isinstance(row, dict) and "embedding" not in row):
+        vector = _held(row)
+        if not isinstance(row, (dict, list, str)) or isinstance(vector, dict):
             raise not_of_form()
-        vectors.append(row["embedding"] if isinstance(row, dict) else row)
-        numbers.append(_number(row.get("index")) if isinstance(row, dict) else None)
+        vectors.append(vector)
+        numbers.append(_number(row.get("index", row.get("text_index"))) if isinstance(row, dict) else None)
     places = _in_order(numbers, expected)
     if places is None:
         raise TransientModelError("The model server did not return one embedding for each text.")
     return [_vector(vectors[place]) for place in places], _usage(value)
 
 
+def _held(row: Any) -> Any:
+    """The vector in a row, which may be an object in an object."""
+    for _ in range(_MAX_LEVELS):
+        name = next((name for name in _VECTORS if isinstance(row, dict) and name in row), None)
+        row = row if name is None else row[name]
+    return row
+
+
 def _rows(value: object, levels: int) -> list[Any]:
     if isinstance(value, dict) and "embedding" in value:
         return [value]
+    if isinstance(value, dict) and value and all(map(str.isdecimal, value)):
+        return list(value.values())
     if isinstance(value, dict) and levels:
         return _rows(next((value[key] for key in _AROUND if key in value), None), levels - 1)
     if not isinstance(value, list):
         raise not_of_form()
-    is_around = len(value) == 1 and isinstance(value[0], dict) and "embedding" not in value[0]
+    is_around = len(value) == 1 and isinstance(value[0], dict) and isinstance(value[0].get("data"), list)
     return _rows(value[0], levels - 1) if is_around and levels else value
 
 
@@ -272,7 +287,8 @@ def _vector(value: object) -> Sequence[float]:
     while isinstance(value, list) and len(value) == 1 and isinstance(value[0], (list, str)):
         value = value[0]
     try:
-        return _floats(value) if isinstance(value, str) else [float(item) for item in value]  # type: ignore[attr-defined]
+        numbers: Any = json.loads(value) if isinstance(value, str) and value.startswith("[") else value
+        return _floats(numbers) if isinstance(numbers, str) else [float(item) for item in numbers]
     except (TypeError, ValueError, OverflowError):
         return ()
 

@@ -23,7 +23,9 @@ from strandline.pipelines.models.contract import (
     TaskName,
     TranscriptLine,
 )
+from strandline.pipelines.models.loose_json import bounded_int
 from strandline.pipelines.models.openai.errors import Rejection
+from strandline.pipelines.models.openai.replies import MAX_TOKENS_OF_CALL
 from strandline.schemas.model_roles import TextRole
 
 Messages = Sequence[dict[str, str]]
@@ -51,12 +53,15 @@ _ANSWER_FORMAT = re.compile(
 )
 _SYSTEM = re.compile(
     r"system.{0,3}(role|message|prompt|instruction)|role.{0,30}\bsystem\b|messages\[0\]"
-    r"|\bsystem\b.{0,40}not support|roles must alternate",
+    r"|\bsystem\b.{0,40}not support|roles must alternate|only user and assistant roles",
     re.IGNORECASE,
 )
 _LIMIT = re.compile(
     r"max_(completion_|new_)?tokens|maximum context|context.{0,3}(length|window)", re.IGNORECASE
 )
+# No lower limit is worth asking with.
+_MIN_LIMIT_TOKENS = 256
+_NUMBER = re.compile(r"\d+")
 _STREAM = re.compile(r"stream", re.IGNORECASE)
 _TEMPERATURE = re.compile(r"temperature", re.IGNORECASE)
 
@@ -69,6 +74,8 @@ class RequestForm:
     temperature: float | None = 0
     system: bool = True
     limit: Literal["max_tokens", "max_completion_tokens", "none"] = "max_tokens"
+    # The most that the limit may be.
+    most_tokens: int = MAX_TOKENS_OF_CALL
     stream: Literal["with usage", "plain", "none"] = "with usage"
     # The configured form of answers stays, even if a server objects to it.
     keeps_answer: bool = False
@@ -92,8 +99,11 @@ class RequestForm:
             answer, None, system=False, limit="none", stream="none", keeps_answer=self.keeps_answer
         )
 
-    def weaker(self, rejection: Rejection) -> RequestForm | None:
-        """The form without what ``rejection`` names; None if it names nothing that this form has."""
+    def weaker(self, rejection: Rejection, asked_tokens: int) -> RequestForm | None:
+        """The form without what ``rejection`` names; None if it names nothing that this form has.
+
+        A limit of tokens that is refused is lowered to the largest lower number that the refusal has.
+        """
         if rejection.status not in _REFUSING:
             return None
         words = rejection.subject
@@ -101,6 +111,10 @@ class RequestForm:
             return replace(self, temperature=None)
         if self.limit != "none" and _LIMIT.search(words):
             takes_other = self.limit == "max_tokens" and "max_completion_tokens" in words
+            asked = min(asked_tokens, self.most_tokens)
+            lower = [n for n in map(bounded_int, _NUMBER.findall(words)) if _MIN_LIMIT_TOKENS <= n < asked]
+            if lower:
+                return replace(self, most_tokens=max(lower))
             return replace(self, limit="max_completion_tokens" if takes_other else "none")
         if self.answer != "text" and not self.keeps_answer and _ANSWER_FORMAT.search(words):
             return replace(self, answer="json_object" if self.answer == "json_schema" else "text")
@@ -116,7 +130,7 @@ class RequestForm:
         if self.temperature is not None:
             request["temperature"] = self.temperature
         if self.limit != "none":
-            request[self.limit] = max_tokens
+            request[self.limit] = min(max_tokens, self.most_tokens)
         if self.answer == "json_schema":
             schema = {"name": task, "strict": True, "schema": answer_schema(task)}
             request["response_format"] = {"type": "json_schema", "json_schema": schema}

@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 
 from strandline.pipelines.inspect.verify import verify
-from strandline.pipelines.models.contract import ExtractTask, TranscriptLine
+from strandline.pipelines.models.answers import parse_summary
+from strandline.pipelines.models.contract import ExtractTask, SummaryTask, TranscriptLine
+from strandline.pipelines.models.openai.models import OpenAITextModel
 from strandline.pipelines.models.openai.request_forms import THOUGHT_TOKENS, most_tokens
 from strandline.schemas.settings import Settings, load_settings
 from tests.conftest import Rig, nothing_due, wait_until
+from tests.pipelines.models.test_quirks import said
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
 from tests.support.stored import dead_letters, live_facts
 
@@ -88,6 +91,17 @@ def babbling(babble: Babble) -> Callable[[RecordedRequest], Raw | None]:
         return Raw(200, body.encode(), (("Content-Type", "text/event-stream"),))
 
     return respond
+
+
+@pytest.mark.parametrize("finish", ["length", "no_end"])
+def test_of_a_summary_without_an_end_the_sentences_are_used(
+    server: ModelServer, model: OpenAITextModel, finish: str
+) -> None:
+    cut = '{"summary": "They talk of boats. Then they sail. And the'
+    server.behave(responder=lambda _: said(cut, finish=finish))
+    answer = model.answer(SummaryTask("", LINES, 100)).text
+    assert parse_summary(answer).summary == "They talk of boats. Then they sail."
+    assert len(server.requests) == (2 if finish == "length" else 1)
 
 
 @pytest.mark.parametrize("what", BABBLE)
