@@ -71,22 +71,21 @@ SOURCES_PAGE_BYTES = 4_000_000
 
 
 class Where(TypedDict):
-    """Where to look for a fact; ``owner_key`` is of an owner who may have no session."""
+    """Where to look for what is to be explained."""
 
     namespace: str
     session_id: str | None
     user_id: str | None
     without_user: bool
-    owner_key: UUID | None
 
 
 def explain_fact(
-    fetcher: Fetcher, where: Where, fact_id: UUID
+    fetcher: Fetcher, where: Where, owner_key: UUID | None, fact_id: UUID
 ) -> FactExplanation | RemovedFactExplanation | None:
     """Explain a fact by its id, even if people removed it; None if none of the owners has such a fact."""
-    for fact in fetcher.fetch(ExplainFindFacts(**where, fact_id=fact_id)):
+    for fact in fetcher.fetch(ExplainFindFacts(**where, owner_key=owner_key, fact_id=fact_id)):
         return _explain_fact(fetcher, fact.shard_key, fact.generation_id, fact_id)
-    for owner in fetcher.fetch(ExplainFindFactEvents(**where, fact_id=fact_id)):
+    for owner in fetcher.fetch(ExplainFindFactEvents(**where, owner_key=owner_key, fact_id=fact_id)):
         return RemovedFactExplanation(
             fact_id=fact_id,
             events=_events(fetcher, owner.shard_key, None, fact_id),

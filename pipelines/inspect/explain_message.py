@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypedDict, Unpack, cast
+from typing import Unpack, cast
 from uuid import UUID
 
 from strandline.pipelines.audit.appending import append_inspection
@@ -19,6 +19,7 @@ from strandline.pipelines.facts.extract import is_capped
 from strandline.pipelines.inspect.changes import corrections_of, policy_changes
 from strandline.pipelines.inspect.directory import OfUser, Whose, check_known, find_session
 from strandline.pipelines.inspect.explain_fact import (
+    Where,
     excerpt,
     explain_fact,
     model_calls,
@@ -132,17 +133,10 @@ def explain_fact_alone(
     return fact
 
 
-class _Where(TypedDict):
-    namespace: str
-    session_id: str | None
-    user_id: str | None
-    without_user: bool
-
-
 @contextmanager
-def _look(database: Database, whose: Whose) -> Iterator[tuple[Transaction, _Where]]:
+def _look(database: Database, whose: Whose) -> Iterator[tuple[Transaction, Where]]:
     """One snapshot, in which these sessions are known; that an operator looks is in the audit trail."""
-    where: _Where = {
+    where: Where = {
         "namespace": whose.get("namespace") or DEFAULT_NAMESPACE,
         "session_id": whose.get("session_id"),
         "user_id": whose.get("user_id"),
@@ -156,7 +150,7 @@ def _look(database: Database, whose: Whose) -> Iterator[tuple[Transaction, _Wher
 
 
 def _find_fact(
-    fetcher: Fetcher, fact_id: str, whose: _Where
+    fetcher: Fetcher, fact_id: str, whose: Where
 ) -> FactExplanation | RemovedFactExplanation | None:
     try:
         id_ = UUID(fact_id)
@@ -165,10 +159,10 @@ def _find_fact(
     user_id = whose["user_id"]
     # A user may have facts and no session.
     owner_key = None if user_id is None else identify_user(whose["namespace"], user_id).shard_key
-    return explain_fact(fetcher, {**whose, "owner_key": owner_key}, id_)
+    return explain_fact(fetcher, whose, owner_key, id_)
 
 
-def _find_message(fetcher: Fetcher, message_id: str, whose: _Where) -> MessageExplanation:
+def _find_message(fetcher: Fetcher, message_id: str, whose: Where) -> MessageExplanation:
     rows = fetcher.fetch(ExplainFindMessages(**whose, message_id=message_id))
     row = _only(rows, message_id, whose["namespace"])
     key = SessionKeys(shard_key=row.shard_key, session_key=row.session_key)

@@ -213,12 +213,9 @@ def _stage(
 
 def _worker(row: StatusWorkersRow) -> WorkerReport:
     condition = json.loads(row.condition)
-    return WorkerReport(
+    return WorkerReport.of(
+        row,
         worker_id=str(row.worker_id),
-        host=row.host,
-        pid=row.pid,
-        version=row.version,
-        stages=row.stages,
         started_at=row.started_at.isoformat(),
         beat_seconds_ago=round(max(0.0, float(row.beat_seconds_ago)), 3),
         dropped_hints=condition.get("dropped_hints", 0),

@@ -108,14 +108,9 @@ def test_a_proposal_is_in_the_ledger_and_explains_the_facts_that_it_made(
     facts.apply_optimization(facts.optimize())
     assert [row[:2] for row in rows_of(url, LEDGER, memory.namespace)] == [("optimize", "condense")]
     (merged,) = [fact for fact in facts.list() if fact.text == BOTH]
-    where = Where(
-        namespace=memory.namespace,
-        session_id=None,
-        user_id="rui",
-        without_user=False,
-        owner_key=identify_user(memory.namespace, "rui").shard_key,
-    )
-    explained = explain_fact(database, where, merged.fact_id)
+    where = Where(namespace=memory.namespace, session_id=None, user_id="rui", without_user=False)
+    owner_key = identify_user(memory.namespace, "rui").shard_key
+    explained = explain_fact(database, where, owner_key, merged.fact_id)
     assert isinstance(explained, FactExplanation)
     assert "condense" in {call.step for revision in explained.revisions for call in revision.calls}
 

@@ -190,8 +190,6 @@ def read(opened: OpenedSession, query: str | None) -> tuple[MemoryContext, ReadS
         session_id=stored.session_id,
         user_id=stored.user_id,
         token_limit=memory.token_limit,
-        covered_through=dict(context.covered_through),
-        omitted=context.omitted,
     )
     return context, state
 

@@ -45,10 +45,8 @@ WithMade = Annotated[
 async def whoami(call: Call) -> Identity:
     """Whose the key is, and its rights."""
     caller = call.caller
-    return Identity(
-        key_id=caller.key_id,
-        namespace=caller.namespace,
-        user_id=caller.user_id,
+    return Identity.of(
+        caller,
         scopes=[scope for scope in SCOPES if scope in caller.scopes],
         shared_scopes=call.row.shared_scopes,
         label=call.row.label,
