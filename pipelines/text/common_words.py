@@ -68,6 +68,13 @@ def month_names() -> dict[str, int]:
 
 
 @cache
+def spoken_days() -> dict[str, list[str]]:
+    """By language the words of days, as the table says."""
+    days: dict[str, list[str]] = _table()["spoken_days"]
+    return days
+
+
+@cache
 def pattern(name: str) -> re.Pattern[str]:
     """``negation``, ``clause``, ``listed`` or ``times``, for text in small letters."""
     return re.compile("".join(_table()["patterns"][name]))

@@ -1,5 +1,5 @@
 """The day that a speaker refers to, from the words and the time of the message: "last Saturday", "yesterday",
-"3 days ago".
+"3 days ago"; in other languages of Europe the days near today, and "next" and "last" with a weekday.
 
 Only phrases that name one day are resolved; "last summer" or "in March" is left to a model.
 """
@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import re
 from datetime import date, timedelta
+from functools import cache
+
+from strandline.pipelines.text.common_words import language_of, spoken_days
 
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -54,6 +57,34 @@ def _spoken_date(folded: str, said_on: date) -> date | None:
             return said_on + sign * timedelta(days=_count(match.group(1)) * _DAYS_PER[match.group(2)])
     for phrase, days in _OFFSETS:
         if phrase.search(folded):
+            return said_on + timedelta(days=days)
+    if not _any_day().search(folded):
+        return None
+    language = language_of(folded)
+    names = sorted(spoken_days(), key=lambda name: name != language)
+    days_of = (day for name in names if (day := _day_in(name, folded, said_on, is_its=name == language)))
+    return next(days_of, None)
+
+
+@cache
+def _any_day() -> re.Pattern[str]:
+    names = (
+        phrase
+        for *phrases, weekdays in spoken_days().values()
+        for phrase in [*phrases[:5], *weekdays.split()]
+    )
+    return re.compile(rf"\b(?:{'|'.join(names)})\b")
+
+
+def _day_in(language: str, folded: str, said_on: date, *, is_its: bool) -> date | None:
+    *phrases, ahead, back, weekdays = spoken_days()[language]
+    for which, words in (("next", ahead), ("last", back)):
+        for number, name in enumerate(weekdays.split()):
+            if re.search(rf"\b(?:{words}) (?:{name})\b|\b(?:{name}) (?:{words})\b", folded):
+                return _weekday(which, number, said_on)
+    for days, phrase in zip((-2, 2, -1, 0, 1), phrases, strict=True):
+        # French "yesterday" is "here" in German.
+        if (is_its or phrase != "hier") and re.search(rf"\b(?:{phrase})\b", folded):
             return said_on + timedelta(days=days)
     return None
 

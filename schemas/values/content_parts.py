@@ -53,9 +53,12 @@ _LETTER = r"[A-Za-z0-9+/_-]"
 # As JSON, a URL and HTML may write +, / and =; the numbers are bounds, so that a search takes linear time.
 _ESCAPED = r"(?:\\{1,8}(?:/|u00(?:2[bBfF]|3[dD]))|%(?:2[BbFf]|3[Dd])|&#(?:43|47|61|x2[BbFf]|x3[Dd]);)"
 _LINE = rf"(?=(?:{_LETTER}|{_ESCAPED}){{{_MIN_LINE}}})(?:{_LETTER}++|{_ESCAPED})++"
-# Between lines: an indent, quotes, marks of a comment, anything but letters; a comma only before
-# a short line, since longer ones are values of their own.
-_BREAK = r"(?:\\{1,8}[nrt]|[^A-Za-z0-9+/_,-]|[+/_-](?![A-Za-z0-9])){1,48}+"
+# Between lines: an indent, quotes, marks of a comment, anything but letters; or a line's number or name.
+# A comma only before a short line, since longer ones are values of their own.
+_BREAK = (
+    r"(?:(?:\\{1,8}[nrt]|[^A-Za-z0-9+/_,-]|[+/_-](?![A-Za-z0-9])){1,48}+"
+    r"|(?:\\{1,8}[nr]|[\r\n])[\w.:/\t -]{1,24}?[ :,\t]++)"
+)
 _NEXT_LINE = rf"{_BREAK}(?:,{_BREAK}(?={_LETTER}{{{_MIN_LINE},255}}+(?!{_LETTER})))?{_LINE}"
 _PAYLOAD = re.compile(
     rf"(?<!{_LETTER})(?:"
@@ -64,6 +67,7 @@ _PAYLOAD = re.compile(
     rf"|data:([a-z]+)/[^\s\"'()<>\\]{{200,}}+)"
 )
 _LINES = re.compile(rf"(?:{_LETTER}++|{_ESCAPED})++")
+_WORDS = re.compile(r"(?<![a-z])[a-z]{5,20}(?![a-z])")
 _MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z]).*[0-9]", re.DOTALL)
 # What well-known formats begin with.
 _BEGINNINGS = {"iVBORw": "image", "/9j/": "image", "R0lGOD": "image", "JVBERi": "document", "SUQz": "audio"}
@@ -253,11 +257,16 @@ def split_payloads(text: str) -> tuple[str, list[str]]:
 
 
 def _is_base64(run: str) -> bool:
-    """Whether a run of lines is data: long, of mixed letters, and mostly in lines of one length."""
-    if len(run) < MIN_PAYLOAD_CHARACTERS or not _MIXED.match(run):
-        return False
-    lengths = Counter(map(len, _LINES.findall(run)))
-    return max(lengths) >= _LONG_LINE or 2 * max(lengths.values()) >= lengths.total()
+    """Whether a run of lines is data: long, of mixed letters without words, mostly in lines of one length."""
+    lines = [line for line in _LINES.findall(run) if len(line) >= _MIN_LINE]
+    letters, lengths = "".join(lines), Counter(map(len, lines))
+    words = sum(map(len, _WORDS.findall(letters)))
+    return (
+        len(letters) >= MIN_PAYLOAD_CHARACTERS
+        and _MIXED.match(letters) is not None
+        and 4 * words < len(letters)
+        and (max(lengths) >= _LONG_LINE or 2 * max(lengths.values()) >= lengths.total())
+    )
 
 
 def is_payload(text: str) -> bool:
@@ -322,13 +331,13 @@ def _readable(value: object) -> Iterator[str]:
         yield value
     elif isinstance(value, list):
         for item in value:
-            yield from _lines(item) if is_part(item) else _readable(item)
+            yield from _readable(item)
     elif isinstance(value, Mapping):
         fields = {key: item for key, item in value.items() if key != "type"}
-        if len(fields) == 1:
+        if is_part(value) and (is_thinking(value) or (lines := [*_lines(value)])):
+            yield from () if is_thinking(value) else lines
+        elif len(fields) == 1:
             yield from _readable(next(iter(fields.values())))
-        elif is_part(value) and kind_of(value):
-            yield from _lines(value)
         elif fields:
             yield json.dumps(fields, ensure_ascii=False, default=str)
     elif value is not None:

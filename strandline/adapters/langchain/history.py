@@ -147,4 +147,6 @@ def _new_parts(state: Sequence[BaseMessage], newest: Sequence[Message]) -> Itera
     last = max((place for place, message in enumerate(state, 1) if message.id in known), default=0)
     for part in parts_of(state[last:]):
         # As shown: of an id that the log has, the log's message stays.
-        yield [shown_with(message_of(message), id=message.id) for message in part]
+        yield [
+            shown_with(message_of(one), id=one.id) if one.id is not None else message_of(one) for one in part
+        ]

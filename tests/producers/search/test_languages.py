@@ -110,6 +110,50 @@ def test_chinese_days_are_resolved_from_the_day_they_were_said(text: str, day: d
     assert spoken_date(text, date(2024, 5, 8)) == day, "said on a Wednesday"
 
 
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("Morgen fliege ich nach Lissabon.", 1),
+        ("Ich war gestern mit Ida im Kino.", -1),
+        ("Guten Morgen, ich bin Ida!", None),
+        ("Ich heirate nächsten Freitag.", 2),
+        ("Wir haben uns letzten Montag getroffen.", -2),
+        ("Heute Morgen war ich da.", 0),
+        ("Das Boot ist hier.", None),
+        ("Ich komme übermorgen.", 2),
+        ("Vorgestern war ich krank.", -2),
+        ("Mañana viajo a Lisboa.", 1),
+        ("Trabajo por la mañana en casa.", None),
+        ("Mi boda es el próximo viernes.", 2),
+        ("Me caso pasado mañana.", 2),
+        ("Esta mañana vi a mi hermana.", 0),
+        ("El viernes que viene es mi boda.", 2),
+        ("Demain je pars avec ma sœur.", 1),
+        ("Hier j'ai vu Ida.", -1),
+        ("Je me marie vendredi prochain.", 2),
+        ("Aujourd'hui je suis à la maison.", 0),
+        ("Domani vado al mare.", 1),
+        ("Mi sposo venerdì prossimo.", 2),
+        ("Ieri ho visto mia sorella.", -1),
+        ("Amanhã vou ao mar.", 1),
+        ("Eu caso na próxima sexta-feira.", 2),
+        ("Depois de amanhã é a festa da minha irmã.", 2),
+        ("Morgen ga ik naar zee.", 1),
+        ("Ik trouw volgende vrijdag.", 2),
+        ("Imorgon åker jag till havet.", 1),
+        ("Jag gifter mig nästa fredag.", 2),
+        ("Jutro jadę do Gdańska.", 1),
+        ("Завтра я еду в Минск.", 1),
+        ("Я был там в прошлую пятницу.", -5),
+        ("Wir segeln oft am Freitag.", None),
+    ],
+)
+def test_days_of_european_languages_are_resolved_as_english_ones(text: str, days: int | None) -> None:
+    wednesday = date(2024, 5, 8)
+    day = spoken_date(text, wednesday)
+    assert (None if day is None else (day - wednesday).days) == days
+
+
 # A text, and queries of one word that people would find it by.
 SPELLINGS = [
     ("José works at the café in Zürich.", ("Jose", "cafe", "Zurich", "José", "ZÜRICH")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import pickle
 import random
@@ -127,11 +128,87 @@ def test_the_transcript_of_an_answer_is_read() -> None:
     assert full_text(Message("assistant", "Hello.", extra={"reasoning_content": "no"})) == "Hello."
 
 
+def lines(width: int, before: str = "", after: str = "") -> str:
+    return "\n".join(f"{before}{DATA[at : at + width]}{after}" for at in range(0, 60_000, width))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({"png": DATA}).replace("/", "\\/"),
+        json.dumps(json.dumps({"png": lines(76)})),
+        DATA.replace("+", "\\u002B").replace("/", "\\u002f"),
+        "img=" + DATA.replace("+", "%2B").replace("/", "%2F").replace("=", "%3D") + "&x=1",
+        DATA.replace("+", "&#43;").replace("/", "&#x2F;"),
+        "data: |\n" + lines(76, "    "),
+        "data: >\n  " + lines(72).replace("\n", " "),
+        lines(76, "> "), lines(76, "> > "), lines(64, " * "), lines(76, "+"), lines(40), lines(48),
+        lines(70, "    '", "'"), lines(76, '"', '" +'), lines(75, "", "="), lines(76).replace("\n", "\r\n\t"),
+        lines(76, "  12  "), lines(76, "a.txt:3:"), lines(200, "row9,"),
+        json.dumps(lines(76).split("\n"), indent=2),
+        json.dumps("data:image/png;base64," + DATA).replace("/", "\\/"),
+        "data:image/png;base64,\n" + lines(76),
+    ],
+)  # fmt: skip
+def test_data_is_found_however_it_is_written(text: str) -> None:
+    message = Message("tool", text, tool_call_id="c")
+    assert count_message(message, count_default) < 1_000
+    assert len(full_text(message)) < 200
+
+
+BOAT = "The boat Petrel is red."
+SPOKEN: list[dict[str, Any]] = [
+    {"type": "document", "title": "T", "source": {"type": "text", "media_type": "text/plain", "data": BOAT}},
+    {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": BOAT}]}},
+    {"type": "document", "source": {"type": "content", "content": BOAT}},
+    {"type": "search_result", "source": "u", "title": "t", "content": [{"type": "text", "text": BOAT}]},
+    {"type": "tool_result", "tool_use_id": "a", "content": BOAT},
+    {"type": "x", "toolResult": {"toolUseId": "a", "content": [{"text": BOAT}]}},
+    {"type": "x", "toolResult": {"toolUseId": "a", "content": [{"json": {"colour": BOAT}}]}},
+    {"type": "functionResponse", "functionResponse": {"name": "f", "response": {"output": BOAT}}},
+    {"type": "codeExecutionResult", "codeExecutionResult": {"outcome": "OUTCOME_OK", "output": BOAT}},
+    {"type": "function_call_output", "call_id": "a", "output": BOAT},
+    {"type": "shell_call_output", "call_id": "a", "output": [{"stdout": BOAT, "stderr": ""}]},
+    {"type": "mcp_call", "id": "m", "name": "f", "server_label": "s", "arguments": "{}", "output": BOAT},
+    {"type": "code_interpreter_call", "id": "m", "code": "1", "outputs": [{"type": "logs", "logs": BOAT}]},
+    {"type": "file_search_call", "id": "m", "queries": ["x"], "results": [{"file_id": "f", "text": BOAT}]},
+    {"type": "tool-result", "toolCallId": "a", "toolName": "f", "output": {"type": "text", "value": BOAT}},
+    {"type": "tool-result", "toolCallId": "a", "output": {"type": "error-text", "value": BOAT}},
+    {"type": "tool-result", "output": {"type": "content", "value": [{"type": "text", "text": BOAT}]}},
+    {"type": "code_execution_tool_result", "tool_use_id": "a", "content": {"type": "r", "stdout": BOAT}},
+    {"type": "web_search_tool_result", "tool_use_id": "a", "content": [{"type": "r", "title": BOAT}]},
+    {"type": "refusal", "refusal": BOAT},
+]
+
+
+@pytest.mark.parametrize("part", SPOKEN, ids=lambda part: part["type"])
+def test_text_in_documents_and_results_is_read_in_every_form(part: dict[str, Any]) -> None:
+    assert BOAT in full_text(Message("user", [part]))
+    long = json.loads(json.dumps(part).replace(BOAT, "word " * 3_000))
+    assert 2_500 < count_message(Message("user", [long]), count_default) < 3_500
+
+
+def test_a_call_is_read_in_every_form_and_a_thought_in_none() -> None:
+    for part in (
+        {"type": "tool_use", "id": "a", "name": "note", "input": {"text": BOAT}},
+        {"type": "functionCall", "functionCall": {"name": "note", "args": {"text": BOAT}}},
+    ):
+        assert full_text(Message("assistant", [part])) == f"note({json.dumps({'text': BOAT})})"
+    thoughts: list[Any] = [
+        {"type": "reasoning", "id": "r", "content": [{"type": "reasoning_text", "text": "hm"}]},
+        {"type": "thinking", "thinking": "hm", "signature": "s"},
+    ]
+    assert full_text(Message("assistant", [*thoughts, {"type": "text", "text": BOAT}])) == BOAT
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "x" * 150_000, "ab " * 1_000, "港は深く古い。" * 1_000, "word" * 500, "0123456789abcdef" * 100,
         "The key is AKIAIOSFODNN7EXAMPLE.", "a/b/c" * 200, json.dumps({"n": list(range(2_000))}), "=" * 1_000,
+        "\n".join(f"/Users/Ana/Projects/Strandline/Docs/{n}/Quarterly/Reports/Final" for n in range(20)),
+        "\n".join(f"File{n}.txt: {hashlib.sha256(bytes([n])).hexdigest()}" for n in range(20)),
+        "\n".join(f"https://Example.org/Articles/2026/Some-Long-Slug-About-Boats-{n}" for n in range(20)),
     ],
 )  # fmt: skip
 def test_text_stays(text: str) -> None:

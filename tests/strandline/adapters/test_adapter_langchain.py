@@ -359,3 +359,13 @@ async def test_a_graphs_state_is_stored_once(history: StrandlineHistory) -> None
     await history.aadd_state([*state[1:], *long])
     await history.memory.aclose()
     assert len(history.memory.get_all()) == 60 + 1_200
+
+
+def test_a_state_that_was_edited_long_ago_loses_no_new_turn(history: StrandlineHistory) -> None:
+    state: list[BaseMessage] = [HumanMessage("q", id="q"), AIMessage("a", id="a"), HumanMessage("no id")]
+    history.add_state(state)
+    for number in range(11):
+        history.add_messages([HumanMessage(f"by another way {number}"), AIMessage("b")])
+    history.add_state([state[0], AIMessage("edited", id="a"), HumanMessage("new", id="new")])
+    texts = [message.text for message in history.memory.get_all()]
+    assert texts[:3] == ["q", "a", "no id"] and texts[-1] == "new" and len(texts) == 26
