@@ -129,7 +129,7 @@ def test_the_tutorial_from_an_echo_to_a_replay(
     app = tmp_path / "chat.py"
     app.write_text(STEPS["chat.py"], encoding="utf-8")
     with running(environment, tmp_path) as address:
-        assert talk(address) == "I was given 1 messages."
+        assert talk(address) == "Messages that I was given: 1."
         wait_until(lambda: bool(facts(run)), timeout=60, what="a fact of the first turn")
         looked = run(STEPS["look"])
         assert "Bolt is afraid of thunder" in looked
