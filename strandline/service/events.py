@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from time import monotonic
@@ -22,6 +21,8 @@ from strandline.producers.execution import Resources
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.queries.application.service import Happenings, HappeningsRow, Settled, SettledRow
 from strandline.schemas.wire.operations import EventOut
+from strandline.service.gate.limits import Asker
+from strandline.service.gate.turns import endless_queue
 
 logger = logging.getLogger("strandline.service")
 
@@ -36,7 +37,8 @@ LATE_SECONDS = 10.0
 LATEST_SECONDS = 60.0
 ROWS_PER_PAGE = 1_000
 MAX_RESUMED_SECONDS = 86_400.0
-# After a restart all streams come back at once; they take turns, each with a part of its missed events.
+# After a restart all streams come back at once; they take turns, each with a part of its missed events, and
+# tenants and their keys do, so that the streams of one delay another's by one part.
 RESUMED_AT_ONCE = 2
 SPAN = timedelta(minutes=10)
 # A listener that is behind by so many loses its stream, and comes back with its last id.
@@ -56,9 +58,13 @@ Told = tuple[str, EventOut]
 
 @dataclass(eq=False, slots=True)
 class Listener:
-    """One stream: the events of a namespace, one of its users, its data without a user, or one session."""
+    """One stream: the events of a namespace, one of its users, its data without a user, or one session.
+
+    ``key_id``: of the key that asked.
+    """
 
     namespace: str
+    key_id: str
     user_id: str | None = None
     without_user: bool = False
     session_key: UUID | None = None
@@ -109,7 +115,7 @@ class EventHub:
         self._settled: datetime | None = None
         self._deep_at = 0.0
         self._poller: asyncio.Task[None] | None = None
-        self._resuming = asyncio.Semaphore(RESUMED_AT_ONCE)
+        self._resuming = endless_queue(RESUMED_AT_ONCE, per_namespace=RESUMED_AT_ONCE)
         self.looks = 0
 
     @property
@@ -239,7 +245,7 @@ class EventHub:
             listener.through,
             until=clock.at,
             session_key=listener.session_key,
-            turn=self._resuming,
+            asker=Asker(listener.namespace, listener.key_id),
         )
         async for rows in pages:
             for row in filter(listener.hears, rows):
@@ -254,25 +260,30 @@ class EventHub:
         *,
         until: datetime,
         session_key: UUID | None = None,
-        turn: AbstractAsyncContextManager[None] | None = None,
+        asker: Asker | None = None,
     ) -> AsyncIterator[list[HappeningsRow]]:
-        """What happened since a time and until another, page by page; ``turn``: what each page waits for."""
+        """What happened from a time until another, page by page; ``asker``: whose turns they wait for."""
         database = await self._resources.async_database()
         place = since, _LAST_UUID, _LAST_GENERATION
         while place < (until, _LAST_UUID, _LAST_GENERATION):
             end = min(place[0] + SPAN, until)
-            async with turn or nullcontext():
-                rows = await database.fetch(
-                    Happenings(
-                        namespaces=namespaces,
-                        session_key=session_key,
-                        since=place[0],
-                        after_event=place[1],
-                        after_generation=place[2],
-                        until=end,
-                        limit=ROWS_PER_PAGE,
-                    )
-                )
+            page = Happenings(
+                namespaces=namespaces,
+                session_key=session_key,
+                since=place[0],
+                after_event=place[1],
+                after_generation=place[2],
+                until=end,
+                limit=ROWS_PER_PAGE,
+            )
+            if asker is None:
+                rows = await database.fetch(page)
+            else:
+                await self._resuming.take(asker)
+                try:
+                    rows = await database.fetch(page)
+                finally:
+                    self._resuming.give_back(asker)
             yield rows
             place = end, _LAST_UUID, _LAST_GENERATION
             if len(rows) == ROWS_PER_PAGE:

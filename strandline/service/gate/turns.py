@@ -46,7 +46,7 @@ PAUSE_SECONDS = 0.001
 PAUSES = 4
 
 
-def _endless_queue(at_once: int, *, per_namespace: int) -> Admission:
+def endless_queue(at_once: int, *, per_namespace: int) -> Admission:
     """Permits for permit holders, which may wait for as long as their request lasts."""
     limits = ClassLimits(
         at_once=at_once,
@@ -72,7 +72,7 @@ class Turns:
     ) -> None:
         self._count_writes = count_writes
         self._pauses = pauses
-        self._places = _endless_queue(at_once, per_namespace=max(1, at_once - 1))
+        self._places = endless_queue(at_once, per_namespace=max(1, at_once - 1))
         self._in_hand = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_giving = False
@@ -130,7 +130,7 @@ class Aside:
     """
 
     def __init__(self) -> None:
-        self._turns = _endless_queue(MAX_ASIDE, per_namespace=1)
+        self._turns = endless_queue(MAX_ASIDE, per_namespace=1)
         self._threads = ThreadPoolExecutor(MAX_ASIDE, thread_name_prefix="strandline-large")
 
     async def run(self, asker: Asker, work: Callable[[], T]) -> T:

@@ -49,7 +49,7 @@ async def namespace_events(request: Request, call: Call) -> EventStream:
     The first event is a `position`, so that a stream has an id before anything happens.
     `Last-Event-ID` resumes: what came after that event is told, perhaps some of it again, for a day.
     """
-    listener = Listener(call.caller.tenant, **call.caller.whose)
+    listener = Listener(call.caller.tenant, call.caller.key_id, **call.caller.whose)
     return await _stream(call, request, listener)
 
 
@@ -57,7 +57,9 @@ async def namespace_events(request: Request, call: Call) -> EventStream:
 async def session_events(request: Request, call: Call, identity: SessionIdentity) -> EventStream:
     """What happens to one session; `Last-Event-ID` resumes."""
     await call.service.records.find(identity)
-    listener = Listener(identity.namespace, **call.caller.whose, session_key=identity.session_key)
+    listener = Listener(
+        identity.namespace, call.caller.key_id, **call.caller.whose, session_key=identity.session_key
+    )
     return await _stream(call, request, listener)
 
 

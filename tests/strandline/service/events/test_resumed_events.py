@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from typing import Any
 
 import psycopg
@@ -13,6 +14,7 @@ from psycopg.types.json import Jsonb
 
 from strandline.client import RemoteAdmin, RemoteService, Retries
 from strandline.schemas.errors import DatabaseUnavailableError
+from strandline.schemas.queries.application.service import Happenings
 from strandline.schemas.queries.derived.generations import BeginGeneration, RetireGeneration
 from strandline.schemas.wire.keys import NewKey
 from strandline.service import events
@@ -225,6 +227,30 @@ def test_a_stream_whose_past_cannot_be_read_ends_and_can_be_resumed(
         assert stream.has_ended.wait(20)
     assert stream.last_id()
     assert [one.__dict__["reason"] for one in caplog.records] == ["DatabaseUnavailableError"]
+
+
+def test_many_streams_of_one_tenant_delay_anothers_past_by_their_turns(
+    running: RunningService, tenant: NewKey, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = running.make_key()
+    asked: list[str] = []
+
+    def ask(**page: Any) -> Happenings:
+        if page["until"] - page["since"] == events.SPAN:  # not the poller
+            asked.append(page["namespaces"][0])
+        return Happenings(**page)
+
+    monkeypatch.setattr(events, "Happenings", ask)
+    with ExitStack() as opened:
+        client = opened.enter_context(running.client(tenant))
+        for _ in range(20):
+            opened.enter_context(listening(client, "/v1/events", "1"))
+        with running.client(other) as others, listening(others, "/v1/events", "1"):
+            pages = events.MAX_RESUMED_SECONDS / events.SPAN.total_seconds() - 1
+            wait_until(lambda: asked.count("default") >= pages, timeout=60, what="the other's past")
+    first, last = asked.index("default"), len(asked) - asked[::-1].index("default")
+    crowd = asked[first:last].count(namespace)
+    assert crowd <= 3 * pages, "a page waits for a few of the crowd, not for each stream"
 
 
 def test_an_error_of_a_look_is_logged_and_the_next_one_goes_on(
