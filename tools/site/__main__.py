@@ -29,12 +29,9 @@ OUTSIDE = {
 }
 GENERATED = {"python.md": python_reference}
 # Contrast and roles that the builder's pages lack (axe-core finds them).
-STYLE = (
-    "<style>[data-md-color-scheme=default][data-md-color-accent]{--md-accent-fg-color:#3344c4}"
-    "[data-md-color-scheme=slate][data-md-color-accent]{--md-accent-fg-color:#8c9eff}</style>"
-)
 MENDED = {
-    "</head>": f"{STYLE}</head>",
+    "</head>": "<style>[data-md-color-scheme=default][data-md-color-accent]{--md-accent-fg-color:#3344c4}"
+    "[data-md-color-scheme=slate][data-md-color-accent]{--md-accent-fg-color:#8c9eff}</style></head>",
     "<th></th>": "<td></td>",
     '<a id="__codelineno': '<a aria-hidden="true" tabindex="-1" id="__codelineno',
     '"nav",{class:"md-code__nav"}': '"div",{class:"md-code__nav"}',

@@ -302,7 +302,6 @@ class _Demo:
         )
 
     def _next_steps(self) -> dict[str, str]:
-        """Three commands that a reader may copy, on the conversation of this demo."""
         file, session = (shlex.quote(str(name)) for name in (self.conversation.path, self.memory.session_id))
         questions = [question.question for question in self.conversation.questions]
         asked = shlex.quote(min(questions, key=len, default="a question"))
