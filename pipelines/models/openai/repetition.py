@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator
 # An answer repeats itself if so many bytes at its end are one passage, written so many times or more.
 _BYTES = 2_400
 _TIMES = 6
-# It counts if it ends in so many numbers: no fact names as many lines.
-_NUMBERS = 64
+# It counts if it ends in more than so many numbers of lines: no fact is from as many.
+_NUMBERS = 24
 # After so many further bytes the end is looked at again.
 _STEP = 100
 _WORDS = re.compile(
     rb'"(?:content|text|reasoning_content|reasoning|thinking|arguments)"\s*:\s*"((?:[^"\\]|\\.)*)"'
 )
 _BREAK = re.compile(rb"\\[nrt]")
-_NO_NUMBER = re.compile(rb"[^\d\s,]")
+_LINES = re.compile(rb'messages\\?"\s*:\s*\[([\d\s,]*)\Z')
 # The last event of an answer that is read no further, and the reason for its end in it.
 NO_END = "no_end"
 ENDED = (
@@ -57,5 +57,6 @@ def repeats_itself(text: bytes) -> bool:
 
 
 def counts(text: bytes) -> bool:
-    """Whether a text, as a JSON string has it, ends in a list of numbers that is longer than any is meant."""
-    return len(_NO_NUMBER.split(_BREAK.sub(b" ", text))[-1].replace(b",", b" ").split()) > _NUMBERS
+    """Whether a text, as a JSON string has it, ends in a fact's list of lines that is longer than meant."""
+    lines = _LINES.search(_BREAK.sub(b" ", text))
+    return lines is not None and len(lines[1].replace(b",", b" ").split()) > _NUMBERS

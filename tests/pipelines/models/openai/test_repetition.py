@@ -56,6 +56,9 @@ def test_an_answer_without_an_end_is_ended(passage: str, key: str) -> None:
     [
         json.dumps({"facts": [{"text": f"User counted {n} sheep.", "messages": [n]} for n in range(300)]}),
         json.dumps({"facts": [json.loads(FACT)] * 5}),
+        json.dumps({"facts": [], "kept": list(range(1, 400))}, indent=1),
+        json.dumps({"facts": list(range(400))}),
+        json.dumps({"facts": [{"text": "User was busy.", "messages": list(range(20))}] * 3}, indent=4),
         " ".join(f"Week {n} was like week {n - 1}." for n in range(400)),
         "ha" * 900,
     ],
@@ -63,6 +66,15 @@ def test_an_answer_without_an_end_is_ended(passage: str, key: str) -> None:
 def test_an_answer_that_is_only_alike_is_read_to_its_end(text: str) -> None:
     sent = b"".join(map(events, words_of(text)))
     assert b"".join(until_repetition([sent])) == sent
+
+
+@pytest.mark.parametrize("break_", [", ", ",\n          "])
+def test_a_list_of_lines_that_counts_on_is_ended(break_: str) -> None:
+    begun = BEGUN + '{"text": "User has a dog.", "messages": ['
+    sent = b"".join(map(events, words_of(begun + break_.join(map(str, range(1, 400))))))
+    completion = read_completion(Body(b"".join(until_repetition([*sent.splitlines(keepends=True)])), {}))
+    assert completion.has_no_end and completion.text.startswith(begun)
+    assert len(completion.text) < len(begun) + 24 * len(break_) + 300
 
 
 @given(st.lists(st.text(max_size=30)), st.lists(st.integers(0, 400)), st.binary(max_size=40))

@@ -143,33 +143,51 @@ def paced_settings(database_url: str, model_server: ModelServer, monkeypatch: py
     )
 
 
-@pytest.mark.parametrize("processes", [1, 3])
-def test_thirty_sessions_at_a_limit_cost_few_requests_more_than_they_need(
-    rig: Rig, paced_settings: Settings, processes: int
-) -> None:
-    """Each runner has its own models, as a process has."""
-    server = LimitedServer(10, 2.0)
-    rig.model.behave(responder=server.respond)
-    runners = [
-        BackgroundRunner(rig.database, prepare_stages(rig.database, paced_settings), paced_settings)
-        for _process in range(processes)
-    ]
+def put_thirty_sessions(rig: Rig, **options: str) -> None:
     for number in range(30):
-        memory = rig.memory(f"s{number}", user_id=f"u{number}", memory_blocks=["facts", "summary"])
+        blocks = ["facts", "summary"]
+        memory = rig.memory(f"s{number}", user_id=f"u{number}", memory_blocks=blocks, **options)
         memory.put({"role": "user", "content": f"I own boat {number}."})
         memory.flush(all=True)
-    for runner in runners:
-        runner.start()
-    try:
-        wait_until(lambda: nothing_due(rig.url), timeout=60, what="all work")
-    finally:
-        for runner in runners:
-            runner.stop()
+
+
+def see_that_all_is_done(rig: Rig, server: LimitedServer) -> None:
+    wait_until(lambda: nothing_due(rig.url), timeout=60, what="all work")
     assert server.answered == 60, "one extraction and one summary each"
     assert server.answered + server.refused <= 1.3 * 60
     assert live_facts(rig.url) == 30
     assert dead_letters(rig.url) == 0
     assert verify(rig.database, deep=True).violations == ()
+
+
+def test_thirty_sessions_at_a_limit_cost_few_requests_more_than_they_need(
+    rig: Rig, paced_settings: Settings
+) -> None:
+    server = LimitedServer(10, 2.0)
+    rig.model.behave(responder=server.respond)
+    runner = BackgroundRunner(rig.database, prepare_stages(rig.database, paced_settings), paced_settings)
+    put_thirty_sessions(rig)
+    runner.start()
+    try:
+        see_that_all_is_done(rig, server)
+    finally:
+        runner.stop()
+
+
+def test_so_they_do_with_three_processes_of_workers(rig: Rig) -> None:
+    server = LimitedServer(10, 4.0)
+    rig.model.behave(responder=server.respond)
+    environment = {
+        "OPENAI_BASE_URL": rig.model.base_url,
+        "STRANDLINE_EMBEDDING_BACKEND": "local",
+        "STRANDLINE_TEXT_BACKEND": "openai",
+        "STRANDLINE_RETRY_BASE_SECONDS": "0.1",
+        "STRANDLINE_RETRY_MAX_SECONDS": "4",
+    }
+    for _process in range(3):
+        rig.start_worker(**environment)
+    put_thirty_sessions(rig, broker_url=rig.broker_url)
+    see_that_all_is_done(rig, server)
 
 
 class Died(BaseException):
