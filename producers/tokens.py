@@ -213,7 +213,7 @@ def _texts(message: Message) -> Iterator[str]:
 def _values(message: Message, part_tokens: Mapping[str, int]) -> Iterator[object]:
     yield from (value for value in message.extra.values() if not isinstance(value, (str, type(None))))
     for part in _parts(message):
-        if part["type"] not in part_tokens and part["type"] not in _TEXT_KEYS:
+        if part["type"] not in (*part_tokens, *_TEXT_KEYS) and not source_text(part):
             yield _beside_texts(part)
 
 

@@ -39,7 +39,8 @@ WITH s AS (
 ), tail AS (
     -- Per gap: as a plain join, a generic plan reads the whole log even if there is no gap.
     SELECT * FROM (
-        SELECT t.*, gap.is_question, sum(t.bytes) OVER (ORDER BY t.seq DESC) AS taken_bytes
+        SELECT t.*, gap.is_question, sum(t.bytes) FILTER (WHERE NOT gap.is_question) OVER (ORDER BY t.seq DESC)
+            AS taken_bytes
         FROM s CROSS JOIN gap CROSS JOIN LATERAL (
             SELECT m.* FROM strandline.message m
             WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s

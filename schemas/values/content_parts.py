@@ -12,9 +12,10 @@ from __future__ import annotations
 import json
 import re
 from abc import abstractmethod
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -289,11 +290,27 @@ def part_text(part: Mapping[str, Any]) -> str:
 
 
 def source_text(part: Mapping[str, Any]) -> str:
-    """The text of a document that is given as text, in Anthropic's form; empty for other parts."""
-    source = part.get("source")
-    if not isinstance(source, Mapping) or source.get("type") not in ("text", "content"):
-        return ""
-    return "\n".join(_readable(source.get("data") or source.get("content")))
+    """The text of a document that is given as text; empty for other parts."""
+    source, resource = part.get("source"), part.get("resource")  # Anthropic's, and that of MCP
+    if isinstance(source, Mapping) and source.get("type") in ("text", "content"):
+        return "\n".join(_readable(source.get("data") or source.get("content")))
+    if isinstance(resource, Mapping) and isinstance(resource.get("text"), str):
+        return str(resource["text"])
+    return next(_texts_in_base64(part), "")
+
+
+def _texts_in_base64(part: Mapping[str, Any]) -> Iterator[str]:
+    for place in _places(part):
+        media_type = next((place[key] for key in _MEDIA_TYPES if isinstance(place.get(key), str)), "")
+        data = next(
+            (place[key] for key in ("file_data", "data", "base64") if isinstance(place.get(key), str)), ""
+        )
+        head, is_url, _ = data[:100].partition(";base64,")
+        if (head.removeprefix("data:") if is_url else media_type).startswith("text/"):
+            with suppress(ValueError):
+                yield (
+                    b64decode(data.removeprefix(head + is_url if is_url else "")).decode().replace("\x00", "")
+                )
 
 
 def spoken_text(extra: Mapping[str, Any]) -> str:

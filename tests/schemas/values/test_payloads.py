@@ -178,7 +178,26 @@ SPOKEN: list[dict[str, Any]] = [
     {"type": "code_execution_tool_result", "tool_use_id": "a", "content": {"type": "r", "stdout": BOAT}},
     {"type": "web_search_tool_result", "tool_use_id": "a", "content": [{"type": "r", "title": BOAT}]},
     {"type": "refusal", "refusal": BOAT},
+    {"type": "resource", "resource": {"uri": "f:///a", "mimeType": "text/plain", "text": BOAT}},
 ]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "file", "file": {"filename": "n.txt", "file_data": "data:text/plain;base64,DATA"}},
+        {"type": "part", "inlineData": {"mimeType": "text/markdown", "data": "DATA"}},
+        {"type": "file", "base64": "DATA", "mime_type": "text/csv"},
+    ],
+)
+def test_a_text_in_base64_is_read_as_text(part: dict[str, Any]) -> None:
+    for text, least in ((BOAT, 1), ("word " * 3_000, 2_500)):
+        data = base64.b64encode(text.encode()).decode()
+        message = Message("user", [json.loads(json.dumps(part).replace("DATA", data))])
+        assert text.strip() in full_text(message)
+        assert least < count_message(message, count_default) < least + 900
+    broken = Message("user", [json.loads(json.dumps(part).replace("DATA", "%%"))])
+    assert full_text(broken).startswith("[document]")
 
 
 @pytest.mark.parametrize("part", SPOKEN, ids=lambda part: part["type"])

@@ -210,7 +210,7 @@ def _server_tools(turns: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> P
             problems += [f"{at}: comes before the results of {waiting}"] if waiting else []
             waiting = []
         for part in parts:
-            if part.get("type") == "server_tool_use":
+            if part.get("type") in ("server_tool_use", "mcp_tool_use"):
                 waiting.append(part["id"])
             elif str(part.get("type")).endswith("_tool_result"):
                 if part["tool_use_id"] not in waiting:
