@@ -102,7 +102,8 @@ class RequestForm:
     def weaker(self, rejection: Rejection, asked_tokens: int) -> RequestForm | None:
         """The form without what ``rejection`` names; None if it names nothing that this form has.
 
-        A limit of tokens that is refused is lowered to the largest lower number that the refusal has.
+        A limit of tokens that is refused is lowered to a number that the refusal has: the largest lower one,
+        and then the smallest, so that few requests find it.
         """
         if rejection.status not in _REFUSING:
             return None
@@ -114,7 +115,8 @@ class RequestForm:
             asked = min(asked_tokens, self.most_tokens)
             lower = [n for n in map(bounded_int, _NUMBER.findall(words)) if _MIN_LIMIT_TOKENS <= n < asked]
             if lower:
-                return replace(self, most_tokens=max(lower))
+                is_first = self.most_tokens == MAX_TOKENS_OF_CALL
+                return replace(self, most_tokens=max(lower) if is_first else min(lower))
             return replace(self, limit="max_completion_tokens" if takes_other else "none")
         if self.answer != "text" and not self.keeps_answer and _ANSWER_FORMAT.search(words):
             return replace(self, answer="json_object" if self.answer == "json_schema" else "text")

@@ -503,6 +503,22 @@ def test_a_form_is_found(server: ModelServer, model: OpenAITextModel, quirk: str
     assert len(server.requests) == before + 1
 
 
+def test_a_prompt_that_is_too_long_costs_few_requests_whatever_numbers_its_refusal_has(
+    server: ModelServer, model: OpenAITextModel
+) -> None:
+    def respond(request: RecordedRequest) -> Raw:
+        asked = request.body.get("max_tokens", 0)
+        words = (
+            f"maximum context length is 500 tokens, you requested {asked + 480} ({asked}, and 480 of input)"
+        )
+        return Raw(400, json.dumps(error(words)).encode())
+
+    server.behave(responder=respond)
+    with pytest.raises(PermanentModelError, match="longer than the server takes"):
+        model.answer(EXTRACT)
+    assert len(server.requests) <= 5
+
+
 def nested(*path: str) -> Respond:
     def respond(request: RecordedRequest) -> Any:
         value: Any = [row["embedding"] for row in vectors(request.body["input"])["data"]]
