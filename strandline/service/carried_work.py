@@ -18,6 +18,8 @@ from strandline.retention import provide_input
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.service.gate.deadlines import in_own_thread
+from strandline.service.gate.limits import Asker
+from strandline.service.gate.turns import endless_queue
 from strandline.wiring.archives import open_archive
 
 logger = logging.getLogger("strandline.service")
@@ -84,7 +86,8 @@ class CarriedWork:
             del self._reasons[next(iter(self._reasons))]
 
 
-# Each deletes a page at a time on a connection of the pool.
+# Each deletes a page at a time on a connection of the pool.  Tenants, and there owners, take turns:
+# a thousand of one delay another's by one.
 AT_ONCE = 2
 
 
@@ -95,7 +98,7 @@ class CarriedErasures(CarriedWork):
         super().__init__("an erasure failed", "erasure_failed")
         self._runner = runner
         self._signer = signer
-        self._places = asyncio.Semaphore(AT_ONCE)
+        self._places = endless_queue(AT_ONCE, per_namespace=AT_ONCE)
 
     async def begin(self, order: ErasureOrder) -> int:
         """Set the fence, and begin to carry the rest on; returns the number of the erasure.
@@ -118,7 +121,8 @@ class CarriedErasures(CarriedWork):
         await self.end_all()
 
     async def _finish(self, begun: BegunErasure) -> None:
-        async with self._places:
+        target = begun.order.target
+        async with self._places.turn(Asker(target.namespace, str(target.owner_key))):
             finishing = finish_erasing(begun, self._signer, Beside(open_archive=open_archive))
             await self._runner.arun(finishing)
 

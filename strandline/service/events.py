@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from time import monotonic
@@ -276,14 +277,8 @@ class EventHub:
                 until=end,
                 limit=ROWS_PER_PAGE,
             )
-            if asker is None:
+            async with nullcontext() if asker is None else self._resuming.turn(asker):
                 rows = await database.fetch(page)
-            else:
-                await self._resuming.take(asker)
-                try:
-                    rows = await database.fetch(page)
-                finally:
-                    self._resuming.give_back(asker)
             yield rows
             place = end, _LAST_UUID, _LAST_GENERATION
             if len(rows) == ROWS_PER_PAGE:

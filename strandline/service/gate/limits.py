@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -118,6 +120,15 @@ class Admission:
         """Free a permit."""
         self._count(asker, -1, -size)
         self._hand_on()
+
+    @asynccontextmanager
+    async def turn(self, asker: Asker) -> AsyncIterator[None]:
+        """Hold a permit that is not a request's within ``async with``."""
+        await self.take(asker)
+        try:
+            yield
+        finally:
+            self.give_back(asker)
 
     def _count(self, asker: Asker, by: int, size: int) -> None:
         self._working.change(asker, by)

@@ -135,11 +135,8 @@ class Aside:
 
     async def run(self, asker: Asker, work: Callable[[], T]) -> T:
         """The result of work that computes; it waits for its turn."""
-        await self._turns.take(asker)
-        try:
+        async with self._turns.turn(asker):
             return await asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, work)
-        finally:
-            self._turns.give_back(asker)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -16,8 +18,10 @@ import pytest
 
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.erasure import ErasureReceipt, Erasures, make_receipt_key, verifier_of
+from strandline.producers.erasing.erase import BegunErasure, finish_erasing
+from strandline.schemas.postgres.operations import Operation, Run
 from strandline.schemas.wire.keys import SCOPES
-from strandline.service import records
+from strandline.service import carried_work, records
 from strandline.service.gate import authentication
 from tests.conftest import rows_of, wait_until
 from tests.support.servers.databases import temporary_database
@@ -144,7 +148,8 @@ class HeldBack:
     def __enter__(self) -> HeldBack:
         self._places = self._erasures._places
         self._held = asyncio.Semaphore(0)
-        self._erasures._places = self._held
+        places: Any = SimpleNamespace(turn=lambda _asker: self._held)
+        self._erasures._places = places
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -333,3 +338,26 @@ def test_a_misspelt_user_is_not_erased(running: RunningService, desk: httpx2.Cli
     assert again.json()["number"] == anyway.json()["number"]
     with running.client(running.make_key(user_id=f"{user}-own", scopes=["erase"])) as own:
         assert erase(own, f"{user}-own").status_code == 200  # nobody misspells their own
+
+
+def test_many_erasures_of_one_tenant_delay_anothers_by_their_turns(
+    running: RunningService, desk: httpx2.Client, user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crowd, is_let = f"n-{uuid4().hex}", threading.Event()
+    ended: list[str] = []
+
+    def finish(begun: BegunErasure, *rest: Any) -> Operation[ErasureReceipt]:
+        yield Run(lambda: is_let.wait(60))
+        receipt = yield from finish_erasing(begun, *rest)
+        ended.append(begun.order.target.namespace)
+        return receipt
+
+    monkeypatch.setattr(carried_work, "finish_erasing", finish)
+    with running.client(running.make_key(crowd, scopes=SCOPES)) as many:
+        for number in range(12):
+            body = {"even_if_unknown": True}
+            assert many.post(f"/v1/users/u{number}/erasures", json=body).status_code == 202
+        assert desk.post(f"/v1/users/{user}/erasures").status_code == 202
+        is_let.set()
+        wait_until(lambda: len(ended) == 13, timeout=60, what="all erasures")
+    assert ended.index("default") <= 4, "those under way, and one or two turns"
