@@ -199,5 +199,6 @@ def _call_text(call: Mapping[str, Any]) -> str:
 
 
 def _call_line(name: object, arguments: object) -> str:
-    shown = arguments if isinstance(arguments, str) else json.dumps(arguments or "", ensure_ascii=False)
-    return f"{name}({shown})"
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments, ensure_ascii=False) if arguments else ""
+    return f"{name}({arguments})"

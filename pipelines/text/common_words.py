@@ -76,7 +76,7 @@ def spoken_days() -> dict[str, list[str]]:
 
 @cache
 def pattern(name: str) -> re.Pattern[str]:
-    """``negation``, ``clause``, ``listed`` or ``times``, for text in small letters."""
+    """``negation``, ``no_day``, ``clause``, ``listed`` or ``times``, for text in small letters."""
     return re.compile("".join(_table()["patterns"][name]))
 
 

@@ -10,14 +10,17 @@ import re
 from datetime import date, timedelta
 from functools import cache
 
-from strandline.pipelines.text.common_words import language_of, spoken_days
+from strandline.pipelines.text.common_words import language_of, pattern, spoken_days
 
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _DAYS_PER = {"day": 1, "week": 7}
 
 _ISO_DATE = re.compile(r"\b(\d{4}-\d{2}-\d{2})\b")
-_WEEKDAY = re.compile(rf"\b(last|this past|this coming|next) ({'|'.join(_WEEKDAYS)})\b")
+_WEEKDAY = re.compile(
+    rf"(?<!every )\b(last|this past|this coming|next) ({'|'.join(_WEEKDAYS)})\b"
+    r"(?! of\b| in (?:the|each|every) month)"
+)
 _AGO = re.compile(rf"\b(\d{{1,3}}|a|{'|'.join(_NUMBERS)}) (day|week)s? ago\b")
 _AHEAD = re.compile(rf"\bin (\d{{1,3}}|a|{'|'.join(_NUMBERS)}) (day|week)s?(?: time)?\b(?! of)")
 # "Last Saturday" in Chinese is the Saturday of the week before, and weeks begin on Monday.
@@ -52,14 +55,15 @@ def _spoken_date(folded: str, said_on: date) -> date | None:
         return _weekday(weekday.group(1), _WEEKDAYS.index(weekday.group(2)), said_on)
     if weekday := _WEEKDAY_OF_WEEK.search(folded):
         return _weekday_of_week(weekday.group(1), weekday.group(2), said_on)
-    for pattern, sign in ((_AGO, -1), (_AHEAD, 1)):
-        if match := pattern.search(folded):
+    for phrase, sign in ((_AGO, -1), (_AHEAD, 1)):
+        if match := phrase.search(folded):
             return said_on + sign * timedelta(days=_count(match.group(1)) * _DAYS_PER[match.group(2)])
+    if not _any_day().search(folded):
+        return None
+    folded = pattern("no_day").sub(" ", folded)
     for phrase, days in _OFFSETS:
         if phrase.search(folded):
             return said_on + timedelta(days=days)
-    if not _any_day().search(folded):
-        return None
     language = language_of(folded)
     names = sorted(spoken_days(), key=lambda name: name != language)
     days_of = (day for name in names if (day := _day_in(name, folded, said_on, is_its=name == language)))
@@ -73,7 +77,8 @@ def _any_day() -> re.Pattern[str]:
         for *phrases, weekdays in spoken_days().values()
         for phrase in [*phrases[:5], *weekdays.split()]
     )
-    return re.compile(rf"\b(?:{'|'.join(names)})\b")
+    offsets = "|".join(phrase.pattern for phrase, _ in _OFFSETS)
+    return re.compile(rf"\b(?:{'|'.join(names)})\b|{offsets}")
 
 
 def _day_in(language: str, folded: str, said_on: date, *, is_its: bool) -> date | None:

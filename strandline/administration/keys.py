@@ -225,8 +225,8 @@ def revoke_key(
     """End a key; every process of the service refuses it within five seconds.
 
     Args:
-        with_made: also what it was rotated from, all that any of them made, that these made, and that any of
-            them was rotated to.
+        with_made: also end the keys that it was rotated from, and all keys that any of them made or was
+            rotated to.
 
     Raises:
         NotFoundError: there is no such key (in the namespace, if one is given).

@@ -129,7 +129,11 @@ def rotate_command(database: Database, key_id: str, overlap_hours: float, days: 
 
 @command.add("revoke", opened_database, RevokedKey)
 @click.argument("key_id", metavar="KEY_ID")
-@click.option("--with-made", is_flag=True, help="Also the keys that it made, and that these made.")
+@click.option(
+    "--with-made",
+    is_flag=True,
+    help="Also end the keys that it was rotated from, and all keys that any of them made or was rotated to.",
+)
 def revoke_command(database: Database, key_id: str, with_made: bool) -> Output:
     """End KEY_ID now; every process of the service refuses it within five seconds.
 

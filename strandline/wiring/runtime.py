@@ -170,6 +170,8 @@ class Runtime(_OfProcess):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
             return getattr(self.own(), name)
 
     def own(self) -> ProcessResources:

@@ -65,7 +65,7 @@ async def erase_user(call: Call, user: UserId, body: ErasureIn = _NO_NAME) -> Re
 
     The rest is deleted afterwards: `Location` says how far it is, and `Prefer: wait=5` waits for its end.
     Asking again resumes an erasure that was interrupted, and returns a finished one.
-    Of whom nothing is stored, the name may be misspelt: 404, unless `even_if_unknown` is given.
+    If nothing is stored for the user, the name may be misspelt: 404, unless `even_if_unknown` is given.
     """
     owner = call.caller.owner(user)
     if body.items_below and call.caller.is_bound:

@@ -37,7 +37,11 @@ routes = Routes("keys")
 _LIST = "keys"
 _USUAL_OVERLAP = KeyRotation()
 WithMade = Annotated[
-    bool, Field(description="Also the keys that it made, transitively, and their rotations.")
+    bool,
+    Field(
+        description="Also end the keys that it was rotated from, and all keys that any of them made or was"
+        " rotated to."
+    ),
 ]
 
 

@@ -213,6 +213,16 @@ def test_a_call_is_read_in_every_form_and_a_thought_in_none() -> None:
         {"type": "functionCall", "functionCall": {"name": "note", "args": {"text": BOAT}}},
     ):
         assert full_text(Message("assistant", [part])) == f"note({json.dumps({'text': BOAT})})"
+    nothing: tuple[Any, ...] = (None, {}, "")
+    for arguments in nothing:
+        call: dict[str, Any] = {
+            "id": "a",
+            "type": "function",
+            "function": {"name": "now", "arguments": arguments},
+        }
+        none: dict[str, Any] = {"type": "tool_use", "id": "a", "name": "now", "input": arguments}
+        assert full_text(Message("assistant", None, tool_calls=[call])) == "now()"
+        assert full_text(Message("assistant", [none])) == "now()"
     thoughts: list[Any] = [
         {"type": "reasoning", "id": "r", "content": [{"type": "reasoning_text", "text": "hm"}]},
         {"type": "thinking", "thinking": "hm", "signature": "s"},
