@@ -91,9 +91,9 @@ def _messages_in_order(
     request: ReadRequest, snapshot: Snapshot, choice: Choice
 ) -> tuple[tuple[Message, ...], list[Omission]]:
     tail, window = snapshot.with_note(choice.tail), snapshot.window
-    for seq in snapshot.ahead if tail else ():
-        if window[0].seq == seq and window[0].role == "user":
-            tail, window = insert_in_order(window[0], tail), window[1:]
+    while tail and window and window[0].seq in snapshot.ahead:
+        end = next((at for at, one in enumerate(window) if at and not one.answers), len(window))
+        tail, window = insert_in_order(window[:end], tail), window[end:]
     messages = assemble_messages(
         pinned=snapshot.head,
         tail=tail,

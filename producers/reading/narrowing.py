@@ -88,10 +88,15 @@ def _shorter_question(snapshot: Snapshot, token_limit: int) -> tuple[Snapshot, l
     """The snapshot without the middle of its question's texts, the oldest first, so that the rest fits."""
     window, fixed = list(snapshot.window), snapshot.fixed_tokens
     omitted = []
-    for at, question in enumerate(window[: len(snapshot.ahead)]):
+    for at, question in enumerate(window):
         text, size = question.content, question.tokens or 1
         room = max(MIN_QUESTION_TOKENS, size - max(0, fixed - token_limit))
-        if question.role != "user" or not isinstance(text, str) or room >= size:
+        if (
+            question.seq not in snapshot.ahead
+            or question.role != "user"
+            or not isinstance(text, str)
+            or room >= size
+        ):
             continue
         half = len(text) * room // (2 * size)
         window[at] = shown_with(question, content=f"{text[:half]}\n[…]\n{text[-half:]}", tokens=room)

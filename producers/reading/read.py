@@ -11,7 +11,7 @@ out of it), ``narrow`` (the request's filters), ``find_candidates`` (hits of sea
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
@@ -95,8 +95,11 @@ def _snapshot(request: ReadRequest, pipelines: tuple[str, ...]) -> Operation[tup
     most_facts = _newest_facts(request.blocks)
     rows = yield from fetch(_statement(request, pipelines, known, most_facts))
     snapshot = read_snapshot(rows, known, most_facts)
-    if snapshot.lost_calls and (recalled := (yield from _recall(request, snapshot))):
-        snapshot = read_snapshot(rows, known, most_facts, recalled)
+    lost = snapshot.lost_calls
+    if not known.vain.issuperset(lost):
+        recalled = yield from _recall(request, snapshot.header["is_sealing"], lost, snapshot.window_from)
+        looked = known if recalled else replace(known, vain=frozenset(lost))
+        snapshot = read_snapshot(rows, looked, most_facts, recalled)
     if not snapshot.header["is_sealing"]:
         (yield from content_codec()).note_unused()
     if windows is not None and snapshot.erasures != windows.erasures:
@@ -104,15 +107,15 @@ def _snapshot(request: ReadRequest, pipelines: tuple[str, ...]) -> Operation[tup
     return known, snapshot
 
 
-def _recall(request: ReadRequest, snapshot: Snapshot) -> Operation[list[Message]]:
+def _recall(
+    request: ReadRequest, is_sealing: bool, lost: Mapping[str, int], before_seq: int
+) -> Operation[list[Message]]:
     """The calls, with their other results, of results that came when the calls had left the window."""
-    lost = snapshot.lost_calls
     calls = [call_reference(one) for one in lost]
-    if snapshot.header["is_sealing"] and (keys := (yield from find_owner_keys(request.identity.shard_key))):
-        calls += map(keys.reference, calls)
-    before = min(max(lost.values()), snapshot.window_from)
+    if is_sealing and (keys := (yield from find_owner_keys(request.identity.shard_key))):
+        calls += [keys.reference(one) for one in calls]
     statement = CallsOfResults(
-        **request.identity.keys, calls=calls, within=RECALLED_WITHIN, before_seq=before
+        **request.identity.keys, calls=calls, within=RECALLED_WITHIN, before_seq=before_seq
     )
     messages = read_rows((yield from fetch(statement)))
     # A second result of a call brings nothing back.
@@ -156,7 +159,7 @@ def _keep(request: ReadRequest, known: KnownSession, snapshot: Snapshot, context
         answer = Answer(request, snapshot, today_in(snapshot.time_zone), context)
         size += sum(len(section.text) for section in context.memory.sections)
         size += FACT_BYTES * (len(context.facts) + len(context.hits))
-    elif latest.window is known.window and latest.facts is known.facts:
+    elif latest.window is known.window and latest.facts is known.facts and latest.vain is known.vain:
         return
     windows.keep(_session_key(request), replace(latest, answer=answer, size=size), snapshot.erasures)
 

@@ -99,13 +99,13 @@ class Snapshot:
         return [one for one in self.pinned if one is not self.note]
 
     def with_note(self, tail: Sequence[Message]) -> Sequence[Message]:
-        return tail if self.note is None else insert_in_order(self.note, tail)
+        return tail if self.note is None else insert_in_order([self.note], tail)
 
     @property
     def lost_calls(self) -> dict[str, int]:
-        """The ids of calls that are not shown, with the numbers of their first results in tail and window."""
+        """The ids of calls that are not shown, with the numbers of their first results in the window."""
         lost = [one for one in reversed(self.omitted) if one.kind == "result_left_out"]
-        return {one.name: one.from_seq for one in lost if one.from_seq}
+        return {one.name: seq for one in lost if (seq := one.from_seq or 0) >= self.window_from}
 
     @property
     def fact_texts(self) -> list[str]:
@@ -162,7 +162,8 @@ def read_snapshot(
     questions = frozenset(marks.get("question_seqs") or ())
     # Twice where it is of the tail as well.
     asked = {one.seq or 0: one for one in tail if one.seq in questions}
-    ahead = _of_open_turn(asked, messages, window_from) | {one.seq or 0: one for one in recalled}
+    before_window = _of_open_turn(asked, messages, window_from) | {one.seq or 0: one for one in recalled}
+    ahead = dict(sorted(before_window.items()))
     kept = [one for at, one in enumerate(tail) if one.seq not in asked or one in tail[:at]]
     tail = [one for one in kept if one.seq not in ahead]
     shown = (*ahead.values(), *messages) if ahead else messages
@@ -184,7 +185,7 @@ def read_snapshot(
         pinned=pinned,
         window=shown,
         standing=Standing(header["pieces_version"], version, header["is_bounded"], header["is_alone"]),
-        known=KnownSession(window, known_facts),
+        known=KnownSession(window, known_facts, vain=known.vain),
         header=header,
         erasures=header["erasures"] or 0,
         token_limit=marks.get("token_limit"),
@@ -198,11 +199,12 @@ def read_snapshot(
     )
 
 
-def insert_in_order(message: Message, tail: Sequence[Message]) -> Sequence[Message]:
-    """The tail with a message in its place, which is never between a call and its results."""
-    behind = (at for at, one in enumerate(tail) if (one.seq or 0) > (message.seq or 0) and not one.answers)
+def insert_in_order(group: Sequence[Message], tail: Sequence[Message]) -> Sequence[Message]:
+    """The tail with a message and its results in their place, never between a call and its results."""
+    first = group[0].seq or 0
+    behind = (at for at, one in enumerate(tail) if (one.seq or 0) > first and not one.answers)
     at = next(behind, len(tail))
-    return (*tail[:at], message, *tail[at:])
+    return (*tail[:at], *group, *tail[at:])
 
 
 def newest_that_fit(tail: Tail, room: int) -> tuple[Message, ...]:

@@ -123,12 +123,14 @@ class KnownSession:
     Attributes:
         answer: its parameters and result, in a form that only ``reading.read`` knows.
         size: approximate memory of all of it, in bytes.
+        vain: ids of calls, whose results the window has, that are not in the log.
     """
 
     window: KnownWindow = NOTHING_KNOWN
     facts: KnownFacts = KnownFacts()
     answer: Any = None
     size: int = 0
+    vain: frozenset[str] = frozenset()
 
 
 UNKNOWN = KnownSession()

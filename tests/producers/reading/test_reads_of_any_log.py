@@ -6,19 +6,23 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from strandline import Memory
+from strandline.producers.reading import read
 from strandline.producers.reading.call_pairs import settled
 from strandline.producers.reading.context import MemoryContext
 from strandline.schemas.errors import ConflictError, DeliveredError, NotFoundError
-from tests.conftest import MakeMemory
+from tests.conftest import MakeMemory, Rig
 from tests.producers.reading.history.test_history import native_problems, sent_problems
 from tests.support.providers.adapted import adapted_problems
 from tests.support.providers.drawn_logs import FORMS, LOGS, STEPS, Step, messages_of, openai
 from tests.support.providers.rules import chat_problems
+from tests.support.servers.databases import ENCRYPTION, SEAL_ALL, TEST_KEYS
+from tests.support.workers.draining import drain_everything
 
 ACTS = st.tuples(
     st.sampled_from(("flush", "flush all", "pop", "rewind", "fork", "edit", "idle", "read")),
@@ -199,6 +203,25 @@ LATE = {
 }
 
 
+@pytest.fixture
+def encrypted(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is written from now on is encrypted."""
+    monkeypatch.setenv("STRANDLINE_KEYRING_KEYS", TEST_KEYS)
+    if not ENCRYPTION:
+        with psycopg.connect(database_url, autocommit=True) as connection:
+            connection.execute(SEAL_ALL.encode())
+
+
+def put_and_leave(memory: Memory, form: str, steps: list[Step]) -> None:
+    """Put a turn, and then as much as makes it leave the window."""
+    memory.put({"role": "user", "content": "Delete it."})
+    for number, step in enumerate(steps):
+        memory.put_messages(messages_of(step, FORMS[form], number))
+    for number in range(8):
+        memory.put({"role": "user", "content": f"And {number}?"})
+        memory.put({"role": "assistant", "content": f"So {number}."})
+
+
 @pytest.mark.parametrize("steps", LATE.values(), ids=LATE)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_late_result_finds_its_call_that_has_left(
@@ -206,12 +229,7 @@ def test_a_late_result_finds_its_call_that_has_left(
 ) -> None:
     memory = make_memory(memory_blocks=[], max_window_messages=4)
     *before, late = steps
-    memory.put({"role": "user", "content": "Delete it."})
-    for number, step in enumerate(before):
-        memory.put_messages(messages_of(step, FORMS[form], number))
-    for number in range(8):
-        memory.put({"role": "user", "content": f"And {number}?"})
-        memory.put({"role": "assistant", "content": f"So {number}."})
+    put_and_leave(memory, form, before)
     memory.put_messages(messages_of(late, FORMS[form], 9))
     context = memory.get()
     shown = [one for message in context for one in message.answers]
@@ -222,6 +240,63 @@ def test_a_late_result_finds_its_call_that_has_left(
     memory.put_messages(messages_of(late, FORMS[form], 10))
     again = memory.get()
     assert [one for message in again for one in message.answers] == shown, "a second result brings nothing"
+
+
+@pytest.mark.usefixtures("encrypted")
+def test_a_late_result_finds_its_call_in_an_encrypted_log(make_memory: MakeMemory) -> None:
+    memory = make_memory(memory_blocks=[], max_window_messages=4)
+    put_and_leave(memory, "openai", [("call", ("c1",))])
+    memory.put_messages(messages_of(("result", ("c1",)), openai, 9))
+    context = memory.get()
+    assert [call for one in context for call in one.calls] == ["c1"]
+    assert sent_problems(context) == []
+
+
+def test_a_late_result_before_the_window_brings_nothing_back(rig: Rig) -> None:
+    """Not covered yet, it is of the tail, in front of whatever would come back."""
+    memory = rig.memory(memory_blocks=["facts"], max_window_messages=4)
+    put_and_leave(memory, "openai", [("call", ("c1",))])
+    drain_everything(rig.database, rig.url, rig.settings)
+    memory.put_messages(messages_of(("result", ("c1",)), openai, 9))
+    for number in range(4):
+        memory.put({"role": "user", "content": f"Later {number}?"})
+        memory.put({"role": "assistant", "content": f"So later {number}."})
+    context = memory.get()
+    assert kinds(context) == {"result_left_out"}
+    assert not any(one.calls or one.answers for one in context)
+    assert sent_problems(context) == []
+
+
+@pytest.mark.parametrize("is_derived", [False, True], ids=["with a tail", "all derived"])
+def test_what_stands_before_the_window_is_in_the_order_of_the_log(rig: Rig, is_derived: bool) -> None:
+    memory = rig.memory(memory_blocks=["facts"], max_window_messages=4)
+    put_and_leave(memory, "openai", [("call", ("c1",))])
+    drain_everything(rig.database, rig.url, rig.settings)
+    question = memory.put({"role": "user", "content": "Which berth is cheaper?"})
+    for number in range(3):
+        memory.put_messages(messages_of(("answered", (f"b{number}",)), openai, 30 + number))
+    memory.put_messages(messages_of(("result", ("c1",)), openai, 40))
+    if is_derived:
+        drain_everything(rig.database, rig.url, rig.settings)
+    context = memory.get()
+    begins = [one.seq or 0 for one in context if not one.answers]
+    assert begins == sorted(begins)
+    assert question in begins
+    assert "c1" in [call for one in context for call in one.calls]
+    assert sent_problems(context) == []
+
+
+def test_a_call_that_never_was_is_looked_for_once(
+    make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = make_memory(memory_blocks=[])
+    memory.put({"role": "user", "content": "Delete it."})
+    memory.put_messages(messages_of(("result", ("never",)), openai, 1))
+    first = memory.get()
+    monkeypatch.setattr(read, "_recall", None)
+    assert memory.get().messages == first.messages
+    memory.put({"role": "user", "content": "Well?"})
+    assert memory.get()[-1].text == "Well?"
 
 
 QUESTIONS = {

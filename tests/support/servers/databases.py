@@ -48,7 +48,7 @@ def probe() -> str:
     return SealedContent(keyring, KeyCache(0)).probe_key("test").hex()
 
 
-_SEAL_ALL = f"""
+SEAL_ALL = f"""
 CREATE FUNCTION strandline.seal_namespace() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO strandline.encryption (namespace, kek_id, probe, vectors)
@@ -100,7 +100,7 @@ def template(server_url: str) -> Iterator[None]:
             make_tables(database_in(server_url, template_name()), PARTITIONS)
             if ENCRYPTION:
                 with psycopg.connect(database_in(server_url, template_name()), autocommit=True) as sealed:
-                    sealed.execute(_SEAL_ALL)
+                    sealed.execute(SEAL_ALL)
             _connections[server_url] = connection
             yield
         finally:
