@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from strandline.pipelines.engine.stage import Batch
-from strandline.pipelines.models.answers import MAX_NAME_CHARACTERS
+from strandline.pipelines.engine.stage import Batch, RawAnswer
+from strandline.pipelines.models.answers import MAX_NAME_CHARACTERS, open_lines
 from strandline.pipelines.models.contract import TranscriptLine
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.work.lanes import BatchMessages
@@ -69,9 +69,11 @@ class Transcript:
                 through[depth] = lines[step][-1].number
         return chosen
 
-    def left_out(self, steps: Iterable[str]) -> list[Message]:
-        """The messages with a line that the model answered in none of these steps."""
-        answered = {line.number for step in steps for line in self.lines_of(step)}
+    def left_out(self, answers: Mapping[str, RawAnswer]) -> list[Message]:
+        """The messages with a line that none of the answers to these steps is about."""
+        answered: set[int] = set()
+        for step, answer in answers.items():
+            answered |= {line.number for line in self.lines_of(step)} - open_lines(answer.body.decode())
         return [message for number, message in enumerate(self.messages, 1) if number not in answered]
 
     def event_of(self, number: int) -> FlushEvent:
@@ -108,7 +110,7 @@ def _split_name(step: str) -> list[str]:
 
 
 def _runs(lines: Sequence[TranscriptLine]) -> str:
-    """Numbers of lines, as in "3.5-9"."""
+    """Numbers of lines, as in "3-3.5-9"."""
     runs: list[list[int]] = []
     for line in lines:
         if not runs or line.number != runs[-1][-1] + 1:

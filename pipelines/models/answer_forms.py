@@ -26,6 +26,7 @@ InstructedOperation = Literal["add", "update", "delete"]
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _NUMBER = re.compile(r"[0-9]+")
+_BETWEEN_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])|[\s-]")
 # A number with the word before it that a model adds, as in "n3" and "line 3".
 _NAMED_NUMBER = re.compile(r"[^\W\d]{0,12}[\s#.:]{0,3}([0-9]{1,20})(?:\.0{1,4})?[.:)]?")
 
@@ -40,11 +41,11 @@ _MAX_CANDIDATES = 200
 _MAX_WRAPPING = 3
 
 # What models say for an operation; "no change" of a fact means that it says the same already.
-_OPERATIONS = dict.fromkeys(("none", "noop", "no", "keep"), "duplicate")
+_OPERATIONS = dict.fromkeys(("none", "noop", "no", "no op", "no change", "no changes", "keep"), "duplicate")
 _OPERATIONS |= dict.fromkeys(("create", "insert", "new"), "add")
 _ENDING = {"delete": "invalidate", "remove": "invalidate", "end": "invalidate"}
 _DELETING = {"remove": "delete", "invalidate": "delete"}
-# Read by their first word alone, as in "add_fact"; "delete_all" is no "delete".
+# Read by their first word alone, as in "add_fact"; "delete_all" is no "delete", "no longer valid" no "no".
 _HARMLESS = ("add", "update", "duplicate")
 # Where an object has a text in the place of one.
 _TEXTS = ("text", "content", "summary", "value")
@@ -119,10 +120,10 @@ def _told(value: object) -> object:
 
 def _operation(synonyms: Mapping[str, str]) -> Callable[[object], object]:
     def read(value: object) -> object:
-        word = str(_first(value)).strip(" .:!_-").lower()
-        first = re.split(r"[_\W]", word)[0]
+        words = re.sub(r"[_\W]+", " ", (_phrase(value) or "").lower()).strip()
+        first = words.partition(" ")[0]
         name = synonyms.get(first, first)
-        return name if name in _HARMLESS else synonyms.get(word, word)
+        return name if name in _HARMLESS and first != "no" else synonyms.get(words, words)
 
     return read
 
@@ -361,8 +362,11 @@ def _unwrapped(value: Any, listed: str) -> Any:
 
 def _with_plain_name(value: Any, listed: str) -> Any:
     """An object whose list, or summary, has a longer name, such as "extracted_facts", by the plain one."""
-    longer = [key for key in value if listed in key] if isinstance(value, dict) else []
-    return {**value, listed: value[longer[0]]} if len(longer) == 1 else value
+    kind, other_texts = (str, _TEXTS) if listed == "summary" else (list, ("text",))
+    if not isinstance(value, dict) or not value.keys().isdisjoint(other_texts):
+        return value
+    longer = [key for key in value if key.endswith(f"_{listed}") and isinstance(value[key], kind)]
+    return value if listed in value or len(longer) != 1 else {**value, listed: value[longer[0]]}
 
 
 def _inner(value: Any) -> list[Any]:
@@ -433,7 +437,8 @@ def _readable(value: Any, levels: int) -> Any:
 
 
 def _readable_object(value: dict[str, Any], levels: int) -> dict[str, Any]:
-    return {storable(key).strip().lower(): _readable(item, levels - 1) for key, item in value.items()}
+    keys = [_BETWEEN_WORDS.sub("_", storable(key).strip()).lower() for key in value]
+    return {key: _readable(item, levels - 1) for key, item in zip(keys, value.values(), strict=True)}
 
 
 @cache

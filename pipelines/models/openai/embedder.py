@@ -20,6 +20,7 @@ from strandline.pipelines.models.openai.errors import (
     RejectedError,
     Rejection,
     after_answers,
+    confirmed,
     is_too_long,
     judge,
     refuses_everything,
@@ -216,10 +217,12 @@ class _EmbeddingCall:
         problem = judge(rejection, role)
         is_absent = rejection.status == 404 and "model" not in rejection.subject.lower()
         if is_absent or _NO_EMBEDDINGS.search(rejection.subject):
-            raise ProviderSetupError(
+            problem = ProviderSetupError(
                 f"The model server answered {rejection.status}: it has no embeddings at this address; set"
                 f" STRANDLINE_EMBEDDING_BACKEND=local, or check {role.place('base_url')}."
             )
+        if not self._is_probe:
+            problem = confirmed(problem, judge(rejection.certain, role), self.probe)
         if not isinstance(problem, PermanentModelError):
             raise problem
         if len(batch) > 1:

@@ -12,10 +12,10 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
@@ -40,8 +40,11 @@ _TOLD_IN = frozenset(
     " title description error_description loc fault faultstring error_message errormessage exception"
     " innererror code __type".split()
 )
+# Of these, where servers put codes.
+_CODES_IN = frozenset("error errors details innererror code type status reason reasons __type".split())
 # Where a body with status 200 holds an error.
 _ERRORS = ("error", "errors", "base_resp")
+_STATUSES = ("code", "status", "status_code", "http_status", "http_code")
 _WAITS = frozenset({"retryDelay", "retry_after", "retry_after_seconds"})
 # A quotation of several words, and an object: parts of the request, or of the model's answer.
 _QUOTED = re.compile(
@@ -72,6 +75,8 @@ class Rejection:
         status: the HTTP status, or the equivalent of an error within a 200.
         message: without quotations.
         code, param: as in OpenAI's error body.
+        codes: all that the body has, without its sentences.
+        certain_status: that of an error within a 200 by its codes alone.
     """
 
     status: int
@@ -79,6 +84,13 @@ class Rejection:
     code: str | None = None
     param: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    codes: str = ""
+    certain_status: int | None = None
+
+    @property
+    def certain(self) -> Rejection:
+        """What it says without its sentences, which may quote the input."""
+        return replace(self, status=self.certain_status or self.status, message=self.codes)
 
     @property
     def subject(self) -> str:
@@ -91,10 +103,10 @@ class Rejection:
         is_plain = self.code and _CODE.fullmatch(self.code) and self.code != str(self.status)
         return f" ({self.code})" if is_plain else ""
 
-    def shown_words(self, secrets: Iterable[str]) -> str:
+    def shown_words(self, role: Role[Any]) -> str:
         """Its message in short, for a request of our own words alone; without keys and their ends."""
-        words = self.message
-        for secret in secrets:
+        words = self.message if role.is_quoted else ""
+        for secret in role.secrets:
             words = words.replace(secret, "…") if len(secret) >= _MIN_SECRET_CHARACTERS else words
         words = " ".join(_LIKE_A_KEY.sub("…", words).split())
         return f" It says {quote(words)}." if words else ""
@@ -124,7 +136,8 @@ def error_within(value: object, headers: Mapping[str, str]) -> Rejection | None:
     if error is None:
         return None
     rejection = _rejection(502, error, headers)
-    return replace(rejection, status=_status_of(error, rejection.subject))
+    certain_status = _status_of(error, rejection.codes)
+    return replace(rejection, status=_status_of(error, rejection.subject), certain_status=certain_status)
 
 
 def _is_success(error: object) -> bool:
@@ -140,9 +153,7 @@ def _is_bare_error(value: Mapping[str, Any]) -> bool:
 
 def _status_of(error: object, words: str) -> int:
     """The status that an error stands for; without one it is the server's own trouble, which passes."""
-    for key in (
-        ("code", "status", "status_code", "http_status", "http_code") if isinstance(error, dict) else ()
-    ):
+    for key in _STATUSES if isinstance(error, dict) else ():
         number = str(error.get(key, ""))  # type: ignore[attr-defined]
         if number.isdecimal() and len(number) == 3 and 400 <= int(number) < 600:
             return int(number)
@@ -150,28 +161,28 @@ def _status_of(error: object, words: str) -> int:
 
 
 def _rejection(status: int, value: Any, headers: Mapping[str, str]) -> Rejection:
-    sentences = " ".join(dict.fromkeys(_sentences(value, _MAX_LEVELS)))
     return Rejection(
         status,
-        _without_quotations(sentences),
+        _without_quotations(" ".join(dict.fromkeys(_sentences(value, _TOLD_IN)))),
         _first_text(value, "code"),
         _first_text(value, "param"),
         headers,
+        " ".join(filter(_CODE.fullmatch, _sentences(value, _CODES_IN))),
     )
 
 
-def _sentences(value: Any, levels: int) -> Iterator[str]:
+def _sentences(value: Any, places: frozenset[str], levels: int = _MAX_LEVELS) -> Iterator[str]:
     if isinstance(value, str):
         yield value[:MAX_MESSAGE_CHARACTERS]
     elif levels and isinstance(value, list):
         for item in value[:20]:
-            yield from _sentences(item, levels - 1)
+            yield from _sentences(item, places, levels - 1)
     elif levels and isinstance(value, dict):
         for key, item in value.items():
             if key in _WAITS and isinstance(item, (str, int, float)):
                 yield f"retry in {item}"
-            elif key.lower() in _TOLD_IN:
-                yield from _sentences(item, levels - 1)
+            elif key.lower() in places:
+                yield from _sentences(item, places, levels - 1)
 
 
 def _first_text(value: Any, key: str) -> str | None:
@@ -203,8 +214,12 @@ _DURATION = re.compile(
     re.IGNORECASE,
 )
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_IN_WORDS = re.compile(r"(?:try again|retry|wait|resets?)(?:[\s_:]+[a-z]+){0,4}[\s_:]+(?=\d)", re.IGNORECASE)
-_IN_HEADER = re.compile(r"retry-?after(?P<ms>-ms)?$|rate-?limit.*reset|^ratelimit$")
+# Before a duration, not a date or a time of day.
+_IN_WORDS = re.compile(
+    r"(?:try again|retry|wait|resets?)(?:[\s_:]+(?!(?:at|on|until)\b)[a-z]+){0,4}[\s_:]+(?=\d+(?![\d:/-]))",
+    re.IGNORECASE,
+)
+_IN_HEADER = re.compile(r"retry-?after(?P<ms>-ms)?$|rate-?limit.{0,40}reset|^ratelimit$")
 # A number above it is a moment, in seconds or milliseconds of Unix time.
 _MOMENTS_FROM = 1e9
 _MILLISECONDS_FROM = 1e11
@@ -213,9 +228,7 @@ _MILLISECONDS_FROM = 1e11
 def seconds_to_wait(rejection: Rejection) -> float | None:
     """Seconds by the headers, else by the words; None if neither says."""
     asked = retry_after_seconds(rejection.headers)
-    if asked is not None:
-        return asked
-    return _bounded(_seconds_in_words(rejection))
+    return _bounded(_seconds_in_words(rejection)) if asked is None else asked
 
 
 def _seconds_in_words(rejection: Rejection) -> float | None:
@@ -264,7 +277,8 @@ def _number(text: str | None) -> float | None:
 def _until_date(text: str, now: float) -> float | None:
     for read in (parsedate_to_datetime, datetime.fromisoformat):
         with suppress(ValueError, OverflowError):
-            return read(text).timestamp() - now
+            moment = read(text)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - now
     return None
 
 
@@ -277,8 +291,11 @@ _ABOUT_THE_INPUT = frozenset({HTTPStatus.BAD_REQUEST, 413, 422})
 _FROM_IN_BETWEEN = frozenset({405, 406, 407, 410, 411, 415, 418, 421, 426, 451, 511})
 _HOST = re.compile(r"[A-Za-z0-9.:_-]{1,255}")
 _KEY = re.compile(r"api[ _-]?key|authentication|unauthenticated", re.IGNORECASE)
-_NO_CREDIT = re.compile(r"insufficient.{0,20}(quota|credits?|balance|funds)|credit balance", re.IGNORECASE)
-_QUOTA = re.compile(rf"{_NO_CREDIT.pattern}|billing|payment|trial .{{0,20}}expired", re.IGNORECASE)
+_NO_CREDIT = re.compile(r"insufficient_(quota|credits?|funds)|credit balance is too low", re.IGNORECASE)
+_QUOTA = re.compile(
+    r"insufficient.{0,20}(quota|credits?|balance|funds)|credit balance|billing|payment|trial .{0,20}expired",
+    re.IGNORECASE,
+)
 _MODEL = re.compile(
     r"model\b.{0,200}?\b(not found|not exist|unknown|not supported|not available)"
     r"|(invalid|unknown|unsupported|no such) model|model_not_(found|supported)|DeploymentNotFound"
@@ -308,8 +325,16 @@ _REQUEST_TOO_LARGE = re.compile(r"request too large", re.IGNORECASE)
 def judge(rejection: Rejection, role: Role[Any]) -> ModelError:
     """The error that ``rejection`` amounts to, with the variables of ``role`` to look at."""
     error = _error_of(rejection, role)
-    error.args = (f"{error}{_words(rejection, role)}",)
+    error.args = (f"{error}{rejection.shown_words(role)}",)
     return error
+
+
+def confirmed(problem: ModelError, certain: ModelError, probe: Callable[[], None]) -> ModelError:
+    """``problem``, which ``probe`` raises if it is one of all calls; else what is ``certain`` without it."""
+    if isinstance(problem, PermanentModelError) or type(certain) is type(problem):
+        return problem
+    probe()
+    return certain
 
 
 def _error_of(rejection: Rejection, role: Role[Any]) -> ModelError:
@@ -335,15 +360,11 @@ def _error_of(rejection: Rejection, role: Role[Any]) -> ModelError:
     return kind(f"{answer}.", retry_after_seconds=wait)
 
 
-def _words(rejection: Rejection, role: Role[Any]) -> str:
-    return rejection.shown_words(role.secrets) if role.is_quoted else ""
-
-
 def refuses_everything(rejection: Rejection, role: Role[Any]) -> ProviderSetupError:
     """The outage of a server that refuses even the smallest request, for a reason that is not recognised."""
     refused = ProviderSetupError(
         f"The model server answers every request with {rejection.status}{rejection.shown_code}; see its log,"
-        f" and check {role.place('base_url')} and {role.place('body')}.{_words(rejection, role)}",
+        f" and check {role.place('base_url')} and {role.place('body')}.{rejection.shown_words(role)}",
         retry_after_seconds=seconds_to_wait(rejection),
     )
     refused.is_unpaid = True
@@ -352,8 +373,8 @@ def refuses_everything(rejection: Rejection, role: Role[Any]) -> ProviderSetupEr
 
 def is_rate_limit(rejection: Rejection) -> bool:
     """Whether the server wants fewer calls; some say so in words behind another status."""
-    in_words = rejection.status in (403, 503, 529) or "throttl" in rejection.subject.lower()
-    return rejection.status == 429 or (in_words and _RATE.search(rejection.subject) is not None)
+    words = rejection.subject if rejection.status in (403, 503, 529) else rejection.codes
+    return rejection.status == 429 or _RATE.search(words) is not None
 
 
 def is_moderated(rejection: Rejection) -> bool:

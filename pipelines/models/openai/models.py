@@ -24,6 +24,7 @@ from strandline.pipelines.models.openai.errors import (
     RejectedError,
     Rejection,
     after_answers,
+    confirmed,
     is_moderated,
     is_too_long,
     judge,
@@ -215,7 +216,8 @@ class OpenAITextModel:
             if weaker is None:
                 if isinstance(problem, PermanentModelError):
                     self._check_others_are_answered(rejection, is_probe=is_probe)
-                raise problem
+                certain = judge(rejection.certain, self._role)
+                raise problem if is_probe else confirmed(problem, certain, self.probe)
             form = weaker
 
     def _check_others_are_answered(self, rejection: Rejection, *, is_probe: bool) -> None:

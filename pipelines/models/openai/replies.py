@@ -289,7 +289,7 @@ def _vector(value: object) -> Sequence[float]:
     try:
         numbers: Any = json.loads(value) if isinstance(value, str) and value.startswith("[") else value
         return _floats(numbers) if isinstance(numbers, str) else [float(item) for item in numbers]
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, RecursionError):
         return ()
 
 

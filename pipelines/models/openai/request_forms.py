@@ -23,7 +23,6 @@ from strandline.pipelines.models.contract import (
     TaskName,
     TranscriptLine,
 )
-from strandline.pipelines.models.loose_json import bounded_int
 from strandline.pipelines.models.openai.errors import Rejection
 from strandline.pipelines.models.openai.replies import MAX_TOKENS_OF_CALL
 from strandline.schemas.model_roles import TextRole
@@ -61,7 +60,8 @@ _LIMIT = re.compile(
 )
 # No lower limit is worth asking with.
 _MIN_LIMIT_TOKENS = 256
-_NUMBER = re.compile(r"\d+")
+# Also in groups of three, but none within a name or a date.
+_NUMBER = re.compile(r"(?<![\w-])(?:(?<!\[)\d{1,3}(?:,\d{3})+|\d{3,7})(?![\w-])")
 _STREAM = re.compile(r"stream", re.IGNORECASE)
 _TEMPERATURE = re.compile(r"temperature", re.IGNORECASE)
 
@@ -111,13 +111,15 @@ class RequestForm:
         if self.temperature is not None and _TEMPERATURE.search(words):
             return replace(self, temperature=None)
         if self.limit != "none" and _LIMIT.search(words):
-            takes_other = self.limit == "max_tokens" and "max_completion_tokens" in words
+            if self.limit == "max_tokens" and "max_completion_tokens" in words:
+                return replace(self, limit="max_completion_tokens")
             asked = min(asked_tokens, self.most_tokens)
-            lower = [n for n in map(bounded_int, _NUMBER.findall(words)) if _MIN_LIMIT_TOKENS <= n < asked]
+            numbers = {int(number.replace(",", "")) for number in _NUMBER.findall(words)}
+            lower = [n for n in numbers - {rejection.status} if _MIN_LIMIT_TOKENS <= n < asked]
             if lower:
                 is_first = self.most_tokens == MAX_TOKENS_OF_CALL
                 return replace(self, most_tokens=max(lower) if is_first else min(lower))
-            return replace(self, limit="max_completion_tokens" if takes_other else "none")
+            return replace(self, limit="none")
         if self.answer != "text" and not self.keeps_answer and _ANSWER_FORMAT.search(words):
             return replace(self, answer="json_object" if self.answer == "json_schema" else "text")
         if self.system and _SYSTEM.search(words):
@@ -176,7 +178,7 @@ class KnownForms:
         return self._form
 
     def plainer(self, form: RequestForm, rejection: Rejection) -> RequestForm | None:
-        """The plainest form, if an unexplained refusal may be about the form; never a 500 then."""
+        """The plainest form if an unexplained refusal may be about the form; a 500 is not once it worked."""
         plainest, is_proven = form.plainest(), form in self._worked or self._is_broken_in_any
         may_help = rejection.status in (400, 422) or not is_proven
         if form != plainest and may_help and rejection.status in _UNEXPLAINED:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 
 import pytest
 
+from strandline.pipelines.engine.stage import RawAnswer
 from strandline.pipelines.inspect.explain_message import explain
-from strandline.pipelines.transcript import MAX_CALL_CHARACTERS
+from strandline.pipelines.models.contract import TranscriptLine
+from strandline.pipelines.transcript import MAX_CALL_CHARACTERS, Transcript
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.message import Message
 from strandline.schemas.wire.explanations import MessageExplanation
 from tests.conftest import Rig, rows_of
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
@@ -124,3 +128,27 @@ def test_a_read_says_that_only_the_beginning_of_a_message_is_searched(rig: Rig, 
     explanation = explain(rig.database, "long")
     assert isinstance(explanation, MessageExplanation)
     assert any(why.startswith("A search finds its first 100,000 of") for why in explanation.why)
+
+
+@pytest.mark.parametrize(
+    ("open_by_step", "left_out"),
+    [
+        ({"extract": [*range(11, 21)]}, [*range(11, 21)]),
+        ({"extract": [*range(11, 21)], "extract+11-20": []}, []),
+        ({"extract": [*range(11, 21)], "extract+11-20": [20]}, [20]),
+        ({"extract": [3, 20], "extract+3-3.20-20": [3]}, [3]),
+        ({"extract/1-10": []}, [*range(11, 21)]),
+        ({"extract": []}, []),
+    ],
+)
+def test_a_line_that_a_cut_answer_leaves_open_is_answered_by_another_one_alone(
+    open_by_step: Mapping[str, list[int]], left_out: list[int]
+) -> None:
+    moment = datetime(2026, 5, 1, tzinfo=UTC)
+    lines = tuple(TranscriptLine(number, "user", None, "a", moment) for number in range(1, 21))
+    said = Transcript(tuple(Message("user", "a", seq=line.number) for line in lines), (), lines)
+    answers = {
+        step: RawAnswer("m", "", json.dumps({"facts": [], "open_lines": left}).encode())
+        for step, left in open_by_step.items()
+    }
+    assert [message.seq for message in said.left_out(answers)] == left_out

@@ -266,6 +266,24 @@ def test_a_long_summary_is_cut() -> None:
     assert len(parse_summary(json.dumps({"summary": "x" * 900}), max_characters=50).summary) == 50
 
 
+@pytest.mark.parametrize(
+    ("cut", "kept"),
+    [
+        ("Ana sails. She earns 3.5 mill", "Ana sails."),
+        ("Ana sails. She earns 3.", "Ana sails. She earns 3."),
+        ('Ana says: "I sail." Then she le', 'Ana says: "I sail."'),
+        ("Ana sails. Her page is ana.exam", "Ana sails."),
+        ("Ana sails!\nShe", "Ana sails!"),
+        ("アナは船に乗る。彼女", "アナは船に乗る。"),
+        ("Ana earns 3.5 mill", "Ana earns 3.5 mill"),
+    ],
+)
+def test_a_summary_that_is_cut_ends_with_a_sentence(cut: str, kept: str) -> None:
+    task = SummaryTask("", (), 100)
+    answer = check_answer(task, f'{{"summary": {json.dumps(cut)[:-1]}').text
+    assert parse_summary(answer).summary == kept
+
+
 def test_dates_that_are_none_are_left_out() -> None:
     for text in ("May 2023", "2023-13-01", "", "soon"):
         (fact,) = parse_extract(extract({"text": "a", "messages": [1], "about_date": text}), 1)

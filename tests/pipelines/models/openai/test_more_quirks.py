@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -14,8 +15,13 @@ from strandline.pipelines.models.answers import (
     parse_summary,
 )
 from strandline.pipelines.models.openai.embedder import OpenAIEmbedder
-from strandline.pipelines.models.openai.errors import retry_after_seconds
+from strandline.pipelines.models.openai.errors import (
+    Rejection,
+    retry_after_seconds,
+    seconds_to_wait,
+)
 from strandline.pipelines.models.openai.models import OpenAITextModel
+from strandline.pipelines.models.openai.request_forms import RequestForm
 from strandline.schemas.errors import (
     ModelError,
     PermanentModelError,
@@ -66,7 +72,8 @@ AROUND = {
     "hidden blanks": GOOD.replace("{", "{\u200b\u00a0"),
     "digits of another script": GOOD.replace("[1]", "[\u0661]"),
     "a name of its own": json.dumps({"extracted_facts": [BOAT, REX], "count": 2}),
-    "lists of values": GOOD.replace('"facts"', '"Facts "'),
+    "a key with a blank": GOOD.replace('"facts"', '"Facts "'),
+    "a key in two words": json.dumps({"extractedFacts": [BOAT, REX], "number_of_facts": 2}),
     "each named": json.dumps({"facts": [{"fact_1": BOAT}, {"fact_2": REX}]}),
     "items": json.dumps({"data": {"items": [BOAT, REX]}}),
     "line numbers": GOOD.replace('"messages"', '"line_numbers"'),
@@ -79,7 +86,7 @@ AROUND = {
     "a zero before a number": GOOD.replace("[1]", "[01]"),
     "a comma at the beginning": GOOD.replace("[{", "[,{"),
     "a colon behind a number": GOOD.replace("[1]", '["1:"]'),
-    "quotes within": GOOD.replace("owns a boat", 'owns a "boat"').replace('"boat"', '"boat"'),
+    "quotes within": GOOD.replace("owns a boat", 'owns a "boat"'),
 }
 
 
@@ -126,12 +133,52 @@ def test_an_operation_is_read(server: ModelServer, model: OpenAITextModel, opera
         {"Summary": "They talked."},
         {"result": {"summary": "They talked."}},
         [{"summary": "They talked."}],
+        {"sessionSummary": "They talked.", "summary_language": "English"},
     ],
 )
 def test_a_summary_is_read(server: ModelServer, model: OpenAITextModel, answer: Any) -> None:
     server.behave(responder=saying(json.dumps(answer)))
     assert parse_summary(model.answer(SUMMARY).text).summary == "They talked."
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"text": "Ana lives in Oslo.", "summary_language": "English"},
+        {"text": "Ana lives in Oslo.", "previous_summary": "Ana moves."},
+        {"summary_of": "chat 7", "content": "Ana lives in Oslo."},
+        {"summary_length": "short", "note": "Ana lives in Oslo."},
+        {"summary_count": 1, "note": "Ana lives in Oslo."},
+    ],
+)
+def test_a_name_that_only_holds_the_one_asked_for_is_another(
+    server: ModelServer, model: OpenAITextModel, answer: Any
+) -> None:
+    server.behave(
+        responder=lambda request: said(
+            json.dumps(answer if len(request.body["messages"]) == 2 else {"summary": "They talked."})
+        )
+    )
+    assert parse_summary(model.answer(SUMMARY).text).summary == "They talked."
+    assert len(server.requests) == 2, "a repair"
+
+
+@pytest.mark.parametrize(
+    "op", [None, [], {}, 0, True, "no longer valid", "No longer true.", "now", "not new"]
+)
+def test_a_candidate_without_an_operation_that_is_known_is_added(op: Any) -> None:
+    other = {"op": "add", "candidate": 2}
+    answer = json.dumps({"operations": [{"op": op, "candidate": 1, "fact": 1}, other]})
+    assert [one.op for one in parse_merge(answer, 1, 2)] == ["add", "add"]
+
+
+@pytest.mark.parametrize(
+    "op", ["no", "No.", "NOOP", "no-op", "no_op", "No change", "no changes", "none", "keep"]
+)
+def test_no_operation_says_that_a_fact_is_known(op: str) -> None:
+    answer = json.dumps({"operations": [{"op": op, "candidate": 1, "fact": 1}]})
+    assert parse_merge(answer, 1, 1) == (MergeOperation("duplicate", 1, 1, None),)
 
 
 def events(*values: Any, between: str = "\n\n", end: str = "data: [DONE]\n\n") -> Raw:
@@ -407,10 +454,40 @@ def test_a_refusal_is_named(server: ModelServer, model: OpenAITextModel, quirk: 
         {"retry-after": "30, 30"},
         {"retry-after": "30 seconds"},
         {"retry-after": "PT30S"},
+        {"retry-after": "2024-03-11T09:30:30"},
+        {"retry-after": "Mon, 11 Mar 2024 09:30:30"},
     ],
 )
 def test_a_wait_is_read(headers: dict[str, str]) -> None:
     assert retry_after_seconds(headers, now=1710149400.0) == 30.0
+
+
+def test_a_moment_without_a_zone_is_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        test_a_wait_is_read({"retry-after": "2024-03-11T09:30:30"})
+        test_a_wait_is_read({"retry-after": "Mon, 11 Mar 2024 09:30:30"})
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Quota resets at 2026-12-01T00:00:00Z",
+        "resets on 2026-12-01",
+        "resets: 2026-12-01",
+        "Rate limit resets in 12:30",
+        "retry after 12/01/2026",
+        "Resets at 5 pm",
+        "Limit resets on Dec 1",
+        "try again at 17:00",
+    ],
+)
+def test_a_date_in_words_is_no_wait(words: str) -> None:
+    assert seconds_to_wait(Rejection(429, words)) is None
 
 
 @pytest.mark.parametrize(
@@ -443,6 +520,34 @@ def above(most: int, words: str, *, required: bool = False) -> Respond:
         return said(GOOD)
 
     return respond
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "'max_tokens' is not supported with this model (gpt-5-2025-08-07). Use 'max_completion_tokens'.",
+        "Error code: 400 - 'max_tokens' is not supported. Use 'max_completion_tokens' instead.",
+        "model-2025-08-07 does not take max_tokens (request 5f2025-300)",
+    ],
+)
+def test_a_number_that_is_no_limit_lowers_nothing(words: str) -> None:
+    weaker = RequestForm().weaker(Rejection(400, words), 4_000)
+    assert weaker is not None and weaker.limit != "max_tokens"
+    assert weaker.most_tokens == RequestForm().most_tokens
+
+
+@pytest.mark.parametrize(
+    ("words", "most"),
+    [
+        ("Error code: 400 - max_tokens must be at most 2048.", 2048),
+        ("max_tokens must be at most 2,048 tokens", 2048),
+        ("max_tokens should be in [1,500]", 500),
+        ("gpt-5-2025-08-07: max_tokens: 4000 > 2048", 2048),
+    ],
+)
+def test_a_limit_is_lowered_to_the_number_that_is_one(words: str, most: int) -> None:
+    weaker = RequestForm().weaker(Rejection(400, words), 4_000)
+    assert weaker is not None and (weaker.limit, weaker.most_tokens) == ("max_tokens", most)
 
 
 FORMS: dict[str, Respond] = {
