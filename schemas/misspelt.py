@@ -19,6 +19,13 @@ PREFIX = "STRANDLINE_"
 ROLES = f"{PREFIX}MODELS__"
 # Read elsewhere: by the tests.
 _NO_SETTINGS = frozenset({"STOP_AT", "CI_SBIN"})
+logger = logging.getLogger(__name__)
+_SETTABLE = ("role", "content", "name", "tool_calls", "tool_call_id", "id", "metadata", "created_at")
+# Nearer than any two fields of OpenAI's own messages.
+_NEAR = 0.85
+_MAX_FIELD_CHARACTERS = 20
+# A message may have any number of fields, and each costs a comparison.
+_MAX_FIELDS = 32
 
 
 def unknown_settings(environ: Mapping[str, str]) -> Iterator[str]:
@@ -32,17 +39,6 @@ def unknown_settings(environ: Mapping[str, str]) -> Iterator[str]:
         near = get_close_matches(spelt.removeprefix(PREFIX), known - _NO_SETTINGS, n=1)
         hint = f" Did you mean {PREFIX}{near[0]}?" if near else ""
         yield f"{quote(name)} is not a setting and changes nothing.{hint}"
-
-
-logger = logging.getLogger(__name__)
-
-_SETTABLE = ("role", "content", "name", "tool_calls", "tool_call_id", "id", "metadata", "created_at")
-
-# Nearer than any two fields of OpenAI's own messages.
-_NEAR = 0.85
-_MAX_FIELD_CHARACTERS = 20
-# A message may have any number of fields, and each costs a comparison.
-_MAX_FIELDS = 32
 
 
 def name_misspelt(extra: Mapping[str, Any]) -> None:

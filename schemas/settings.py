@@ -21,7 +21,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from strandline.schemas.display.refused_values import check_schema_name, describe_refusal
+from strandline.schemas.display.refused_values import describe_refusal
 from strandline.schemas.display.service_links import without_links
 from strandline.schemas.display.url_schemes import check_broker_url, check_database_url, check_model_url
 from strandline.schemas.errors import ConfigurationError
@@ -61,6 +61,20 @@ Prices = Annotated[tuple[ModelPrice, ...], NoDecode, BeforeValidator(read_prices
 Roles = Annotated[ModelRoles, NoDecode, BeforeValidator(check_roles)]
 
 _AS_VARIABLES: Mapping[str, str] = MappingProxyType({})
+PREFIX = "STRANDLINE_"
+# Reserved in Postgres 14 to 18, some of them as names of types and functions alone; a test asks the server.
+RESERVED_WORDS = frozenset(
+    """
+    all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate
+    collation column concurrently constraint create cross current_catalog current_date current_role
+    current_schema current_time current_timestamp current_user default deferrable desc distinct do else end
+    except false fetch for foreign freeze from full grant group having ilike in initially inner intersect into
+    is isnull join lateral leading left like limit localtime localtimestamp natural not notnull null offset on
+    only or order outer overlaps placing primary references returning right select session_user similar some
+    symmetric system_user table tablesample then to trailing true union unique user using variadic verbose
+    when where window with
+    """.split()
+)
 
 
 class Settings(BaseSettings):
@@ -278,7 +292,9 @@ class Settings(BaseSettings):
     @field_validator("database_schema")
     @classmethod
     def _schema_can_be_named(cls, value: str) -> str:
-        return check_schema_name(value)
+        if value in RESERVED_WORDS or value.startswith("pg_") or value == "information_schema":
+            raise ValueError("it is a name that Postgres keeps for itself; use another, such as strandline")
+        return value
 
     @field_validator("database_url")
     @classmethod
@@ -410,9 +426,6 @@ def _describe(error: ValidationError, names: Mapping[str, str | None]) -> dict[s
         variable = names.get(name) or (name if name.isupper() else f"STRANDLINE_{name.upper()}")
         sentences.setdefault(name.lower(), []).append(f"{variable}: {describe_refusal(item)}")
     return {name: "; ".join(parts) for name, parts in sentences.items()}
-
-
-PREFIX = "STRANDLINE_"
 
 
 @dataclass(frozen=True, slots=True)

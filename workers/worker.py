@@ -44,6 +44,16 @@ from strandline.workers.upkeep.sealing import Sealing
 LOOK_SECONDS = 1.0
 
 FOREIGN = "it names a lane that this database does not have: another installation may use this broker"
+logger = logging.getLogger("strandline.workers")
+# A worker is busy when this share of its threads is at work: some are always free between tasks.
+BUSY_SHARE = 0.75
+# A worker that has lost more than this share of its threads to code of custom blocks is to be restarted.
+LOST_SHARE = 0.25
+# How often the audit trail is sealed, in seconds.
+SEALING_SECONDS = 1.0
+# Seconds that a leaving worker waits for its claims, its heartbeat and its replay look-ups, each some
+# statements.
+CLAIM_SECONDS = 1.0
 
 
 class ForeignHints:
@@ -85,22 +95,6 @@ def follow(first: Turn, drain: Callable[[Lane], Turn], ring: Ring, stopping: Cal
     finally:
         if left := [*unserved, *waiting]:
             ring(left)
-
-
-logger = logging.getLogger("strandline.workers")
-
-# A worker is busy when this share of its threads is at work: some are always free between tasks.
-BUSY_SHARE = 0.75
-
-# A worker that has lost more than this share of its threads to code of custom blocks is to be restarted.
-LOST_SHARE = 0.25
-
-# How often the audit trail is sealed, in seconds.
-SEALING_SECONDS = 1.0
-
-# Seconds that a leaving worker waits for its claims, its heartbeat and its replay look-ups, each some
-# statements.
-CLAIM_SECONDS = 1.0
 
 
 class Worker:

@@ -49,6 +49,20 @@ _PG_CTL_WAIT_SECONDS = 60
 _LAUNCH_ATTEMPTS = 6
 _PAUSE_SECONDS = 0.05
 _LOG_BYTES_KEPT = 5_000_000
+logger = logging.getLogger("strandline.embedded")
+_SERVICE = "PGSERVICE"
+# libpq reads these whatever a URL says, by the words with which it or the server refuses a value.
+_BEYOND_URLS = {
+    _SERVICE: r'(service file|definition of service) "',
+    "PGDATESTYLE": 'parameter "datestyle"',
+    "PGGEQO": 'parameter "geqo"',
+    "PGTZ": 'parameter "timezone"',
+}
+# Named by the URL, or by each connection.
+_NAMED = frozenset({"service", "host", "port", "user", "dbname", "connect_timeout"})
+# Where libpq takes no empty value, and has no default of its own.
+_NEUTRAL = {"sslcertmode": "allow", "min_protocol_version": "3.0", "max_protocol_version": "3.0"}
+_SECONDS = 3.0
 
 
 class EmbeddedPostgres:
@@ -270,23 +284,6 @@ def _lock_lines(lock: Path) -> list[str]:
     except OSError:
         return []
     return lines if lines and lines[0].isdigit() else []
-
-
-logger = logging.getLogger("strandline.embedded")
-
-_SERVICE = "PGSERVICE"
-# libpq reads these whatever a URL says, by the words with which it or the server refuses a value.
-_BEYOND_URLS = {
-    _SERVICE: r'(service file|definition of service) "',
-    "PGDATESTYLE": 'parameter "datestyle"',
-    "PGGEQO": 'parameter "geqo"',
-    "PGTZ": 'parameter "timezone"',
-}
-# Named by the URL, or by each connection.
-_NAMED = frozenset({"service", "host", "port", "user", "dbname", "connect_timeout"})
-# Where libpq takes no empty value, and has no default of its own.
-_NEUTRAL = {"sslcertmode": "allow", "min_protocol_version": "3.0", "max_protocol_version": "3.0"}
-_SECONDS = 3.0
 
 
 def undisturbed_options(environ: Mapping[str, str]) -> str:

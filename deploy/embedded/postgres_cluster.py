@@ -19,6 +19,7 @@ SUPERUSER = "postgres"
 PORT = 5432  # no TCP port: only part of the socket's file name
 _SETTINGS_FILE = "strandline.conf"
 _SOCKET_PATH_BYTES = 103 if sys.platform == "darwin" else 107
+COPIES = Path("/var/lib/strandline")
 
 
 def server_environment(data_dir: Path) -> dict[str, str]:
@@ -138,9 +139,6 @@ def _quoted_directory(path: Path) -> str:
     # A list of directories inside a string: each layer has its own quotes.
     inner = '"' + str(path).replace('"', '""') + '"'
     return "'" + inner.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
-COPIES = Path("/var/lib/strandline")
 
 
 def reachable_programs(programs: Path, account: ServerAccount, *, copies: Path = COPIES) -> Path:

@@ -36,6 +36,12 @@ from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, Derivati
 from strandline.schemas.values.message import Message, by_local_clock, read_rows
 from strandline.schemas.values.normal_form import fingerprint
 
+_STEP = "extract"
+# Far more than people say; it keeps a runaway answer in bounds.  Of events and lines, the larger counts.
+MAX_FACTS_PER_EVENT = 30
+MAX_FACTS_PER_LINE = 2
+_CHARACTERS_PER_LINE = 1_000
+
 
 def load_context(fetcher: Fetcher, batch: Batch, max_tokens: int) -> tuple[TranscriptLine, ...]:
     """The lines before a batch's first event, oldest first, numbered up to 0: no answer can cite them.
@@ -71,14 +77,6 @@ def _cut_beginning(text: str, tokens: int, max_tokens: int) -> str:
         return text
     kept = len(text) * max_tokens // tokens
     return f"…{text[len(text) - kept :]}"
-
-
-_STEP = "extract"
-
-# Far more than people say; it keeps a runaway answer in bounds.  Of events and lines, the larger counts.
-MAX_FACTS_PER_EVENT = 30
-MAX_FACTS_PER_LINE = 2
-_CHARACTERS_PER_LINE = 1_000
 
 
 class CandidateRows(DerivationKeys):

@@ -54,6 +54,10 @@ _NOT_DOUBTFUL = (
     "The fact is not doubtful, or was settled before; nothing was changed. A list of doubtful facts shows"
     " which are."
 )
+# A person has one of these at a time.
+_EXCLUSIVE = frozenset({"residence", "work", "age", "name", "partner"})
+MAX_ARTICLE_CHARACTERS = 3
+_WORD = re.compile(r"[^\W_]+")
 
 
 def edit_facts(shard_key: UUID, change: Callable[[], Operation[T]]) -> Operation[T]:
@@ -383,12 +387,6 @@ def _apply_event(fact_sets: Sequence[FactSet], event: FactEvent) -> Operation[li
     for fact_set in fact_sets:
         gone += yield from apply_fact_event(fact_set, event)
     return gone
-
-
-# A person has one of these at a time.
-_EXCLUSIVE = frozenset({"residence", "work", "age", "name", "partner"})
-MAX_ARTICLE_CHARACTERS = 3
-_WORD = re.compile(r"[^\W_]+")
 
 
 def may_contradict(one: str, other: str) -> bool:

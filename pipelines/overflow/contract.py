@@ -20,6 +20,10 @@ from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.flush_event import FlushCause
 from strandline.schemas.values.message import Message
 
+ENTRY_POINT_GROUP = "strandline.handlers"
+ENTRY_POINT = "on_overflow"
+SETTING = "STRANDLINE_ON_OVERFLOW"
+
 
 @dataclass(frozen=True, slots=True)
 class OverflowEvent:
@@ -52,11 +56,6 @@ class OverflowHandler(Protocol):
     """
 
     def __call__(self, event: OverflowEvent, /) -> Awaitable[object] | object: ...
-
-
-ENTRY_POINT_GROUP = "strandline.handlers"
-ENTRY_POINT = "on_overflow"
-SETTING = "STRANDLINE_ON_OVERFLOW"
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,21 @@ from strandline.schemas.settings import MAX_KEY_CACHE_SECONDS
 from strandline.schemas.values.labels import as_array
 from strandline.schemas.values.lanes import MERGE_STAGE
 
+logger = logging.getLogger("strandline.sealing")
+PAGE_ROWS = 200
+PAGE_OWNERS = 100
+FIRST_OWNER = UUID(int=0)
+# After an owner got its first keys, until its words are keyed: by then every process looks for both forms.
+START_SECONDS = 1.0
+# Beyond what another process may have kept: for a statement that it had begun.
+GRACE_SECONDS = 10.0
+# How long a pass waits for open transactions; those after it look again.
+QUIET_SECONDS = 2.0
+# After it is settled, and longer than any process may keep keys.
+RETIRE_AFTER_SECONDS = 2.0 * MAX_KEY_CACHE_SECONDS
+# An owner's facts are compared by their words: they are sealed together, when the owner gets its keys.
+FACT_TABLES = ("fact", "fact_revision", "fact_candidate", "fact_event")
+
 
 def reseal_rows(fetcher: Fetcher, keys: OwnerKeys, table: Resealed, page: int) -> Iterator[int]:
     """Seal an owner's rows of a table; yields how many were found, page by page.
@@ -112,25 +127,6 @@ def _literal(items: Iterable[str | bytes]) -> str:
     texts = (f"\\x{item.hex()}" if isinstance(item, bytes) else item for item in items)
     quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
     return "{" + ",".join(f'"{text}"' for text in quoted) + "}"
-
-
-logger = logging.getLogger("strandline.sealing")
-
-PAGE_ROWS = 200
-PAGE_OWNERS = 100
-FIRST_OWNER = UUID(int=0)
-# After an owner got its first keys, until its words are keyed: by then every process looks for both forms.
-START_SECONDS = 1.0
-# Beyond what another process may have kept: for a statement that it had begun.
-GRACE_SECONDS = 10.0
-# How long a pass waits for open transactions; those after it look again.
-QUIET_SECONDS = 2.0
-# After it is settled, and longer than any process may keep keys.
-RETIRE_AFTER_SECONDS = 2.0 * MAX_KEY_CACHE_SECONDS
-
-
-# An owner's facts are compared by their words: they are sealed together, when the owner gets its keys.
-FACT_TABLES = ("fact", "fact_revision", "fact_candidate", "fact_event")
 
 
 @dataclass(slots=True)

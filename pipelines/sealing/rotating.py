@@ -20,6 +20,7 @@ from strandline.schemas.sealed.content import SealedContent, names_encrypted, un
 from strandline.schemas.sealing.owner_keys import renew_data_key
 
 PAGE = 200
+KekState = Literal["ok", "missing", "wrong"]
 
 
 def rewrap_keys(database: Database, content: SealedContent, namespace: str) -> Iterator[int]:
@@ -80,9 +81,6 @@ def renew_data_keys(database: Database, content: SealedContent, namespace: str) 
             )
             content.cache.forget(row.shard_key)
         yield len(newest)
-
-
-KekState = Literal["ok", "missing", "wrong"]
 
 
 @dataclass(frozen=True, slots=True)

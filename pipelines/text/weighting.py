@@ -27,6 +27,12 @@ BESIDE_BEST = 0.9
 KNOWN_SHARE = 0.35
 # Up to the first, contrasts are those of random vectors; from the second on, they show likeness of meaning.
 FAINT_CONTRAST, CLEAR_CONTRAST = 0.15, 0.25
+K1 = 1.2
+B = 0.75
+# In lexemes.  Counts are set against this in every scope, so that long answers do not swamp short turns.
+USUAL_LENGTH = 40
+# The share of a word's count that messages at a distance get.
+NEARBY = {-3: 0.1, -2: 0.2, -1: 0.4, 0: 1.0, 1: 0.4, 2: 0.2, 3: 0.1}
 
 
 def weight_of_words(held: Sequence[float], words: int, of_none: float) -> float:
@@ -50,14 +56,6 @@ def full_text_score(best: float, whole: float, nearest: float) -> float:
     """
     clearness = (nearest - FAINT_CONTRAST) / (CLEAR_CONTRAST - FAINT_CONTRAST)
     return max(best, KNOWN_SHARE * min(1.0, max(0.0, clearness)) * whole)
-
-
-K1 = 1.2
-B = 0.75
-# In lexemes.  Counts are set against this in every scope, so that long answers do not swamp short turns.
-USUAL_LENGTH = 40
-# The share of a word's count that messages at a distance get.
-NEARBY = {-3: 0.1, -2: 0.2, -1: 0.4, 0: 1.0, 1: 0.4, 2: 0.2, 3: 0.1}
 
 
 def by_length(length: float) -> float:

@@ -21,6 +21,10 @@ MAX_PIECE_CHARACTERS = 1_600
 MAX_INDEXED_CHARACTERS = 100_000
 # Where a recipe of vectors records how much of a message is indexed, if it is not the default.
 INDEXED = "indexed_characters"
+# Of a name; a search looks for its words.
+MAX_NAME_CHARACTERS = 200
+# More words are a text that many questions would match, not a name.
+MAX_NAME_WORDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +72,6 @@ def _seq(message: Message) -> int:
     if message.seq is None:
         raise ValueError("a stored message has a seq")
     return message.seq
-
-
-# Of a name; a search looks for its words.
-MAX_NAME_CHARACTERS = 200
-# More words are a text that many questions would match, not a name.
-MAX_NAME_WORDS = 3
 
 
 @dataclass(frozen=True, slots=True)

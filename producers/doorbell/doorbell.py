@@ -18,6 +18,22 @@ from strandline.schemas.broker.troubles import describe_trouble
 from strandline.schemas.forking import this_process
 from strandline.schemas.values.lanes import Lane
 
+logger = logging.getLogger("strandline.doorbell")
+MAX_WAITING_LANES = 10_000
+# Hints are gathered for so long.  Publishing takes the GIL for about 0.3 ms a hint: without gathering, the
+# p99 of puts that flush at every third message doubled.
+GATHER_SECONDS = 0.01
+# A lane notified repeatedly, as while one session fills fast, gets one hint in so long: its holder sees the
+# rest. Each hint costs a worker half a millisecond to find the lane taken, a third of its time at 200 flushes
+# a second.
+REPEAT_SECONDS = 0.1
+# After this long without a hint the next one goes out at once: a single hint disturbs no worker.
+QUIET_SECONDS = 0.1
+# After a failed publish nothing is tried for this long: each try may block for the connect time-out.
+BACKOFF_SECONDS = 2.0
+# An idle connection closes after so long: it would need heartbeats, and a firewall or a proxy forgets it.
+IDLE_SECONDS = 30.0
+
 
 class Pacer:
     """Lets a lane pass at most once in ``seconds``; a lane that comes sooner is kept until then.
@@ -52,29 +68,6 @@ class Pacer:
         """Return all lanes that are kept, and forget them."""
         kept, self._kept = list(self._kept), {}
         return kept
-
-
-logger = logging.getLogger("strandline.doorbell")
-
-MAX_WAITING_LANES = 10_000
-
-# Hints are gathered for so long.  Publishing takes the GIL for about 0.3 ms a hint: without gathering, the
-# p99 of puts that flush at every third message doubled.
-GATHER_SECONDS = 0.01
-
-# A lane notified repeatedly, as while one session fills fast, gets one hint in so long: its holder sees the
-# rest. Each hint costs a worker half a millisecond to find the lane taken, a third of its time at 200 flushes
-# a second.
-REPEAT_SECONDS = 0.1
-
-# After this long without a hint the next one goes out at once: a single hint disturbs no worker.
-QUIET_SECONDS = 0.1
-
-# After a failed publish nothing is tried for this long: each try may block for the connect time-out.
-BACKOFF_SECONDS = 2.0
-
-# An idle connection closes after so long: it would need heartbeats, and a firewall or a proxy forgets it.
-IDLE_SECONDS = 30.0
 
 
 class Doorbell:

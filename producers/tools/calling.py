@@ -71,6 +71,14 @@ AGENT = "agent"
 
 Arguments = Mapping[str, Any]
 T = TypeVar("T")
+_DELETED = ToolProblem(
+    error="deleted",
+    message="Nothing was stored: the user has deleted this memory. Their later words count by themselves.",
+)
+# Ten times the longest arguments, with every character escaped.
+MAX_JSON_CHARACTERS = 200_000
+# So many of the unknown arguments are named.
+_MAX_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +155,6 @@ def _not_found(fact_id: str) -> ToolProblem:
         error="not_found",
         message=f"No remembered fact has the id {quote(fact_id)}; search_memories gives the ids of facts.",
     )
-
-
-_DELETED = ToolProblem(
-    error="deleted",
-    message="Nothing was stored: the user has deleted this memory. Their later words count by themselves.",
-)
 
 
 def _search(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
@@ -277,12 +279,6 @@ _CALLS: Mapping[str, Callable[[ToolScope, Arguments], Operation[ToolResult]]] = 
     DELETE.name: _delete,
     CONTEXT.name: _context,
 }
-
-
-# Ten times the longest arguments, with every character escaped.
-MAX_JSON_CHARACTERS = 200_000
-# So many of the unknown arguments are named.
-_MAX_NAMED = 3
 
 
 def read_arguments(tool: ToolDefinition, arguments: object) -> dict[str, Any]:

@@ -85,10 +85,10 @@ def read_rates(database: Database) -> dict[str, list[int]]:
 
 def read_status(database: Database, settings: Settings) -> StatusReport:
     """The state of the pipeline in this database."""
-    return Watch(database, settings).read()
+    return StatusReader(database, settings).read()
 
 
-class Watch:
+class StatusReader:
     """Reads the status repeatedly; totals, which count whole tables, at most a twentieth of the time."""
 
     def __init__(self, database: Database, settings: Settings) -> None:

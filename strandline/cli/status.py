@@ -8,7 +8,7 @@ from rich.live import Live
 from rich.table import Table
 
 from strandline.administration.attention import lines_of
-from strandline.administration.status import Watch
+from strandline.administration.status import StatusReader
 from strandline.cli.command import Output, cli_command, show
 from strandline.cli.servers.targets import Running, Servers, opened_servers
 from strandline.cli.terminal.interrupts import ends_as_interrupts
@@ -29,12 +29,12 @@ WATCH_SECONDS = 1.0
 def command(running: Running, watch: bool, as_json: bool) -> Output | None:
     """Show pipelines, totals and live workers of a database."""
     if not watch:
-        return _look(running, Watch(running.database, running.settings))
+        return _look(running, StatusReader(running.database, running.settings))
     _watch(running, as_json=as_json)
     return None
 
 
-def _look(running: Running, watch: Watch) -> Output:
+def _look(running: Running, watch: StatusReader) -> Output:
     report, starter = watch.read(), starter_of(running.servers)
     return Output(report, _lines(report, starter), picture=lambda: _picture(report, starter))
 
@@ -45,7 +45,7 @@ def starter_of(servers: Servers) -> str:
 
 
 def _watch(running: Running, *, as_json: bool) -> None:
-    watch = Watch(running.database, running.settings)
+    watch = StatusReader(running.database, running.settings)
     try:
         with ends_as_interrupts() as interrupts:
             if as_json or not is_rich():

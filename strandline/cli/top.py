@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from rich.console import Group
 from rich.live import Live
 
-from strandline.administration.status import Watch, read_rates, read_status
+from strandline.administration.status import StatusReader, read_rates, read_status
 from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.targets import Running, opened_servers
 from strandline.cli.status import label_of, notes_of, starter_of
@@ -47,7 +47,7 @@ def command(running: Running, as_json: bool) -> Output | None:
 
 def _watch(running: Running, interrupts: Interrupts, wait_for_key: WaitForKey) -> None:
     lines: list[str] = []
-    watch, key, is_paused = Watch(running.database, running.settings), "", False
+    watch, key, is_paused = StatusReader(running.database, running.settings), "", False
     with Live(console=console(), auto_refresh=False, screen=True) as live:
         while key != "q":
             interrupts.check()

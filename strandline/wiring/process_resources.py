@@ -12,7 +12,9 @@ import atexit
 import json
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
@@ -40,11 +42,15 @@ from strandline.wiring.given_pool import GivenPool
 
 if TYPE_CHECKING:
     from strandline.deploy.embedded.stack import EmbeddedStack
-    from strandline.pipelines.models.contract import Embedder, ModelAnswer, Task, TextModel
+    from strandline.pipelines.models.contract import Embedder, ModelAnswer, Task
     from strandline.producers.doorbell.doorbell import Doorbell
     from strandline.workers.in_process import BackgroundRunner
-import weakref
-from dataclasses import dataclass
+
+Consume = Literal["background"]
+EXIT_SECONDS = 5.0
+# That this process asks by itself, each with connections of its own.
+MAX_TEXT_MODELS = 8
+ENTRY_POINT_GROUP = "strandline.compliance"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +93,6 @@ class LoopResources:
             left = [(loop, self._of_loops.pop(loop)) for loop in ended]
         for loop, own in left:
             own.database.abandon(loop)
-
-
-Consume = Literal["background"]
-EXIT_SECONDS = 5.0
-# That this process asks by itself, each with connections of its own.
-MAX_TEXT_MODELS = 8
 
 
 class ProcessResources:
@@ -405,9 +405,6 @@ def _begin_index() -> IndexParts:
     with undivided:
         from strandline.producers.search.index.array_index import ArrayParts
     return ArrayParts()
-
-
-ENTRY_POINT_GROUP = "strandline.compliance"
 
 
 def compliance_of(settings: Settings) -> Compliance | None:

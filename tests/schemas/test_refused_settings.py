@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline import ConfigurationError, Memory
-from strandline.schemas.display.refused_values import RESERVED_WORDS
-from strandline.schemas.settings import PAIRS, load_settings, load_usable_settings
+from strandline.schemas.settings import PAIRS, RESERVED_WORDS, load_settings, load_usable_settings
 from tests.conftest import rows_of
 
 PRICES = 'for example {"gpt-4.1-mini": {"input": 0.4, "output": 1.6}}'

@@ -37,6 +37,38 @@ FIRST_STEP_SECONDS = 0.001
 MAX_STEP_SECONDS = 0.05
 
 _FAILURES = (ConfigurationError, psycopg.Error, OSError)
+# A server that says so is there, and will take connections: when it has started, or others have left.
+TOO_MANY = "53300"
+# A second attempt may have succeeded.
+_SUCCEEDED = "00000"
+WILL_TAKE_MORE = frozenset({"57P03", TOO_MANY, _SUCCEEDED})
+_CODE = re.compile(rb'ErrorResponse\t.* C "(\w{5})"')
+_SECONDS = 5.0
+_MAX_SENTENCES = 100
+_OF_PSYCOPG = frozenset({"autocommit", "prepare_threshold", "context", "row_factory", "cursor_factory"})
+_CHECK = "check that it runs, and that the database URL is right (STRANDLINE_DATABASE_URL)"
+_DENIED = "correct user and password in the database URL (STRANDLINE_DATABASE_URL)"
+# What to do where a server answers and refuses, by SQLSTATE.
+_ADVICE = {
+    "22023": "correct it in PGOPTIONS, PGTZ, PGDATESTYLE, PGGEQO or the options of the database URL",
+    "28000": _DENIED,
+    "28P01": _DENIED,
+    "3D000": "create it, or name another one in the database URL (STRANDLINE_DATABASE_URL)",
+    "42501": "let its owner run GRANT CONNECT ON DATABASE",
+}
+# What libpq says itself, which is in English, of a server that did not answer.
+_MEANINGS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile("Connection refused"), f"the connection was refused; {_CHECK}"),
+    (
+        re.compile("definition of service"),
+        "no service file defines the service of PGSERVICE or of the database URL; correct it",
+    ),
+    (re.compile("No such file or directory"), f"no server listens on that socket; {_CHECK}"),
+    (
+        re.compile("failed to resolve|could not translate host name|Name or service not known"),
+        "the name of the host cannot be resolved; check it in the database URL (STRANDLINE_DATABASE_URL)",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,18 +263,6 @@ def async_connection_class(
     return Noted
 
 
-# A server that says so is there, and will take connections: when it has started, or others have left.
-TOO_MANY = "53300"
-# A second attempt may have succeeded.
-_SUCCEEDED = "00000"
-WILL_TAKE_MORE = frozenset({"57P03", TOO_MANY, _SUCCEEDED})
-
-_CODE = re.compile(rb'ErrorResponse\t.* C "(\w{5})"')
-_SECONDS = 5.0
-_MAX_SENTENCES = 100
-_OF_PSYCOPG = frozenset({"autocommit", "prepare_threshold", "context", "row_factory", "cursor_factory"})
-
-
 class Refusals:
     """The SQLSTATEs with which one server refuses connections, looked up once for each of its sentences.
 
@@ -293,33 +313,6 @@ def _attempt(conninfo: bytes) -> str | None:
         trace.seek(0)
         codes = _CODE.findall(trace.read())
     return _SUCCEEDED if polled == pq.PollingStatus.OK else codes[-1].decode() if codes else None
-
-
-_CHECK = "check that it runs, and that the database URL is right (STRANDLINE_DATABASE_URL)"
-
-_DENIED = "correct user and password in the database URL (STRANDLINE_DATABASE_URL)"
-# What to do where a server answers and refuses, by SQLSTATE.
-_ADVICE = {
-    "22023": "correct it in PGOPTIONS, PGTZ, PGDATESTYLE, PGGEQO or the options of the database URL",
-    "28000": _DENIED,
-    "28P01": _DENIED,
-    "3D000": "create it, or name another one in the database URL (STRANDLINE_DATABASE_URL)",
-    "42501": "let its owner run GRANT CONNECT ON DATABASE",
-}
-
-# What libpq says itself, which is in English, of a server that did not answer.
-_MEANINGS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile("Connection refused"), f"the connection was refused; {_CHECK}"),
-    (
-        re.compile("definition of service"),
-        "no service file defines the service of PGSERVICE or of the database URL; correct it",
-    ),
-    (re.compile("No such file or directory"), f"no server listens on that socket; {_CHECK}"),
-    (
-        re.compile("failed to resolve|could not translate host name|Name or service not known"),
-        "the name of the host cannot be resolved; check it in the database URL (STRANDLINE_DATABASE_URL)",
-    ),
-)
 
 
 def connect_problem(error: Exception, url: str, code: str | None = None) -> str:

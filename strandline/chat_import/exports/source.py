@@ -17,6 +17,19 @@ from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.foreign_json import read_json
 
 Node = TypeVar("Node")
+ReadConversation = Callable[[Mapping[str, Any], Place], Iterator[Record]]
+TABLE = "conversations"
+# Large exports are cut into conversations-000.json and so on.
+_CONVERSATIONS = re.compile(r"conversations(-\d+)?\.json")
+_ZIP_BEGINS = b"PK\x03\x04"
+PIECE_BYTES = 1_000_000
+# The longest conversation that is read; a longer one is left out.
+MAX_ELEMENT_BYTES = 32_000_000
+# The values of such a conversation: a small one takes twenty times its bytes when it is read.
+MAX_ELEMENT_VALUES = 500_000
+_OUTSIDE = re.compile(rb'["\[\]{},]')
+_INSIDE = re.compile(rb'["\\]')
+_OPENING, _CLOSING = frozenset(b"[{"), frozenset(b"]}")
 
 
 def branch_to(leaf: str, nodes: Mapping[str, Node], parents: Mapping[str, str]) -> list[Node]:
@@ -37,11 +50,6 @@ def newest_leaf(times: Mapping[str, float], parents: Mapping[str, str]) -> str |
     inner = set(parents.values())
     leaves = [node for node in times if node not in inner]
     return max(reversed(leaves), key=lambda node: times[node]) if leaves else None
-
-
-ReadConversation = Callable[[Mapping[str, Any], Place], Iterator[Record]]
-
-TABLE = "conversations"
 
 
 class ExportSource:
@@ -114,11 +122,6 @@ class ExportSource:
         yield from self._read(conversation, Place(self._name, TABLE, conversation_id))
 
 
-# Large exports are cut into conversations-000.json and so on.
-_CONVERSATIONS = re.compile(r"conversations(-\d+)?\.json")
-_ZIP_BEGINS = b"PK\x03\x04"
-
-
 @dataclass(frozen=True, slots=True)
 class ExportFile:
     """A file with conversations; ``size`` is in bytes."""
@@ -186,17 +189,6 @@ def _members(archive: zipfile.ZipFile) -> list[ExportFile]:
 def _is_conversations(name: str) -> bool:
     path = PurePosixPath(name)
     return _fits(path.name) and "__MACOSX" not in path.parts
-
-
-PIECE_BYTES = 1_000_000
-# The longest conversation that is read; a longer one is left out.
-MAX_ELEMENT_BYTES = 32_000_000
-# The values of such a conversation: a small one takes twenty times its bytes when it is read.
-MAX_ELEMENT_VALUES = 500_000
-
-_OUTSIDE = re.compile(rb'["\[\]{},]')
-_INSIDE = re.compile(rb'["\\]')
-_OPENING, _CLOSING = frozenset(b"[{"), frozenset(b"]}")
 
 
 class ElementScanner:

@@ -14,6 +14,16 @@ from strandline.schemas.display.shown_url import shown_url
 from strandline.schemas.errors import ConfigurationError
 
 HEADER = b"SQLite format 3\0"
+# Rows in memory at once, each of which may hold a whole session.
+ROWS_PER_FETCH = 10
+CONNECT_SECONDS = 30
+_TABLES = """
+    SELECT CASE WHEN table_schema = current_schema() THEN '' ELSE table_schema END, table_name,
+        array_agg(column_name::text)
+    FROM information_schema.columns
+    WHERE table_schema NOT IN ('information_schema', 'pg_catalog')
+    GROUP BY table_schema, table_name ORDER BY 1, 2
+"""
 
 
 class SqliteReader(TableReader):
@@ -67,19 +77,6 @@ class SqliteReader(TableReader):
 
     def _unreadable(self, error: sqlite3.Error) -> ConfigurationError:
         return ConfigurationError(f"{self._path} cannot be read as a SQLite database: {error}.")
-
-
-# Rows in memory at once, each of which may hold a whole session.
-ROWS_PER_FETCH = 10
-CONNECT_SECONDS = 30
-
-_TABLES = """
-    SELECT CASE WHEN table_schema = current_schema() THEN '' ELSE table_schema END, table_name,
-        array_agg(column_name::text)
-    FROM information_schema.columns
-    WHERE table_schema NOT IN ('information_schema', 'pg_catalog')
-    GROUP BY table_schema, table_name ORDER BY 1, 2
-"""
 
 
 class PostgresReader(TableReader):

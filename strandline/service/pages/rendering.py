@@ -15,6 +15,18 @@ from markupsafe import Markup
 from strandline.schemas.display.shown_text import quantity, seen, shown
 
 _WIDTH, _HEIGHT = 120, 24
+FOLDER = Path(__file__).parent / "templates"
+MAX_SHOWN_CHARACTERS = 10_000
+# A browser's form would change or lose them.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_SECONDS = (("d", 86_400), ("h", 3_600), ("min", 60))
+_ENVIRONMENT = Environment(
+    loader=FileSystemLoader(FOLDER),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
 
 
 def _picture(width: int, height: int, title: str, words: str, shapes: Sequence[Markup], kind: str) -> Markup:
@@ -108,13 +120,6 @@ def derivation_graph(steps: Sequence[tuple[str, str]]) -> Markup:
     return _picture(width, height, "Way to memory", words, shapes, "way")
 
 
-FOLDER = Path(__file__).parent / "templates"
-MAX_SHOWN_CHARACTERS = 10_000
-# A browser's form would change or lose them.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_SECONDS = (("d", 86_400), ("h", 3_600), ("min", 60))
-
-
 def render(template: str, **values: Any) -> str:
     """A template with these values."""
     return _ENVIRONMENT.get_template(template).render(**values)
@@ -175,13 +180,6 @@ def _texts_in(value: object) -> Iterator[str]:
             yield from _texts_in(part)
 
 
-_ENVIRONMENT = Environment(
-    loader=FileSystemLoader(FOLDER),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
 _ENVIRONMENT.filters |= {
     "seen": seen,
     "stored": isolate,

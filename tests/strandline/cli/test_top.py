@@ -65,7 +65,7 @@ def test_watching_counts_tables_a_twentieth_of_the_time(rig: Rig, monkeypatch: p
         return real(query)
 
     monkeypatch.setattr(rig.database, "fetch", fetch)
-    watch = status.Watch(rig.database, rig.settings)
+    watch = status.StatusReader(rig.database, rig.settings)
     begun, reads = next(seconds), 0
     while next(seconds) < begun + 100:
         assert watch.read().sessions == 0

@@ -44,6 +44,8 @@ FIRST_PAGE = 200
 
 # So many of the messages stored last are recognised.
 MAX_LATEST = 16
+LIBRARY = "tframex"
+_ROLES = {"developer": "system"}
 
 
 @dataclass(slots=True, eq=False)
@@ -307,10 +309,6 @@ def _newest_within(messages: Sequence[Message], tokens: int) -> list[Message]:
 
 def _check_bound(name: str, value: int | None) -> int | None:
     return None if value is None else check_count(name, value, least=1)
-
-
-LIBRARY = "tframex"
-_ROLES = {"developer": "system"}
 
 
 def message_of(
