@@ -285,8 +285,8 @@ def _read_spelled(form: type[_Answer], text: str) -> Reading[_Answer]:
 
 def _says_nothing(content: Any) -> bool:
     """Whether an answer's list or text is empty, or of placeholders alone, as an example of the form is."""
-    if isinstance(content, str):
-        return is_placeholder(content)
+    if not isinstance(content, list):
+        return isinstance(content, str) and is_placeholder(content)
     return all(isinstance(getattr(item, "text", None), str) and is_placeholder(item.text) for item in content)
 
 
