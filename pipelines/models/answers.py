@@ -46,7 +46,7 @@ MAX_SUMMARY_CHARACTERS = 20_000
 MAX_TOPIC_CHARACTERS = 60
 MAX_TOPICS = 8
 MAX_NAME_CHARACTERS = 120
-_SENTENCES = re.compile(r"""(?s).*(?:[.!?]["')\]]*(?=\s|$)|[\u3002\uff01\uff1f])""")
+_SENTENCES = re.compile(r"""(?s)\A.*(?:[.!?]["')\]]*(?=\s|$)|[\u3002\uff01\uff1f])""")
 # Most changes of one instruction.
 MAX_INSTRUCTED_CHANGES = 200
 # One sentence cannot say more than this many facts did, nor more than so many lines.
