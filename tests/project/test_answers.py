@@ -26,7 +26,7 @@ ANSWERS = [
         "workers for 1,000 messages a second",
         "operations",
         "Scaling",
-        ("1,000 messages a second", "4 workers"),
+        ("1,000 messages a second", "3 workers"),
     ),
     Answer("alerts", "operations", "Alerts", ("deploy/prometheus", "runbook", "StrandlineWorkIsOld")),
     Answer("lag", "operations", "Lag", ("strandline status", "lag_seconds")),
