@@ -13,7 +13,7 @@ from strandline.schemas.values.identity import Owner, SessionIdentity
 from strandline.schemas.wire.acts import WireAct
 from strandline.schemas.wire.base import Answer, Name, Page
 from strandline.schemas.wire.base import Request as Body
-from strandline.schemas.wire.work import Standing
+from strandline.schemas.wire.work import ModelCallsReport, Standing
 from strandline.service.answering import Routes
 from strandline.service.gate.problems import NOT_FOUND, ProblemError
 from strandline.service.route import Call
@@ -49,15 +49,10 @@ class WaitingEvent(Answer):
     waits_since: datetime
 
 
-class ModelCalls(Answer):
+class StepCalls(ModelCallsReport):
     """The calls of a model for one step of the stages; ``seconds`` of one on average."""
 
-    model: str
     step: str
-    calls: int
-    input_tokens: int
-    output_tokens: int
-    cost_usd: float | None
     seconds: float
     last_at: datetime
 
@@ -88,10 +83,10 @@ async def get_standing(call: Call) -> StandingOut:
 
 
 @routes.answer(MODELS, "operate", "others", holder="installation")
-async def get_models(call: Call) -> Page[ModelCalls]:
+async def get_models(call: Call) -> Page[StepCalls]:
     """The ledger of model calls, which names no tenant."""
     rows = await call.block(lambda database: database.fetch(LedgerTotals()))
-    return Page[ModelCalls](items=[ModelCalls.model_validate(row) for row in rows])
+    return Page[StepCalls](items=[StepCalls.of(row) for row in rows])
 
 
 @routes.answer(DUE_LONGEST, "operate", "others", ("names",), holder="installation")

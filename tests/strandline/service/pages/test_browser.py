@@ -130,6 +130,7 @@ def test_a_dead_letter_is_given_up_by_its_button(world: World, browser: Browser)
 
 
 def test_a_fact_is_corrected_and_holds(world: World, browser: Browser) -> None:
+    world.model.behave()
     world.put("chat-4", "dan", "I play the flute.")
     world.settle()
     with Walk(world, browser) as walk:
@@ -149,6 +150,7 @@ def test_a_fact_is_corrected_and_holds(world: World, browser: Browser) -> None:
 
 
 def test_earlier_words_of_a_fact_are_restored(world: World, browser: Browser) -> None:
+    world.model.behave()
     world.put("chat-7", "gil", "I play the oboe.")
     world.settle()
     with Walk(world, browser) as walk:
