@@ -30,6 +30,7 @@ export interface ContextRequest {
   wait_for?: number | null;
   insert_method?: "system" | "user";
   block_arguments?: Record<string, unknown> | null;
+  generation?: number | null;
   begun_only?: boolean;
   form?: "stored" | "openai";
 }

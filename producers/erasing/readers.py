@@ -144,6 +144,7 @@ def _get(target: ErasureTarget, traces: Traces) -> Operation[ReaderCheck]:
                 known_seal=None,
                 max_facts=10,
                 known_facts=None,
+                generation_id=None,
             )
         )
         snapshot = read_snapshot(rows)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.blocks.render import escaped
+from strandline.producers.blocks.resolve import pipelines_of
 from strandline.producers.execution import Resources
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.read import read
@@ -18,6 +19,7 @@ from strandline.producers.search.search import FoundMessage, SearchRequest, sear
 from strandline.producers.tokens import text_counter
 from strandline.schemas.queries.conversation.messages import MessagesWithIds
 from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.values.lanes import VECTORS
 from strandline.schemas.values.message import read_rows
 from strandline.schemas.values.policy import DEFAULT_TOKEN_LIMIT
 from strandline.schemas.wire.report import Report
@@ -56,6 +58,7 @@ class Subject:
 
     def read(self, text: str) -> MemoryContext:
         """What ``Memory.get`` gives."""
+        chosen = self.vectors if VECTORS in pipelines_of(self.blocks) else None
         request = ReadRequest(
             identity=self.identity,
             blocks=self.blocks,
@@ -65,7 +68,7 @@ class Subject:
             embed_query=self.embed_query,
             windows=self.resources.windows,
             indexes=self.resources.indexes,
-            vectors=self.vectors,
+            generation=None if chosen is None else chosen.generation_id,
         )
         return self.resources.database().run(read(request))
 

@@ -44,6 +44,7 @@ def get(
     wait_for: int | None = None,
     timeout: float | None = None,
     block_arguments: Mapping[str, Any] | None = None,
+    generation: int | None = None,
     connection: object | None = None,
 ) -> Operation[MemoryContext]:
     """The prompt's memory: pinned head, blocks, tail and window, within ``token_limit``.
@@ -58,11 +59,13 @@ def get(
             ``.caught_up`` says whether it does.
         timeout: the longest wait, in seconds; default 10.
         block_arguments: what your own blocks are told of this read, by name (``BlockReading``).
+        generation: read as if this one served its pipeline, to compare derivations; default: what serves.
 
     Raises:
         ConfigurationError: ``initial_token_count`` is not a number of tokens; no block takes arguments.
         InvalidMessageError: ``input`` or one of ``messages`` is not a message.
         OwnerError: the session belongs to another owner.
+        UnknownReplayError: no block reads this generation.
         DatabaseUnavailableError: Postgres cannot be reached.
     """
     request = make_read(
@@ -73,6 +76,7 @@ def get(
         wait_for=wait_for,
         timeout=timeout,
         block_arguments=block_arguments,
+        generation=generation,
         connection=connection,
     )
     return session.record_read("read", read(request), connection)
@@ -87,6 +91,7 @@ def make_read(
     wait_for: int | None = None,
     timeout: float | None = None,
     block_arguments: Mapping[str, Any] | None = None,
+    generation: int | None = None,
     connection: object | None = None,
 ) -> ReadRequest:
     """The read that ``get`` makes of its arguments; raises as ``get``."""
@@ -112,6 +117,7 @@ def make_read(
         initial_token_count=check_token_count("initial_token_count", initial_token_count),
         shared_key=session.shared_key,
         block_arguments=check_block_arguments(session.blocks, block_arguments),
+        generation=None if generation is None else check_count("generation", generation, least=1),
         indexed_characters=resources.settings.max_indexed_characters,
         ring=resources.ring if connection is None else None,
     )

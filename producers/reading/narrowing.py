@@ -12,7 +12,6 @@ from strandline.producers.reading.context import Omission, sum_tokens
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.reading.snapshot import Snapshot, Tail, newest_that_fit
 from strandline.schemas.display.shown_text import quantity
-from strandline.schemas.values.lanes import VECTORS
 from strandline.schemas.values.message import Message, shown_with
 
 # So much of a question is shown whatever else there is: its beginning and its end.
@@ -28,9 +27,6 @@ def narrow(request: ReadRequest, snapshot: Snapshot) -> tuple[ReadRequest, Snaps
     own = request.token_limit if snapshot.token_limit is None else snapshot.token_limit
     limit = (own if request.within_own else request.token_limit) - request.initial_token_count
     request = replace(request, blocks=blocks, token_limit=max(0, limit), time_zone=snapshot.time_zone)
-    if (own_vectors := request.vectors) is not None and VECTORS in snapshot.serving:
-        serving = {"generation_id": own_vectors.generation_id, "config": own_vectors.config}
-        snapshot = replace(snapshot, serving={**snapshot.serving, VECTORS: serving})
     if limit < own:
         snapshot, cut = shorter_window(snapshot, request.token_limit)
         omissions += cut

@@ -40,6 +40,7 @@ from strandline.producers.reading.window_cache import (
 )
 from strandline.producers.sessions import check_unowned, tell_stored_policy
 from strandline.schemas.display.local_time import today_in
+from strandline.schemas.errors import UnknownReplayError
 from strandline.schemas.postgres.operations import Operation, Pause, content_codec, fetch, find_owner_keys
 from strandline.schemas.queries.conversation.read import CallsOfResults, Coverage, Read
 from strandline.schemas.queries.upkeep.erasures import ErasedSince
@@ -67,6 +68,7 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
 
     Raises:
         OwnerError: the session belongs to another owner.
+        UnknownReplayError: no block reads the chosen generation.
         StrandlineError: the database failed.
     """
     pipelines = pipelines_of(request.blocks)
@@ -95,6 +97,8 @@ def _snapshot(request: ReadRequest, pipelines: tuple[str, ...]) -> Operation[tup
     most_facts = _newest_facts(request.blocks)
     rows = yield from fetch(_statement(request, pipelines, known, most_facts))
     snapshot = read_snapshot(rows, known, most_facts)
+    if request.generation is not None:
+        _check_generation(request.generation, snapshot)
     lost = snapshot.lost_calls
     if not known.vain.issuperset(lost):
         recalled = yield from _recall(request, snapshot.header["is_sealing"], lost, snapshot.window_from)
@@ -105,6 +109,14 @@ def _snapshot(request: ReadRequest, pipelines: tuple[str, ...]) -> Operation[tup
     if windows is not None and snapshot.erasures != windows.erasures:
         yield from _forget_erased(windows, snapshot.erasures)
     return known, snapshot
+
+
+def _check_generation(number: int, snapshot: Snapshot) -> None:
+    if number not in [one["generation_id"] for one in snapshot.serving.values()]:
+        raise UnknownReplayError(
+            f"No block of this memory reads generation {number}: it does not exist, it was pruned, or the"
+            " memory has no block of its pipeline; `strandline generations list` lists them."
+        )
 
 
 def _recall(
@@ -215,6 +227,7 @@ def _statement(
         known_through=seqs[-1] if seqs else None,
         known_seal=known.window.seal,
         known_facts=known.facts.version if known.facts.most == most_facts else None,
+        generation_id=request.generation,
     )
 
 

@@ -13,7 +13,7 @@ from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.reading.contributions import Measure
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.search.index.index_cache import IndexCache
-from strandline.producers.search.ranking import EmbedQuery, Vectors
+from strandline.producers.search.ranking import EmbedQuery
 from strandline.producers.tokens import PART_TOKENS
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.lanes import Ring
@@ -48,7 +48,7 @@ class ReadRequest:
         windows: the cache of windows read before; None if the read may see uncommitted messages.
         indexes: of scopes searched repeatedly; None as for ``windows``.
         ring: notifies workers of work that a read waits for; None: no notification.
-        vectors: searched instead of the serving ones, if given.
+        generation: read as if this one served its pipeline; None: what serves.
         in_callers_transaction: a search that fails then fails the read, since Postgres has ended that
             transaction.
     """
@@ -77,7 +77,7 @@ class ReadRequest:
     block_arguments: Mapping[str, Any] = field(default_factory=dict)
     indexed_characters: int = MAX_INDEXED_CHARACTERS
     ring: Ring | None = None
-    vectors: Vectors | None = None
+    generation: int | None = None
 
     @property
     def measure(self) -> Measure:

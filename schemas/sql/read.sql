@@ -4,8 +4,9 @@
 -- One snapshot for a read: part 0 is the header (marks, coverage, facts, states), part 1 the tail,
 -- newest first and cut off by count and bytes, and the question of the turn inside of which the window begins, part 2
 -- the pinned head or what replaced it, the newest system message behind it, and the window, without what is known of it.
+-- A chosen generation stands in for the one of its pipeline that serves.
 -- params: tail_rows bigint, tail_bytes bigint, known_through bigint?, known_from bigint?, known_seal text?,
---     known_facts text?
+--     known_facts text?, generation_id integer?
 -- row: part integer, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
 --     text?
 -- opens: envelope, metadata, envelope within facts.*.text=text:fact;states.*=json:state
@@ -18,9 +19,15 @@ WITH s AS (
         CASE WHEN t.prompts IS NOT NULL THEN @prompt_of(t, %(shard_key)s, %(session_key)s) END AS prompt
     FROM strandline.session t
     WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s
+), chosen AS (
+    SELECT c.generation_id, c.pipeline, c.version, c.entry_scope, c.config FROM strandline.generation c
+    WHERE c.generation_id = %(generation_id)s::integer AND c.pipeline = ANY (%(pipelines)s::text[])
+        AND c.state <> 'retired'
 ), g AS (
     SELECT generation_id, pipeline, version, entry_scope, config
     FROM @serving(%(shard_key)s, %(pipelines)s) AS serving
+    WHERE serving.pipeline IS DISTINCT FROM (SELECT chosen.pipeline FROM chosen)
+    UNION ALL SELECT * FROM chosen
 ), pending AS (
     -- By the keys as they are given, here and below: those of s would not lead into an index before s is read.
     SELECT g.pipeline, d.from_seq, d.through_seq FROM strandline.due d JOIN g USING (generation_id), s

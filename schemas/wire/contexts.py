@@ -39,6 +39,9 @@ class ContextRequest(Request, json_schema_extra=example(input="Where do I live?"
     wait_for: Annotated[int, Field(ge=0, le=2**53 - 1)] | None = None
     insert_method: Literal["system", "user"] = "system"
     block_arguments: Json | None = None
+    generation: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
+        default=None, description="Read as if this generation served its pipeline; null: what serves."
+    )
     begun_only: bool = True
     form: MessagesForm = Field(default="stored", description=ABOUT_FORM)
 

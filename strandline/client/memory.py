@@ -133,6 +133,7 @@ class SessionMethods(RemoteSession):
         wait_for: int | None = None,
         timeout: float | None = None,
         block_arguments: Mapping[str, Any] | None = None,
+        generation: int | None = None,
     ) -> Operation[MemoryContext]:
         """The prompt's memory within ``token_limit``; arguments and result are those of ``Memory.get``."""
         body = set_fields(
@@ -143,6 +144,7 @@ class SessionMethods(RemoteSession):
             wait_for=wait_for,
             insert_method=self.insert_method,
             block_arguments=None if block_arguments is None else plain(block_arguments),
+            generation=generation,
             begun_only=False,
         )
         wait = None

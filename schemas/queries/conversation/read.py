@@ -26,7 +26,7 @@ class Read(Query[ReadRow], name="read", repeatable=True):
     """One snapshot for a read: part 0 is the header (marks, coverage, facts, states), part 1 the tail, newest
     first and cut off by count and bytes, and the question of the turn inside of which the window begins,
     part 2 the pinned head or what replaced it, the newest system message behind it, and the window,
-    without what is known of it.
+    without what is known of it. A chosen generation stands in for the one of its pipeline that serves.
     """
 
     marks = Marks(
@@ -39,6 +39,7 @@ class Read(Query[ReadRow], name="read", repeatable=True):
     )
     shard_key: UUID
     session_key: UUID
+    generation_id: int | None
     pipelines: list[str]
     tail_rows: int
     tail_bytes: int

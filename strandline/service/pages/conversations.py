@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.responses import Response
@@ -16,6 +17,7 @@ pages = Pages()
 _SESSION = "/sessions/{session_id}"
 _MESSAGE = _SESSION + "/messages/{message_id}"
 MESSAGES_SHOWN = 100
+ASKED = ("session_id", "input", "token_limit", "generation", "against")
 
 
 async def _whose(visit: Visit) -> dict[str, Any]:
@@ -67,13 +69,13 @@ def _steps(explanation: dict[str, Any]) -> list[tuple[str, str]]:
 @pages("GET /question")
 async def show_form(visit: Visit) -> Response:
     """The form for a question."""
-    return await visit.page("question.html", asked=visit.query, context=None, parts_of_it=None)
+    return await _show_question(visit, visit.query, [])
 
 
 @pages("POST /question")
 async def ask(visit: Visit) -> Response:
-    """Read as a prompt would; the trail records that its content is shown."""
-    asked = {name: visit.field(name) or "" for name in ("session_id", "input", "token_limit")}
+    """Read as a prompt would, or from two generations; the trail records that its content is shown."""
+    asked = {name: visit.field(name) or "" for name in ASKED}
     session_id = asked["session_id"] or "-"
     picture = await visit.ask(acts.GET_SESSION, session_id=session_id)
     user = picture["session"]["user_id"] or ""
@@ -81,15 +83,15 @@ async def ask(visit: Visit) -> Response:
     body: dict[str, Any] = {"input": asked["input"] or None}
     if asked["token_limit"]:
         body["token_limit"] = number_in(asked["token_limit"])
-    context = await visit.ask(acts.READ_CONTEXT, session_id=session_id, of_user=user, body=body)
+    contexts = []
+    for number in [asked["generation"], asked["against"]][: 2 if asked["against"] else 1]:
+        body["generation"] = number_in(number) if number else None
+        contexts.append(await visit.ask(acts.READ_CONTEXT, session_id=session_id, of_user=user, body=body))
     visit.is_revealed = True
-    return await visit.page("question.html", asked=asked, context=context, parts_of_it=_parts_of(context))
+    return await _show_question(visit, asked, contexts)
 
 
-def _parts_of(context: dict[str, Any]) -> list[tuple[str, int]]:
-    """The tokens of each part of a context."""
-    facts = sum(fact["tokens"] for fact in context["facts"])
-    hits = sum(hit["tokens"] for hit in context["hits"])
-    summary = context["summary"]["tokens"] if context["summary"] else 0
-    others = max(0, context["tokens"] - facts - hits - summary)
-    return [("messages", others), ("facts", facts), ("summary", summary), ("found messages", hits)]
+async def _show_question(visit: Visit, asked: Mapping[str, str], contexts: list[Any]) -> Response:
+    may_choose = visit.ask.may(acts.GET_GENERATIONS)
+    generations = (await visit.ask(acts.GET_GENERATIONS))["generations"] if may_choose else []
+    return await visit.page("question.html", asked=asked, contexts=contexts, generations=generations)

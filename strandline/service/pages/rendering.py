@@ -49,6 +49,15 @@ def sparkline(counts: Sequence[int], name: str) -> Markup:
     return _picture(_WIDTH, _HEIGHT, f"Events done by {name}", words, [line], "spark")
 
 
+def token_parts(context: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """The tokens of each part of a context."""
+    facts = sum(fact["tokens"] for fact in context["facts"])
+    hits = sum(hit["tokens"] for hit in context["hits"])
+    summary = context["summary"]["tokens"] if context["summary"] else 0
+    others = max(0, context["tokens"] - facts - hits - summary)
+    return [("messages", others), ("facts", facts), ("summary", summary), ("found messages", hits)]
+
+
 def budget_bar(parts: Sequence[tuple[str, int]], limit: int) -> Markup:
     """The tokens of each part of a context, within its limit."""
     width, x = 600, 0.0
@@ -196,5 +205,6 @@ _ENVIRONMENT.globals |= {
     "sparkline": sparkline,
     "session_line": session_line,
     "budget_bar": budget_bar,
+    "token_parts": token_parts,
     "derivation_graph": derivation_graph,
 }

@@ -115,6 +115,7 @@ async def _read(call: Call, session_id: str, body: ContextRequest) -> Response:
         wait_for=body.wait_for,
         timeout=0,  # it has waited already, without a place among the reads
         block_arguments=body.block_arguments,
+        generation=body.generation,
     )
     call.aside.takes(list(context.messages))
 

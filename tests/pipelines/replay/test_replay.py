@@ -25,7 +25,7 @@ from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay
 from strandline.pipelines.replay.new_generation import Progress, begin_generation, derive_generation
 from strandline.pipelines.replay.records import Replay, Selection, claim_replay, replays
 from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody, switch_owner
-from strandline.schemas.errors import ReplayError
+from strandline.schemas.errors import ConfigurationError, ReplayError, UnknownReplayError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.statements import with_fragments
@@ -145,9 +145,10 @@ def in_place(database: Database, settings: Settings, pipeline: str, **chosen: An
     return replay_in_place(database, replay, settings)
 
 
-def reads(memories: list[Memory]) -> list[list[dict[str, Any]]]:
+def reads(memories: list[Memory], generation: int | None = None) -> list[list[dict[str, Any]]]:
     """What each session shows to a model."""
-    return [memory.get("where do I moor my boat?").to_openai() for memory in memories]
+    asked = "where do I moor my boat?"
+    return [memory.get(asked, generation=generation).to_openai() for memory in memories]
 
 
 def known(memories: list[Memory]) -> list[str]:
@@ -540,16 +541,50 @@ def test_a_dry_run_counts_what_is_asked_for_again(
     assert told.model_calls == rig.model.received - asked > 0
 
 
-def test_two_generations_are_compared(rig: Rig, memories: list[Memory], after: Settings) -> None:
-    def reword(request: RecordedRequest) -> str | None:
-        text = str(request.body.get("messages", [{}])[-1].get("content"))
-        if "<transcript>" not in text or "pier 0" not in text or "<summary_so_far>" in text:
-            return None
-        answer = answer_to(text)
-        for fact in answer["facts"]:
-            fact["text"] = fact["text"].replace("I moor it at pier 0", "moors at pier 0")
-        return json.dumps(answer)
+def reword(request: RecordedRequest) -> str | None:
+    """Another wording of one fact."""
+    text = str(request.body.get("messages", [{}])[-1].get("content"))
+    if "<transcript>" not in text or "pier 0" not in text or "<summary_so_far>" in text:
+        return None
+    answer = answer_to(text)
+    for fact in answer["facts"]:
+        fact["text"] = fact["text"].replace("I moor it at pier 0", "moors at pier 0")
+    return json.dumps(answer)
 
+
+@pytest.mark.parametrize("pipeline", [FACTS, SUMMARY, VECTORS])
+def test_a_read_at_a_generation_is_the_read_once_it_serves(
+    rig: Rig, memories: list[Memory], after: Settings, pipeline: str
+) -> None:
+    """Of each pipeline, beside others, and again when the earlier one is chosen."""
+    rig.model.behave(responder=reword)
+    old = serving_generations(rig.database)[pipeline].generation_id
+    replay, _ = replay_new(rig.database, after, pipeline, hold=True, force=True)
+    before, chosen = (reads(memories, generation) for generation in (None, replay.generation_id))
+    assert reads(memories, old) == before == reads(memories)
+    generation = find(rig.database, replay.generation_id)
+    assert generation is not None
+    serve_everybody(rig.database, generation)
+    assert reads(memories) == chosen
+    assert reads(memories, old) == before
+    if pipeline == FACTS:
+        assert "moors at pier 0" in str(chosen) and "moors at pier 0" not in str(before)
+
+
+def test_a_generation_that_no_block_reads_is_refused(
+    rig: Rig, memories: list[Memory], before: Settings
+) -> None:
+    facts = serving_generations(rig.database)[FACTS].generation_id
+    alone = Memory.from_defaults("s0", user_id="u0", database_url=rig.url, memory_blocks=["vectors"])
+    for memory, number in ((memories[0], 99), (alone, facts)):
+        with pytest.raises(UnknownReplayError, match=f"reads generation {number}"):
+            memory.get(generation=number)
+    with pytest.raises(ConfigurationError, match="generation"):
+        memories[0].get(generation=0)
+    alone.close()
+
+
+def test_two_generations_are_compared(rig: Rig, memories: list[Memory], after: Settings) -> None:
     rig.model.behave(responder=reword)
     replay, _ = replay_new(rig.database, after, FACTS, hold=True)
     found = compare_generations(rig.database, replay.generation_id)

@@ -149,6 +149,41 @@ def test_a_fact_is_corrected_and_holds(world: World, browser: Browser) -> None:
         assert walk.clicks <= 8
 
 
+def test_two_generations_are_compared_at_a_question_and_one_is_promoted(
+    world: World, browser: Browser
+) -> None:
+    world.model.behave()
+    world.put("chat-8", "hal", "I repair clocks.")
+    world.settle()
+    with Walk(world, browser, java_script_enabled=False) as walk:
+        walk.log_in()
+        walk.page.goto("/page/replays")
+        for box in ("new", "force", "hold"):
+            walk.page.check(f"[name={box}]")
+        walk.page.click("text=Begin")
+        generation = walk.page.inner_text("dd a").removeprefix("generation ")
+        world.settle()
+        walk.click("text=All replays")
+        walk.click(f"th a:text-is('{generation}')")
+        walk.click("text=Compare them at a question")
+        walk.page.fill("#session_id", "chat-8")
+        walk.page.fill("#input", "What do I repair?")
+        walk.click("text=Read and reveal")
+        read = [walk.page.inner_text(f"section >> nth={at}") for at in (0, 1)]
+        assert "of what serves" in read[0] and f"of generation {generation}" in read[1]
+        assert all("repair clocks" in text for text in read)
+        with Walk(world, browser) as other:
+            other.log_in()
+            other.page.goto("/page/question")
+            other.page.fill("#session_id", "chat-8")
+            other.page.select_option("#against", generation)
+            other.click("text=Read and reveal")
+            assert other.violations() == []
+        walk.click("button:has-text('Promote')")
+        assert "The generation serves." in walk.page.inner_text("main")
+        assert walk.clicks <= 6
+
+
 def test_earlier_words_of_a_fact_are_restored(world: World, browser: Browser) -> None:
     world.model.behave()
     world.put("chat-7", "gil", "I play the oboe.")
