@@ -165,6 +165,12 @@ searched_facts AS MATERIALIZED (
         AND (p_scope_key IS NULL OR r.session_key = p_scope_key)
     CROSS JOIN LATERAL unnest(r.seqs) AS s (seq)
     WHERE r.session_key IS NOT NULL
+), fact_words AS MATERIALIZED (
+    SELECT w.fact_id, w.length, w.lexeme FROM (
+        -- Kept apart, as otherwise each fact's words are compared with each of the query's.
+        SELECT k.fact_id, k.length, u.lexeme FROM searched_facts k CROSS JOIN LATERAL unnest(k.lexemes) AS u (lexeme)
+        OFFSET 0) AS w
+    WHERE w.lexeme IN (SELECT unnest(p_lexemes))
 )
 
 -- fragment: counted_words()
@@ -197,8 +203,7 @@ neighbour_shares (distance, share) AS (
 -- fragment: scored_facts()
 fact_text_scores AS MATERIALIZED (
     SELECT k.fact_id, sum(r.weight_in_fact * @saturated(1 / k.length)) AS text
-    FROM searched_facts k CROSS JOIN LATERAL unnest(k.lexemes) AS u (lexeme) JOIN word_weights r ON r.lexeme = u.lexeme
-    GROUP BY k.fact_id
+    FROM fact_words k JOIN word_weights r ON r.lexeme = k.lexeme GROUP BY k.fact_id
 )
 
 -- fragment: candidates()
@@ -212,16 +217,6 @@ candidate_messages AS MATERIALIZED (
             LIMIT (SELECT candidates FROM bounds)) AS w
         JOIN fact_sources c ON c.fact_id = w.fact_id JOIN session_offsets o ON o.session_key = c.session_key) AS n
     GROUP BY n.number
-)
-
--- fragment: scored_texts(counts)
-message_text_scores AS (
-    SELECT n.number, sum(r.weight * @saturated(n.times)) AS score FROM (
-        SELECT c.number, w.lexeme, sum(w.times * d.share) AS times
-        FROM message_similarities c CROSS JOIN neighbour_shares d
-        JOIN {counts} w ON w.number = c.number + d.distance AND w.said_on IS NOT DISTINCT FROM c.said_on
-        GROUP BY c.number, w.lexeme) AS n
-    JOIN word_weights r ON r.lexeme = n.lexeme GROUP BY n.number
 )
 
 -- fragment: ranked()
@@ -248,7 +243,8 @@ fact_similarities AS (
     SELECT p.number, p.through_seq, p.said_on, NULL::uuid AS fact_id, NULL::timestamptz AS said_at, p.similarity, p.contrast,
         coalesce(b.score, 0) AS text, f.factor, f.day_fit
     FROM message_similarities p JOIN message_factors f ON f.number = p.number
-    LEFT JOIN message_text_scores b ON b.number = p.number WHERE p_messages
+    LEFT JOIN message_text_scores b ON b.number = p.number AND b.said_on IS NOT DISTINCT FROM p.said_on
+    WHERE p_messages
     UNION ALL
     SELECT NULL, NULL, NULL, k.fact_id, k.said_at, coalesce(s.similarity, 0), coalesce(s.contrast, 0), coalesce(w.text, 0), 1, 0
     FROM searched_facts k LEFT JOIN fact_similarities s ON s.fact_id = k.fact_id
@@ -299,9 +295,7 @@ pieces_with_words AS (
     CROSS JOIN (SELECT count(*)::float8 AS places FROM pieces p WHERE p.piece = 0) AS n
     CROSS JOIN (SELECT count(*) AS facts FROM searched_facts) AS k
     LEFT JOIN (SELECT w.lexeme, count(*) AS places FROM word_counts w GROUP BY w.lexeme) AS h ON h.lexeme = a.lexeme
-    LEFT JOIN (
-        SELECT u.lexeme, count(*) AS facts FROM searched_facts f CROSS JOIN LATERAL unnest(f.lexemes) AS u (lexeme)
-        WHERE u.lexeme = ANY (p_lexemes) GROUP BY u.lexeme) AS o ON o.lexeme = a.lexeme
+    LEFT JOIN (SELECT f.lexeme, count(*) AS facts FROM fact_words f GROUP BY f.lexeme) AS o ON o.lexeme = a.lexeme
 ), message_similarities AS MATERIALIZED (
     SELECT o.number + p.from_seq AS number, max(p.through_seq) AS through_seq,
         greatest(max(p.similarity), 0) AS similarity, greatest(least(max(p.contrast), 1), 0) AS contrast,
@@ -310,4 +304,12 @@ pieces_with_words AS (
     GROUP BY o.number + p.from_seq
 ), neighbour_shares (distance, share) AS (
     VALUES @neighbours()
-), @scored_texts(word_counts), @scored_facts(), @ranked()
+), message_text_scores AS (
+    SELECT n.number, n.said_on, sum(n.weight * @saturated(n.times)) AS score FROM (
+        SELECT c.number + d.distance AS number, c.said_on, c.lexeme, c.weight, sum(c.times * d.share) AS times FROM (
+            SELECT w.number, w.said_on, w.lexeme, w.times, r.weight
+            FROM word_counts w JOIN word_weights r ON r.lexeme = w.lexeme OFFSET 0) AS c
+        CROSS JOIN neighbour_shares d
+        GROUP BY c.number + d.distance, c.said_on, c.lexeme, c.weight) AS n
+    GROUP BY n.number, n.said_on
+), @scored_facts(), @ranked()

@@ -144,9 +144,7 @@ WITH RECURSIVE bounds AS MATERIALIZED (
         CROSS JOIN (SELECT count(*) AS facts FROM searched_facts) AS k
         LEFT JOIN (SELECT c.lexeme, count(*) AS places FROM word_counts c GROUP BY c.lexeme) AS w ON w.lexeme = s.lexeme
     ) AS h
-    LEFT JOIN (
-        SELECT u.lexeme, count(*) AS facts FROM searched_facts f CROSS JOIN LATERAL unnest(f.lexemes) AS u (lexeme)
-        WHERE u.lexeme = ANY (p_lexemes) GROUP BY u.lexeme) AS o ON o.lexeme = h.lexeme
+    LEFT JOIN (SELECT f.lexeme, count(*) AS facts FROM fact_words f GROUP BY f.lexeme) AS o ON o.lexeme = h.lexeme
 ), best_messages AS (
     -- The messages that say most by themselves, and then, with what is next to them, the best of those around.
     SELECT w.number FROM word_counts w JOIN word_weights r ON r.lexeme = w.lexeme
@@ -194,5 +192,12 @@ WITH RECURSIVE bounds AS MATERIALIZED (
             LIMIT 10000) AS c) AS p
     CROSS JOIN LATERAL unnest(p.found) AS u
     GROUP BY p.number, p.said_on, u.lexeme
-), @scored_texts(near_word_counts), @ranked()
+), message_text_scores AS (
+    SELECT n.number, n.said_on, sum(r.weight * @saturated(n.times)) AS score FROM (
+        SELECT c.number, c.said_on, w.lexeme, sum(w.times * d.share) AS times
+        FROM message_similarities c CROSS JOIN neighbour_shares d
+        JOIN near_word_counts w ON w.number = c.number + d.distance AND w.said_on IS NOT DISTINCT FROM c.said_on
+        GROUP BY c.number, c.said_on, w.lexeme) AS n
+    JOIN word_weights r ON r.lexeme = n.lexeme GROUP BY n.number, n.said_on
+), @ranked()
 $function$
