@@ -17,7 +17,6 @@ ERASED = (
     "correction",
     "data_key",
     "dead_letter",
-    "derived_change",
     "due",
     "expired_life",
     "fact",
@@ -38,6 +37,7 @@ ERASED = (
     "session_run",
     "superseded",
     "watch",
+    "derived_change",
 )
 
 # Of these, the tables whose rows go with a session, by the column with its key.

@@ -43,9 +43,11 @@ def write_plan() -> Iterator[str]:
 
 
 def _tables() -> list[Table]:
-    """Flush events first: a replay that makes work of an event holds its row, so that its rows exist when the
-    later tables come.
+    """By name, but for two: the order in which they go.
+
+    Flush events come first: a replay that makes work of an event holds its row, so that its rows exist when
+    the later tables come. Versions go last: what a process reads and keeps without one would look as if it
+    still stood when the rest has gone.
     """
-    return sorted(
-        tables.metadata.tables.values(), key=lambda table: (table.name != "flush_event", table.name)
-    )
+    places = {"flush_event": 0, "derived_change": 2}
+    return sorted(tables.metadata.tables.values(), key=lambda table: (places.get(table.name, 1), table.name))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from uuid import uuid4
 
+import pytest
+
+from strandline.erasure import Erasures
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.search.index.index_cache import Beginning, IndexCache
 from strandline.producers.search.index.scope_index import ScopeKey
@@ -69,6 +72,30 @@ def test_a_read_that_was_overtaken_by_an_erasure_keeps_nothing(rig: Rig) -> None
     assert not windows.find(place).window.seqs
     windows.keep(place, window, 7)
     assert windows.find(place).window.seqs
+
+
+@pytest.mark.parametrize("scope", ["user", "session"])
+def test_what_was_read_at_any_step_of_an_erasure_is_shown_by_no_read_after_it(rig: Rig, scope: str) -> None:
+    chats = [rig.memory(f"zanzibarq-{name}", user_id="ann", **LIMITS) for name in ("one", "two")]
+    erasures = Erasures.of_namespace("default", database_url=rig.url)
+    steps = []
+
+    def shown() -> list[str]:
+        reads = [chat.get(question) for chat in chats for question in (None, "which boat is it?") * 2]
+        return [text for read in reads for text in (*map(str, read.messages), *map(str, read.facts))]
+
+    def read(step: str, table: str, _rows: int) -> None:
+        steps.append((step, table))
+        shown()
+
+    gone = "zanzibarq" if scope == "user" else "zanzibarqone"
+    assert gone in str(shown())
+    if scope == "user":
+        erasures.erase_user("ann", on_progress=read)
+    else:
+        erasures.erase_session("zanzibarq-one", on_progress=read)
+    assert len(steps) > 20
+    assert [text for text in shown() if gone in text] == []
 
 
 def test_indexes_of_erased_owners_are_dropped() -> None:
