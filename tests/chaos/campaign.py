@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-from tests.chaos.children import Start, StoppedTooLateError, run_command
+from tests.chaos.children import Start, StoppedTooLateError
 from tests.chaos.faults.faults import FROZEN_WORKER, WELL, Harm
 from tests.chaos.faults.meanwhile import FAULTS, REPLAY_SECONDS
 from tests.chaos.judging import judge
@@ -264,7 +264,7 @@ def _all_beat(stack: Stack) -> bool:
 
 def _command(stack: Stack, *arguments: str, may_fail: bool = False) -> Any:
     """Run ``strandline`` as its user would, and read its JSON."""
-    done = run_command(stack.popen, arguments, stack.environment, COMMAND_SECONDS)
+    done = stack.run(*arguments, seconds=COMMAND_SECONDS)
     assert done.returncode == 0 or may_fail, f"strandline {' '.join(arguments)}: {done.stderr}"
     return json.loads(done.stdout)
 

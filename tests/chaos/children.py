@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).resolve().parent.parent.parent
 STOP_SECONDS = 30.0
 
 
@@ -21,12 +22,17 @@ Start = type[subprocess.Popen[Any]]
 
 
 def run_command(
-    start: Start, arguments: Sequence[str], environment: Mapping[str, str], seconds: float
+    start: Start,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    seconds: float,
+    release: Path = ROOT,
 ) -> subprocess.CompletedProcess[str]:
     """Run ``strandline`` as its user would, in a separate session; it is killed after so many seconds."""
-    with start(
+    with starter_of(release, start)(
         [sys.executable, "-m", "strandline", *arguments],
-        env=dict(environment),
+        env={**environment, **path_of(release)},
+        cwd=release,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -38,6 +44,16 @@ def run_command(
             process.kill()
             raise
     return subprocess.CompletedProcess(process.args, process.returncode, printed, said)
+
+
+def path_of(release: Path) -> dict[str, str]:
+    """The variable by which Python finds a release's modules, and this checkout's tests."""
+    return {"PYTHONPATH": os.pathsep.join(dict.fromkeys([str(release), str(ROOT)]))}
+
+
+def starter_of(release: Path, start: Start) -> Start:
+    """How its processes start: never as a copy of one that has imported this checkout, if it is another."""
+    return start if release == ROOT else subprocess.Popen
 
 
 class StoppedTooLateError(Exception):
@@ -60,6 +76,7 @@ class Child:
     Attributes:
         away: True from a kill or stop until the next start: no other thread starts it meanwhile.
         popen: what starts it.
+        release: the folder whose modules the next start takes.
         ended_by_itself: the lives that ended without being told to, oldest first.
     """
 
@@ -70,7 +87,8 @@ class Child:
     process: subprocess.Popen[bytes] | None = None
     away: bool = True
     frozen: bool = False
-    popen: type[subprocess.Popen[bytes]] = subprocess.Popen
+    popen: Start = subprocess.Popen
+    release: Path = ROOT
     started_at: float = 0.0
     ended_by_itself: list[Life] = field(default_factory=list)
     _turn: threading.RLock = field(default_factory=threading.RLock, repr=False)
@@ -81,18 +99,21 @@ class Child:
         return self.process.pid if self.process is not None and self.process.poll() is None else None
 
     def start(self) -> None:
-        """Start it in a separate session, so that Ctrl-C reaches only the campaign."""
+        """Start it, unless it runs, in a separate session, so that Ctrl-C reaches only the campaign."""
         with self._turn, self.log_path.open("ab") as log:
-            self.process = self.popen(
+            self.away = False
+            if self.pid is not None:
+                return
+            self.process = starter_of(self.release, self.popen)(
                 list(self.argv),
-                env=dict(self.environment),
+                env={**self.environment, **path_of(self.release)},
+                cwd=self.release,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
             self.started_at = time.monotonic()
-            self.away = False
 
     def kill(self) -> int | None:
         """Kill it at once; the process id it had."""

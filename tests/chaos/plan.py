@@ -37,10 +37,11 @@ Kind = Literal[
     "session reset",
     "replay in place",
     "replay anew",
+    "release changed",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-Target = Literal["worker", "producer", "broker", "postgres", "model", "turn", "owner", "replay"]
+Target = Literal["worker", "producer", "broker", "postgres", "model", "turn", "owner", "replay", "release"]
 
 # Owners whose facts people edit and whose sessions are reset.
 OWNERS = 3
@@ -92,6 +93,7 @@ NATURES: Mapping[Kind, Nature] = {
     "session reset": Nature("owner", 8, 0.0, 1.0),
     "replay in place": Nature("replay", 3, 0.0, 0.0),
     "replay anew": Nature("replay", 2, 0.0, 0.0),
+    "release changed": Nature("release", 3, 4.0, 12.0),
 }
 
 

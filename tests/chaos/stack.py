@@ -20,14 +20,14 @@ from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from strandline.wiring.assembly import prepare_stages
-from tests.chaos.children import Child, Start
+from tests.chaos.children import ROOT, Child, Start, run_command
 from tests.chaos.faults.line import PostgresLine
 from tests.chaos.judging.owners_book import OwnersBook
 from tests.chaos.judging.timeline import Timeline
 from tests.chaos.plan import Shape
 from tests.chaos.servers import BrokerServer, PostgresServer
+from tests.upgrade.next_release import SETTING
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 READY_SECONDS = 300.0
 
 # Heartbeat, sweep and leases stay at their defaults: the bounds on recovery are to hold with those.
@@ -52,6 +52,7 @@ class Stack:
         ending: set when the campaign is to end early.
         keep: True keeps the directory with the logs, the journals and the data.
         popen: what starts commands.
+        release: the folder of the release that commands run.
     """
 
     directory: Path
@@ -69,6 +70,11 @@ class Stack:
     ending: threading.Event = field(default_factory=threading.Event)
     keep: bool = False
     popen: Start = subprocess.Popen
+    release: Path = ROOT
+
+    def run(self, *arguments: str, seconds: float) -> subprocess.CompletedProcess[str]:
+        """Run ``strandline`` with the settings of workers."""
+        return run_command(self.popen, arguments, self.at_work, seconds, self.release)
 
     @property
     def children(self) -> list[Child]:
@@ -161,7 +167,8 @@ def _environment(directory: Path, database_url: str, broker_url: str) -> dict[st
         "STRANDLINE_DATABASE_URL": database_url,
         "STRANDLINE_BROKER_URL": broker_url,
         "PYTHONUNBUFFERED": "1",
-        "PYTHONPATH": str(ROOT),
+        # Both names of the setting that the next release renames.
+        **{f"STRANDLINE_{name.upper()}": "150" for name in SETTING},
     }
 
 

@@ -32,12 +32,12 @@ from tests.conftest import MakeMemory, Rig, wait_until
 from tests.support.processes import forking
 from tests.support.workers.draining import drain_everything
 
-SHORT = Shape(faults=25, calm=1.5, span=20.0, workers=2, producers=2)
+SHORT = Shape(faults=26, calm=1.5, span=20.0, workers=2, producers=2)
 # Puts per second, of both producers together: each fault meets some.
 RATE = 10.0
 
 
-@given(seed=st.integers(), faults=st.integers(25, 150), span=st.floats(300, 1200))
+@given(seed=st.integers(), faults=st.integers(26, 150), span=st.floats(300, 1200))
 def test_a_seed_has_one_plan(seed: int, faults: int, span: float) -> None:
     shape = Shape(faults, calm=10.0, span=span)
     plan = make_plan(seed, shape)
@@ -66,8 +66,8 @@ def test_faults_of_one_track_do_not_overlap(seed: int, span: float) -> None:
 def test_a_plan_that_does_not_fit_says_so() -> None:
     with pytest.raises(DoesNotFitError, match="give the campaign more minutes or fewer faults"):
         make_plan(1, Shape(faults=200, calm=1.0, span=10.0))
-    with pytest.raises(DoesNotFitError, match="at least 25 faults"):
-        make_plan(1, Shape(faults=23, calm=1.0, span=100.0))
+    with pytest.raises(DoesNotFitError, match="at least 26 faults"):
+        make_plan(1, Shape(faults=24, calm=1.0, span=100.0))
 
 
 @given(entries=st.lists(st.builds(Intent, st.text(), st.just("p0"), st.integers(1, 99))), cut=st.data())
@@ -167,7 +167,7 @@ def test_every_session_has_one_owner() -> None:
 
 def test_a_producer_that_is_killed_as_the_load_ends_recovers() -> None:
     """It is started again at the end of the plan, and the load goes on until it has put once more."""
-    shape = Shape(faults=25, calm=0.0, span=2.0, workers=1, producers=2)
+    shape = Shape(faults=26, calm=0.0, span=2.0, workers=1, producers=2)
     plan = (PlannedFault(1, at=1.0, seconds=0.5, kind="producer killed", slot=1),)
     report = Campaign(
         2, shape, rate=RATE, broker="redis", say=print, plan=plan, patience=10, popen=forking.Popen

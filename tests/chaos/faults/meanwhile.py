@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from strandline import Facts, Memory
 from strandline.schemas.errors import DatabaseUnavailableError
-from tests.chaos.children import run_command
 from tests.chaos.conversation import digest_of
+from tests.chaos.faults.changed_release import release_changed
 from tests.chaos.faults.faults import (
     BEHAVIOURS,
     CONSUMING,
@@ -263,8 +263,7 @@ class Replay:
             time.sleep(1.0)
 
     def _run(self, *command: str) -> tuple[int, str]:
-        stack = self.harm.stack
-        done = run_command(stack.popen, command, stack.at_work, 2 * REPLAY_SECONDS)
+        done = self.harm.stack.run(*command, seconds=2 * REPLAY_SECONDS)
         return done.returncode, done.stdout or done.stderr
 
 
@@ -275,4 +274,5 @@ FAULTS: Mapping[Kind, Fault] = {
     "poison turn": poison_turn,
     "replay in place": replayed_in_place,
     "replay anew": replayed_anew,
+    "release changed": release_changed,
 }

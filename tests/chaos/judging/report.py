@@ -40,6 +40,7 @@ MEANINGS: dict[Kind, str] = {
     "session reset": "until the session was reset",
     "replay in place": "until it was done, and verify was clean",
     "replay anew": "until it served everybody, and verify was clean",
+    "release changed": "until all processes ran the next release",
     **dict.fromkeys(
         [kind for kind in KINDS if kind.startswith("model")],
         "until what a model derives was applied, from when it was well",
