@@ -81,6 +81,7 @@ def vector_search(ground: Ground, memory: Memory) -> Iterator[Find]:
             through_session=session_key,
             through_seq=0,
             through_piece=0,
+            pieces_since=0,
             at_once=0,
             **ALL_MESSAGES.params(session_key),
         )

@@ -138,6 +138,7 @@ class _Part(TypedDict):
     through_session: UUID
     through_seq: int
     through_piece: int
+    pieces_since: int
     at_once: int
 
 
@@ -312,6 +313,7 @@ def _next_part(part_of: ScopeKey | None, begun: Beginning | None) -> _Part:
         "through_session": through.session_key,
         "through_seq": through.from_seq,
         "through_piece": through.piece,
+        "pieces_since": begun.onto.since if begun and begun.onto else 0,
         "at_once": 0 if begun is None else PIECES_AT_ONCE,
     }
 

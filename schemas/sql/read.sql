@@ -108,7 +108,7 @@ SELECT 0 AS part, 0::bigint AS seq, ''::text AS id, ''::text AS role, 0 AS token
         'pending', (SELECT json_agg(json_build_array(p.pipeline, p.from_seq, p.through_seq)) FROM pending p),
         -- By which a process knows whether what it keeps is what there is; what it knows already is not told.
         'facts_version', (SELECT v.facts FROM versions v),
-        'pieces_version', @version_of(%(shard_key)s, 'pieces'),
+        'pieces_version', @version_of_pieces(%(shard_key)s),
         -- Whether anything is sealed in this database at all.
         'is_sealing', EXISTS (SELECT FROM strandline.encryption),
         -- Whether time alone may take something from what is found, and whether the owner has no other session.
@@ -193,7 +193,7 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 -- name: serving_generation
 -- The derivation of a pipeline that serves an owner, and its recipe; the version of the owner's pieces, and its time zone.
 -- row: generation_id integer, config text, pieces_version text, time_zone text?
-SELECT generation_id, config::text, @version_of(%(shard_key)s, 'pieces') AS pieces_version,
+SELECT generation_id, config::text, @version_of_pieces(%(shard_key)s) AS pieces_version,
     @owners_zone(%(shard_key)s) AS time_zone
 FROM @serving(%(shard_key)s, ARRAY[%(pipeline)s::text]) AS serving
 

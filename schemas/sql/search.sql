@@ -3,7 +3,9 @@
 -- name: insert_chunks
 -- Searchable pieces with their lexemes and vectors.
 -- seals: lexemes tsvector, speakers array
-WITH @noted_change(%(shard_key)s, 'pieces')
+WITH @noted_change(%(shard_key)s, 'added'), earlier_removals AS (
+    @drop_changes(%(shard_key)s, 'pieces')
+)
 INSERT INTO strandline.chunk (shard_key, generation_id, session_key, from_seq, piece, through_seq,
     event_id, batch_id, length, lexemes, embedding, role, speaker, tone, said_on)
 SELECT %(shard_key)s, %(generation_id)s, c.session_key, c.from_seq, c.piece, c.through_seq, c.event_id,
@@ -17,8 +19,8 @@ FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integ
 -- The best messages and facts of a scope for a query, best first; a message with those next to it (search_hits_v1).
 -- Then, of all of the owner's facts, the best by themselves; and a row with the next part of an index (index_part_v1).
 -- params: generation_id integer?, scope_key uuid?, messages boolean, facts_shown uuid[], topics text[]?,
---     facts_alone_id integer?, top_facts integer, part_of uuid?, through_session uuid, through_piece integer, at_once
---     bigint, roles text[]?, labels bigint[]?
+--     facts_alone_id integer?, top_facts integer, part_of uuid?, through_session uuid, through_piece integer,
+--     pieces_since bigint, at_once bigint, roles text[]?, labels bigint[]?
 -- row: score float8, similarity float8, session_key uuid?, from_seq bigint!, through_seq bigint!, seq bigint!, id
 --     text!, role text!, tokens integer!, created_at timestamptz!, envelope text!, metadata text?, fact_id uuid?, fact
 --     text!, sources text?, part text?
@@ -39,7 +41,7 @@ SELECT f.*, NULL FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s
 UNION ALL
 SELECT 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
     strandline.index_part_v1(%(shard_key)s, %(generation_id)s, %(part_of)s, %(through_session)s, %(through_seq)s,
-        %(through_piece)s, %(at_once)s)
+        %(through_piece)s, %(pieces_since)s, %(at_once)s)
 WHERE %(at_once)s > 0
 
 -- name: indexed_hits
@@ -50,7 +52,7 @@ WHERE %(at_once)s > 0
 --     text?
 -- opens: envelope, metadata, envelope within facts.*.text=text:fact
 SELECT 0 AS place, 0::bigint AS seq, ''::text AS id, ''::text AS role, 0 AS tokens, 'epoch'::timestamptz AS created_at,
-    json_build_object('version', @version_of(%(shard_key)s, 'pieces'),
+    json_build_object('version', @version_of_pieces(%(shard_key)s),
         'facts_version', %(facts_generation_id)s::integer || ':' || @version_of(%(shard_key)s, 'facts'),
         'facts', (SELECT json_agg(f) FROM (
             SELECT t.fact_id, t.text, t.said_at, @said_in(%(shard_key)s, t.generation_id, t.fact_id) AS sources, t.lexemes

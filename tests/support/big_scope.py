@@ -69,6 +69,7 @@ class ScopeSearch(FilterParams):
     through_session: UUID
     through_seq: int
     through_piece: int
+    pieces_since: int
     at_once: int
 
 
@@ -111,6 +112,7 @@ def fill_scope(database_url: str, *, with_facts: bool) -> ScopeSearch:
         through_session=keys.session_key,
         through_seq=0,
         through_piece=0,
+        pieces_since=0,
         at_once=0,
         **ALL_MESSAGES.params(keys.session_key),
     )

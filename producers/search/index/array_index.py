@@ -37,6 +37,7 @@ from strandline.producers.search.index.scope_arrays import (
     ScopeArrays,
     ScopeParts,
     Singles,
+    join,
 )
 from strandline.producers.search.index.scope_index import (
     FactIndex,
@@ -61,12 +62,13 @@ class ArrayIndex:
     """An index that ranks by arrays; in addition it keeps as many bytes of found messages.
 
     Args:
-        version: of the pieces.
+        version, since: of the pieces.
         arrays: None for a scope without pieces.
     """
 
-    def __init__(self, version: str, arrays: ScopeArrays | None) -> None:
+    def __init__(self, version: str, since: int, arrays: ScopeArrays | None) -> None:
         self.version = version
+        self.since = since
         self._arrays = arrays
         self.utterances: dict[Place, Utterance] = {}
         self._utterance_bytes = 0
@@ -89,6 +91,12 @@ class ArrayIndex:
         self.utterances[utterance.place] = utterance
         if self._arrays and self._utterance_bytes > self._arrays.size:
             self.utterances, self._utterance_bytes = {utterance.place: utterance}, size
+
+    def with_pieces(self, version: str, since: int, added: ScopeArrays | None) -> ArrayIndex:
+        arrays = join(self._arrays, added) if self._arrays and added else self._arrays or added
+        index = ArrayIndex(version, since, arrays)
+        index.utterances, index._utterance_bytes = dict(self.utterances), self._utterance_bytes
+        return index
 
     def rank(self, query: IndexQuery) -> Ranks:
         if self._arrays is None:
@@ -138,8 +146,11 @@ class ArrayParts:
     def add(self, pieces: StoredPieces, words: Sequence[Word]) -> None:
         self._parts.add(pieces, words)
 
-    def finish(self, version: str) -> ScopeIndex:
-        return ArrayIndex(version, self._parts.arrange() if self.pieces else None)
+    def finish(self, version: str, since: int, onto: ScopeIndex | None = None) -> ScopeIndex:
+        arrays = self._parts.arrange() if self.pieces else None
+        if isinstance(onto, ArrayIndex):
+            return onto.with_pieces(version, since, arrays)
+        return ArrayIndex(version, since, arrays)
 
 
 def _rank(index: ScopeArrays, query: IndexQuery, compared: tuple[Floats, Floats]) -> Ranks:

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, cast
 from uuid import UUID
 
 from strandline.producers.search.index.scope_index import (
@@ -16,6 +16,7 @@ from strandline.producers.search.index.scope_index import (
     IndexParts,
     KeptIndex,
     PieceKey,
+    ScopeIndex,
     ScopeKey,
 )
 
@@ -26,23 +27,30 @@ MAX_SCOPES_SEEN = 10_000
 # An index that was not searched for so long makes room for others.
 QUIET_SECONDS = 120.0
 REFUSED_SECONDS = 600.0
+# Changes of one kind that a version has at least, however old (the fragment drop_changes).
+KEPT_CHANGES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The beginning of an index, through which piece, and the version of the pieces that it is made of."""
+    """The beginning of an index, through which piece, and the version of the pieces that it is made of.
+
+    Attributes:
+        onto: an index that lacks only pieces added since.
+    """
 
     version: str
     parts: IndexParts | None = None
     through: PieceKey = FIRST_KEY
+    onto: ScopeIndex | None = None
 
 
 class IndexCache:
     """The most recently searched indexes; safe to share between threads.
 
-    An index costs as much to make as some ten searches, and serves until a piece of its owner changes.
-    So the first search of a scope notes the version of the owner's pieces, and from the second on, if it is
-    the same, each search adds a part to the index until it is whole.
+    An index costs as much to make as some ten searches, and serves until a piece of its owner changes; the
+    search after new pieces adds them to it.  So the first search of a scope notes the version of the owner's
+    pieces, and from the second on, if it is the same, each search adds a part to the index until it is whole.
 
     Args:
         max_bytes: the approximate memory of whole indexes; unfinished ones take up to twice as much.
@@ -70,13 +78,14 @@ class IndexCache:
         return self._bytes
 
     def find_index(self, scope: ScopeKey, version: str | None) -> KeptIndex | None:
-        """The index of this version; one of another version is dropped."""
+        """The index of this version; one of another version is dropped, unless it only lacks new pieces."""
         with self._lock:
             index = self._indexes.get(scope)
             if index is None:
                 return None
             if index.version != version:
-                self._remove(scope)
+                if not _lacks_only_added(index, version or ""):
+                    self._remove(scope)
                 return None
             self._indexes.move_to_end(scope)
             self._searched_at[scope] = time.monotonic()
@@ -101,6 +110,9 @@ class IndexCache:
             return None
         begun, is_settled = self._begun.pop(scope, None), self._versions.get(scope) == version
         _note(self._versions, scope, version)
+        kept = self._indexes.get(scope)
+        if kept is not None and kept.version != version and _lacks_only_added(kept, version):
+            return Beginning(version, onto=cast("ScopeIndex", kept))
         if begun is not None and begun.version == version:
             return begun
         return Beginning(version) if is_settled else None
@@ -173,6 +185,25 @@ class IndexCache:
         if index is not None:
             self._bytes -= index.size
             del self._searched_at[scope]
+
+
+def _lacks_only_added(index: KeptIndex, version: str) -> bool:
+    """Whether pieces were added since the index was made, and all of its own are still there.
+
+    The changes in ``version`` have to continue those that the index knows: a database that was restored
+    lacks some, or numbers its transactions otherwise.
+    """
+    removed, _, known = index.version.partition("|")
+    removed_now, _, now = version.partition("|")
+    earlier, changes = known.split(","), now.split(",")
+    if not index.since or removed != removed_now or changes[0] not in earlier:
+        return False
+    common = earlier[earlier.index(changes[0]) :]
+    return (
+        changes[: len(common)] == common
+        and (common == earlier or len(changes) > KEPT_CHANGES)
+        and all(int(one.partition(".")[0]) >= index.since for one in changes[len(common) :])
+    )
 
 
 def _note(seen: OrderedDict[ScopeKey, T], scope: ScopeKey, what: T) -> None:

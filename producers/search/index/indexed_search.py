@@ -212,7 +212,8 @@ def _add(indexes: IndexCache, scope: ScopeKey, begun: Beginning, part: str) -> N
     if stored["version"] != begun.version:
         return
     parts = begun.parts or indexes.begin()
-    session_keys = [UUID(key) for key in stored["session_keys"] or ()]
+    keys = {key: UUID(key) for key in dict.fromkeys(stored["session_keys"] or ())}
+    session_keys = [keys[key] for key in stored["session_keys"] or ()]
     if session_keys:
         columns = ("from_seqs", "through_seqs", "lengths", "roles", "speakers", "tones")
         days = [None if day is None else date.fromisoformat(day) for day in stored["said_on"]]
@@ -221,7 +222,9 @@ def _add(indexes: IndexCache, scope: ScopeKey, begun: Beginning, part: str) -> N
         pieces = StoredPieces(session_keys, *read)
         parts.add(pieces, [Word(word, *held) for word, held in (stored["words"] or {}).items()])
     if len(session_keys) < PIECES_AT_ONCE:
-        indexes.keep(scope, parts.finish(begun.version))
+        indexes.keep(scope, parts.finish(begun.version, stored["begins_at"], begun.onto))
+    elif begun.onto is not None:
+        indexes.drop(scope, begun.onto)  # too many to add at once
     elif parts.pieces < MAX_PIECES:
         through = PieceKey(session_keys[-1], stored["from_seqs"][-1], stored["last_piece"])
         indexes.keep_beginning(scope, replace(begun, parts=parts, through=through))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -21,6 +21,7 @@ from strandline.producers.search.index.scope_index import StoredPieces, Word
 Floats = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
 Halves = npt.NDArray[np.float16]
+Rows = npt.NDArray[Any]
 Numbers = npt.NDArray[np.int64]
 SmallNumbers = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
@@ -225,13 +226,90 @@ def _arrange(
         days=columns.days[firsts],
         speakers={name: message[np.array(pieces)].astype(np.int32) for name, pieces in speakers.items()},
         beside=beside,
-        size=vectors.rows.nbytes
-        + beside.nbytes
-        + 48 * len(session)
-        + len(words) * _WORD_BYTES
-        + postings.messages.nbytes
-        + postings.times.nbytes,
+        size=_size(vectors, beside, postings),
     )
+
+
+def join(first: ScopeArrays, second: ScopeArrays) -> ScopeArrays:
+    """The pieces of both; a message that both have is the first one's."""
+    sessions = sorted({*first.sessions, *second.sessions})
+    numbers = {key: number for number, key in enumerate(sessions)}
+    session = np.concatenate(
+        [np.array([numbers[key] for key in one.sessions], np.int32)[one.session] for one in (first, second)]
+    )
+    from_seqs = np.concatenate([first.from_seqs, second.from_seqs])
+    _, order = np.unique((session.astype(np.int64) << 40) + from_seqs, return_index=True)
+    place = np.full(len(session), -1)
+    place[order] = np.arange(len(order))
+    counts = np.concatenate([np.diff(one.firsts, append=len(one.trust)) for one in (first, second)])
+    message = place[np.repeat(np.arange(len(session)), counts)]
+    pieces = np.argsort(message, kind="stable")[np.count_nonzero(message < 0) :]
+    vectors = _join_vectors(first.vectors, second.vectors, pieces)
+    centre, share = first.centre, first.share
+    if vectors.scales is None:
+        beginning = vectors.rows[:PIECES_OF_THE_MEAN]
+        centre, share = _centre(beginning.astype(np.float16), np.logical_or.reduce(beginning, axis=1))
+    days = np.concatenate([first.days, second.days])[order]
+    postings = _join_postings(first, second, place)
+    beside = _beside(session[order].astype(np.int64), from_seqs[order], days)
+    return ScopeArrays(
+        sessions=sessions,
+        session=session[order],
+        from_seqs=from_seqs[order],
+        through_seqs=np.concatenate([first.through_seqs, second.through_seqs])[order],
+        firsts=np.cumsum(counts[order]) - counts[order],
+        vectors=vectors,
+        centre=centre,
+        share=share,
+        centred=np.zeros(len(pieces), np.float32) if centre is None else vectors.times(centre),
+        trust=np.concatenate([first.trust, second.trust])[pieces],
+        postings=postings,
+        is_assistant=np.concatenate([first.is_assistant, second.is_assistant])[order],
+        tones=np.concatenate([first.tones, second.tones])[order],
+        days=days,
+        speakers=_join_speakers(first, second, place),
+        beside=beside,
+        size=_size(vectors, beside, postings),
+    )
+
+
+def _join_vectors(first: PieceVectors, second: PieceVectors, pieces: Numbers) -> PieceVectors:
+    if first.scales is not None:
+        added = _as_bytes(_of_width(second.rows, first.rows.shape[1]))
+        scales = np.concatenate([first.scales, added.scales])
+        return PieceVectors(np.concatenate([first.rows, added.rows])[pieces], scales[pieces])
+    width = max(first.rows.shape[1], second.rows.shape[1])
+    return _keep_vectors(np.concatenate([_of_width(one.rows, width) for one in (first, second)])[pieces])
+
+
+def _join_postings(first: ScopeArrays, second: ScopeArrays, place: Numbers) -> Postings:
+    words = dict(first.postings.words)
+    numbers = np.array([words.setdefault(word, len(words)) for word in second.postings.words], np.int64)
+    known = np.repeat(np.arange(len(first.postings.words)), np.diff(first.postings.starts))
+    added = np.repeat(numbers, np.diff(second.postings.starts))
+    message = place[np.concatenate([first.postings.messages, second.postings.messages + len(first.session)])]
+    keys = (np.concatenate([known, added]) << 32) + message
+    order = np.argsort(keys, kind="stable")
+    order = order[message[order] >= 0]
+    return Postings(
+        words=words,
+        starts=np.searchsorted(keys[order], np.arange(len(words) + 1, dtype=np.int64) << 32),
+        messages=message[order].astype(np.int32),
+        times=np.concatenate([first.postings.times, second.postings.times])[order],
+    )
+
+
+def _join_speakers(first: ScopeArrays, second: ScopeArrays, place: Numbers) -> dict[str, SmallNumbers]:
+    speakers = dict(first.speakers)
+    for name, messages in second.speakers.items():
+        speakers[name] = np.concatenate([speakers.get(name, messages[:0]), messages + len(first.session)])
+    placed = {name: place[messages] for name, messages in speakers.items()}
+    return {name: messages[messages >= 0].astype(np.int32) for name, messages in placed.items()}
+
+
+def _size(vectors: PieceVectors, beside: SmallNumbers, postings: Postings) -> int:
+    words = len(postings.words) * _WORD_BYTES + postings.messages.nbytes + postings.times.nbytes
+    return vectors.rows.nbytes + beside.nbytes + 48 * len(vectors.rows) + words
 
 
 def _read_vectors(sent: bytes, has_vector: Flags) -> Halves:
@@ -244,13 +322,17 @@ def _read_vectors(sent: bytes, has_vector: Flags) -> Halves:
     return vectors
 
 
-def _of_width(vectors: Halves, width: int) -> Halves:
-    return vectors if vectors.shape[1] == width else np.zeros((len(vectors), width), np.float16)
+def _of_width(vectors: Rows, width: int) -> Rows:
+    return vectors if vectors.shape[1] == width else np.zeros((len(vectors), width), vectors.dtype)
 
 
-def _keep_vectors(vectors: Halves) -> PieceVectors:
+def _keep_vectors(vectors: Rows) -> PieceVectors:
     if len(vectors) <= PRECISE_PIECES or not vectors.shape[1]:
-        return PieceVectors(vectors.astype(np.float32), None)
+        return PieceVectors(vectors.astype(np.float32, copy=False), None)
+    return _as_bytes(vectors)
+
+
+def _as_bytes(vectors: Rows) -> PieceVectors:
     rows, scales = np.empty(vectors.shape, np.int8), np.empty(len(vectors), np.float32)
     for first in range(0, len(vectors), ROWS_AT_ONCE):
         block = vectors[first : first + ROWS_AT_ONCE].astype(np.float32)

@@ -125,6 +125,11 @@ class KeptIndex(Protocol):
         """Its memory, in bytes, about."""
         ...
 
+    @property
+    def since(self) -> int:
+        """The transaction from which on added rows may be missing; 0: none can be added to it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class FactIndex:
@@ -142,6 +147,7 @@ class FactIndex:
     words: Mapping[str, Sequence[int]]
     lengths: Sequence[int]
     is_whole: bool = True
+    since: int = 0
 
     @property
     def size(self) -> int:
@@ -195,6 +201,6 @@ class IndexParts(Protocol):
 
     def add(self, pieces: StoredPieces, words: Sequence[Word]) -> None: ...
 
-    def finish(self, version: str) -> ScopeIndex:
-        """The index of all of them."""
+    def finish(self, version: str, since: int, onto: ScopeIndex | None = None) -> ScopeIndex:
+        """The index of all of them, and of those in ``onto``, which may have some of them already."""
         ...

@@ -111,6 +111,7 @@ class SearchChunks(Query[SearchChunksRow], name="search_chunks", repeatable=True
     through_session: UUID
     through_seq: int
     through_piece: int
+    pieces_since: int
     at_once: int
 
 

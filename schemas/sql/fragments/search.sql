@@ -23,30 +23,38 @@ p_shard_key, p_generation_id, p_scope_key, p_visible_in, p_visible_from, p_embed
 session_key uuid, from_seq bigint, through_seq bigint, fact_id uuid, score float8, similarity float8
 
 -- fragment: note_change(owner, kind)
--- To be done wherever an owner's facts, or pieces of its own messages, are written or deleted: processes keep them.  A
--- row per transaction, so that nothing is waited for; a set of such rows that was there once never comes back, nor in a
--- database that was restored, whose transactions may have numbers that were used before.
+-- To be done wherever an owner's facts, or pieces of its own messages, are written or deleted: processes keep them.  The
+-- kind 'added' is for new pieces where all others stay, 'pieces' for any other change of them.  A row per transaction, so
+-- that nothing is waited for; a set of such rows that was there once never comes back, nor in a database that was restored,
+-- whose transactions may have numbers that were used before.
 INSERT INTO strandline.derived_change (shard_key, kind, change_id)
 VALUES ({owner}, {kind}, pg_current_xact_id()::text::bigint)
 ON CONFLICT (shard_key, kind, change_id) DO UPDATE SET changed_at = excluded.changed_at
 
 -- fragment: noted_change(owner, kind)
--- The same as queries of a WITH.  Eight rows tell versions apart as well as all; rows that another transaction has
--- locked are passed over.
+-- The same as queries of a WITH.
 change AS (
     @note_change({owner}, {kind})
 ), earlier_changes AS (
-    DELETE FROM strandline.derived_change c WHERE c.shard_key = {owner} AND c.kind = {kind} AND c.change_id IN (
-        SELECT o.change_id FROM strandline.derived_change o WHERE o.shard_key = {owner} AND o.kind = {kind}
-            AND o.change_id <> pg_current_xact_id()::text::bigint
-        ORDER BY o.change_id DESC OFFSET 8 FOR UPDATE SKIP LOCKED)
+    @drop_changes({owner}, {kind})
 )
 
+-- fragment: drop_changes(owner, kind)
+-- Eight rows tell versions apart as well as all; rows that another transaction has locked are passed over.
+DELETE FROM strandline.derived_change c WHERE c.shard_key = {owner} AND c.kind = {kind} AND c.change_id IN (
+    SELECT o.change_id FROM strandline.derived_change o WHERE o.shard_key = {owner} AND o.kind = {kind}
+        AND o.change_id <> pg_current_xact_id()::text::bigint
+    ORDER BY o.change_id DESC OFFSET 8 FOR UPDATE SKIP LOCKED)
+
 -- fragment: version_of(owner, kind)
--- The version of an owner's pieces, or facts.
+-- The version of an owner's facts, or of the changes of one kind of its pieces.
 (SELECT coalesce(string_agg(noted.change_id || '.' || extract(epoch FROM noted.changed_at), ','
         ORDER BY noted.change_id), '')
     FROM strandline.derived_change noted WHERE noted.shard_key = {owner} AND noted.kind = {kind})
+
+-- fragment: version_of_pieces(owner)
+-- The changes that may have taken pieces away, and behind a | those that only added some.
+@version_of({owner}, 'pieces') || '|' || @version_of({owner}, 'added')
 
 -- fragment: said_in(owner, generation_id, fact_id)
 -- Where a fact comes from, as JSON: a session, by name as well, and numbers of its messages; NULL for none.

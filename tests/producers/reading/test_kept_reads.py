@@ -107,6 +107,33 @@ def test_a_read_takes_at_most_two_statements_and_one_if_nothing_changed(
         assert sent(asked, memory.get) == ["read"]
 
 
+def test_new_pieces_are_added_to_an_index_and_any_other_change_ends_it(
+    talked: Memory, database: Database, database_url: str, asked: list[str]
+) -> None:
+    with another_process(database_url) as memory:
+        for question in QUESTIONS:
+            memory.get(question)
+        for number in range(12):
+            memory.put({"role": "user", "content": f"The lighthouse at Bergen got lamp {number}."})
+            memory.flush(all=True)
+            derive(database, database_url)
+            memory.get(QUESTIONS[0])
+            assert "search_chunks" not in sent(asked, lambda: memory.get(QUESTIONS[1]))
+            assert contents(memory.get(QUESTIONS[2])) == by_the_database(database_url, QUESTIONS[2])
+        memory.replace(1, "On day 0 nobody came.")
+        memory.get(QUESTIONS[0])
+        assert "search_chunks" in sent(asked, lambda: memory.get(QUESTIONS[1]))
+
+
+def contents(context: MemoryContext) -> list[tuple[str, str]]:
+    return [(hit.message.id or "", f"{hit.score:.4f}") for hit in context.hits]
+
+
+def by_the_database(url: str, question: str) -> list[tuple[str, str]]:
+    with another_process(url) as memory:
+        return contents(memory.get(question))
+
+
 def test_a_read_by_words_alone_takes_one_statement(
     talked: Memory, database_url: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 from random import Random
-from typing import Any
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 import psycopg
@@ -23,6 +24,7 @@ from strandline.producers.search.index import index_cache, indexed_search, scope
 from strandline.producers.search.index.array_index import ArrayParts
 from strandline.producers.search.index.index_cache import Beginning, IndexCache
 from strandline.producers.search.index.scope_index import (
+    FIRST_KEY,
     IndexQuery,
     ScopeIndex,
     ScopeKey,
@@ -54,7 +56,7 @@ SELECT session_key, from_seq, through_seq, score, similarity FROM strandline.sea
     %s, %s, %s, %s, %s, %s::halfvec, %s, %s, %s, true, NULL, '{}', NULL, NULL, NULL, %s, %s, %s, %s, %s)
 """
 
-PART = "SELECT strandline.index_part_v1(%s, %s, %s, %s, %s, %s, %s)"
+PART = "SELECT strandline.index_part_v1(%s, %s, %s, %s, %s, %s, 0, %s)"
 VERSION = str(statements("strandline")["serving_generation"])
 
 
@@ -131,6 +133,20 @@ def _index(filled: Pieces, scope_key: UUID | None, database: Database, at_once: 
     raise AssertionError("no index was made")
 
 
+def _grown(filled: Pieces, scope_key: UUID | None, database: Database, first: UUID | None) -> ScopeIndex:
+    """The index of some pieces, those of one session or the first ones, with all others added."""
+    scope = ScopeKey(filled.shard_key, filled.generation_id, scope_key)
+    cache, onto = IndexCache(10**9, ArrayParts), None
+    for part_of, at_once in ((scope._replace(scope_key=first or scope_key), 25), (scope, 1_000)):
+        part = filled.connection.execute(PART, (*part_of, *FIRST_KEY, at_once)).fetchone()
+        assert part is not None
+        version = json.loads(part[0])["version"]
+        database.run(indexed_search.add_part(cache, scope, Beginning(version, onto=onto), part[0]))
+        onto = cast("ScopeIndex", cache.find_index(scope, version))
+    assert onto is not None
+    return onto
+
+
 @pytest.fixture(scope="module")
 def pieces_database(pieces: Pieces) -> Iterator[Database]:
     database = Database.connect(ConnectionOptions.from_settings(pieces.url, load_settings()))
@@ -166,7 +182,12 @@ def test_it_ranks_as_the_database_does(
         limit=data.draw(st.sampled_from([3, 1_000])),
         scope_key=scope_key,
     )
-    index = _index(pieces, scope_key, pieces_database, at_once=data.draw(st.sampled_from([17, 1_000])))
+    at_once = data.draw(st.sampled_from([17, 1_000, None]))
+    if at_once is None:
+        first = None if scope_key else data.draw(st.sampled_from([None, *pieces.sessions]))
+        index = _grown(pieces, scope_key, pieces_database, first)
+    else:
+        index = _index(pieces, scope_key, pieces_database, at_once)
     ranks = index.rank(query)
     session_keys = [ranks.sessions[number - 1] for number in ranks.numbers]
     found = list(zip(session_keys, *ranks[2:], strict=True))
@@ -206,7 +227,7 @@ def test_vectors_of_one_byte_each_find_nearly_the_same(
 
 def test_the_least_recently_searched_index_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     class Sized:
-        version, size = "1", 40
+        version, size, since = "1", 40, 0
 
     cache = IndexCache(100, ArrayParts)
     scopes = [ScopeKey(uuid4(), 1, None) for _ in range(3)]
@@ -230,7 +251,7 @@ def part(cache: IndexCache, scope: ScopeKey, version: str = "1") -> Beginning | 
 
 def test_a_scope_that_is_too_big_gets_no_index() -> None:
     class Large:
-        version, size = "1", 101
+        version, size, since = "1", 101, 0
 
     cache, scope = IndexCache(100, ArrayParts), ScopeKey(uuid4(), 1, None)
     assert part(cache, scope) is None and part(cache, scope) is not None
@@ -251,7 +272,7 @@ def test_an_index_is_begun_only_where_the_pieces_are_those_of_the_search_before(
 
 def test_an_index_of_another_version_is_dropped() -> None:
     class Old:
-        version, size = "1", 10
+        version, size, since = "1", 10, 0
 
     cache, scope = IndexCache(100, ArrayParts), ScopeKey(uuid4(), 1, None)
     cache.keep(scope, Old())
@@ -259,6 +280,34 @@ def test_an_index_of_another_version_is_dropped() -> None:
     assert cache.find_index(scope, "2") is None
     assert cache.size == 0
     assert cache.find_index(scope, "1") is None
+
+
+LAST_NINE = [f"{number}.1" for number in range(1, 10)]
+VERSIONS = [
+    ("4.1|5.1,6.1", "4.1|5.1,6.1,9.2", True, "added to"),
+    (
+        f"|{','.join(LAST_NINE)}",
+        f"|{','.join(LAST_NINE[2:])},10.1,11.1",
+        True,
+        "added to, the oldest dropped",
+    ),
+    ("4.1|5.1", "4.1,8.1|5.1,9.2", False, "taken from"),
+    ("|5.1,6.1", "|5.1", False, "restored from before"),
+    ("|5.1,6.1", "|5.1,9.2", False, "restored from before, and added to"),
+    ("|5.1,6.1", "|6.1,9.2", False, "restored from before, where one was not committed"),
+    ("|5.1", "|5.1,6.2", False, "numbered otherwise"),
+    ("4.1|", "4.1|9.2", False, "nothing to tell it from another database"),
+]
+
+
+@pytest.mark.parametrize(("known", "now", "grows", "why"), VERSIONS, ids=[case[3] for case in VERSIONS])
+def test_an_index_stays_for_new_pieces_alone(known: str, now: str, grows: bool, why: str) -> None:
+    cache, scope = IndexCache(10_000, ArrayParts), ScopeKey(uuid4(), 1, None)
+    index = ArrayParts().finish(known, 7)
+    cache.keep(scope, index)
+    assert cache.find_index(scope, now) is None, "it is not shown as it is"
+    assert part(cache, scope, now) == (Beginning(now, onto=index) if grows else None), why
+    assert bool(cache.size) == grows
 
 
 def test_what_is_begun_goes_on_at_the_same_version_alone_and_within_the_memory() -> None:
@@ -319,7 +368,7 @@ def test_parts_without_vectors_go_with_parts_that_have_them() -> None:
         piece = [key], [seq], [seq], [3], ["user"], [""], [0], [None], [bool(vectors_sent)], vectors_sent
         parts.add(StoredPieces(*piece), [])
     query = IndexQuery("[1,0]", [], False, [], [], (key, FAR), 0.0, 10, key)
-    assert parts.finish("1").rank(query).similarities[0] == pytest.approx(1)
+    assert parts.finish("1", 0).rank(query).similarities[0] == pytest.approx(1)
 
 
 @pytest.fixture
@@ -458,4 +507,6 @@ def test_every_statement_that_changes_pieces_says_so() -> None:
     writing = {name for name, text in texts.items() if changes.search(str(text))}
     silent = {name for name in writing if "INSERT INTO strandline.derived_change" not in str(texts[name])}
     assert {"insert_chunks", "reset_v1", "fork_v1", "derive_again_v1", "delete_chunks"} <= writing
+    adding = {name for name in writing if "'added'" in str(texts[name])}
+    assert adding == {"insert_chunks"}, "what else it may take away an index would go on showing"
     assert silent == {"share_chunks", "clear_shared_v1", "forget_shared_v1", "erase_shared_v1"}

@@ -215,7 +215,13 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
             bounds = {"similarity_cutoff": 0.0, "visible_from": 41, "top_k": 5, "beside": 1}
             facts = session_lane(connection, "facts")["generation_id"]
             kinds = {"messages": True, "facts_generation_id": facts, "facts_shown": []}
-            kinds |= {"facts_alone_id": facts, "top_facts": 5, "part_of": None, "at_once": 100}
+            kinds |= {
+                "facts_alone_id": facts,
+                "top_facts": 5,
+                "part_of": None,
+                "at_once": 100,
+                "pieces_since": 0,
+            }
             kinds |= {"through_session": UUID(int=0), "through_seq": 0, "through_piece": 0}
             wanted = {"topics": None, "agent_id": None, "team_id": None}
             aim = {
