@@ -48,20 +48,12 @@ class Resources(Protocol):
 
     @property
     def redaction(self) -> Redaction | None:
-        """The settings' hooks before storing, or None.
-
-        Raises:
-            ConfigurationError: one of them cannot be loaded.
-        """
+        """The settings' hooks before storing, or None; raises ConfigurationError if one cannot be loaded."""
         ...
 
     @property
     def compliance(self) -> Compliance | None:
-        """The compliance hook of this process, if there is one; the first use imports it.
-
-        Raises:
-            ConfigurationError: it cannot be imported, or is not a function.
-        """
+        """The compliance hook of this process, if any; the first use imports it (ConfigurationError)."""
         ...
 
     @property
@@ -179,11 +171,7 @@ class OperationRunner:
         name: str = "",
         subject: object = None,
     ) -> T:
-        """Run an operation in this thread; one with a ``name`` is measured, as done to its ``subject``.
-
-        Raises:
-            ConfigurationError: ``connection`` holds no synchronous psycopg connection.
-        """
+        """Run an operation in this thread; one with a ``name`` is measured, as done to its ``subject``."""
         if self._measure is None or not name:
             return self._run(operation, connection)
         with self._measure(name, subject):

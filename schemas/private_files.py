@@ -11,11 +11,7 @@ import platformdirs
 
 
 def expanded(path: Path) -> Path:
-    """The path with a leading ``~`` expanded, because not only shells, which expand it, set variables.
-
-    Raises:
-        ValueError: the user has no home directory.
-    """
+    """The path with a leading ``~`` expanded, as shells do; ValueError: the user has no home directory."""
     try:
         return path.expanduser()
     except RuntimeError:

@@ -320,9 +320,7 @@ class Worker:
             raise failures[0]
 
     def _release_undrained_lanes(self) -> None:
-        """Release lanes whose release was lost: while this worker lives, no other worker would take them
-        over.
-        """
+        """Release lanes whose release was lost: no other worker would take them over while this one lives."""
         self._database.fetch(ReleaseUndrainedLanes(worker_id=self.worker_id, **self.engine.active.params()))
 
     def _shorten_leases(self) -> None:

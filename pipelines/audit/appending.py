@@ -124,10 +124,7 @@ def append_act(whom: Concerned, act: Act, *, lazily: bool = False) -> Operation[
 
 
 def append_owners_act(shard_key: UUID, act: Act) -> Operation[None]:
-    """As ``append_act``, for those who know an owner by the key alone: a session of the owner has the names.
-
-    Nothing is appended for an owner without a session.
-    """
+    """As ``append_act`` for an owner known by the key alone; without a session, nothing is appended."""
     for row in (yield from fetch(NamesOfOwner(shard_key=shard_key))):
         yield from append_act(Owner(row.namespace, row.user_id, shard_key), act)
 

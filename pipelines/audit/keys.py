@@ -47,11 +47,7 @@ NO_KEYS = SealKeys(UNKEYED, MappingProxyType({}))
 
 
 def one_key(secret: str) -> SealKeys:
-    """A keyring of one key, whose name follows from it.
-
-    Raises:
-        ConfigurationError: it is too short.
-    """
+    """A keyring of one key, whose name follows from it; raises ConfigurationError if it is too short."""
     checked = _check_secret(secret, "STRANDLINE_AUDIT_KEY")
     name = sha256(b"strandline audit key name" + checked).hexdigest()[:12]
     return SealKeys(name, MappingProxyType({name: checked}))

@@ -102,10 +102,7 @@ def _get_new_answer(engine: Engine, lease: Lease, batch: Batch, call: Call) -> R
 
 
 def _may_be_answered(engine: Engine, batch: Batch) -> bool:
-    """Whether another worker may have stored an answer; unlikely for a new batch.
-
-    If one has, this call is wasted and its answer is refused.
-    """
+    """Whether another worker may have stored an answer, so that this call's would be refused."""
     return time.monotonic() - batch.made_at > engine.terms.dead_after_seconds / 4
 
 

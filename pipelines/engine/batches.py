@@ -212,11 +212,8 @@ def renew(
 def lock_batch(fetcher: Fetcher, lease: Lease, batch: Batch) -> int:
     """Lock the lease and the batch's due rows; return how many of its events still belong to their session.
 
-    A forgetting reset does not hold the lease of a lane that was opened while the reset ran: both lock these
-    rows, so that events which the reset deletes are not applied.
-
-    Raises:
-        LeaseLostError: the lane was taken away.
+    A reset that forgets does not hold the lease of a lane that was opened while it ran: both lock these rows.
+    Raises LeaseLostError if the lane was taken away.
     """
     (locked,) = fetcher.fetch(LockBatch(**lease.keys, event_ids=batch.event_ids))
     if not locked.leases:
@@ -225,13 +222,7 @@ def lock_batch(fetcher: Fetcher, lease: Lease, batch: Batch) -> int:
 
 
 def finish(fetcher: Fetcher, lease: Lease, batch: Batch, outcome: Literal["applied", "dead"]) -> bool:
-    """End a batch whose effect is written: its events are done.
-
-    Returns whether the lane has more to do; if not, the lane is released.
-
-    Raises:
-        LeaseLostError: as for ``close``.
-    """
+    """End a batch whose effect is written; return whether the lane has more to do, or else release it."""
     rows = fetcher.fetch(
         FinishBatch(**lease.keys, event_ids=batch.event_ids, batch_id=batch.batch_id, outcome=outcome)
     )
@@ -241,11 +232,9 @@ def finish(fetcher: Fetcher, lease: Lease, batch: Batch, outcome: Literal["appli
 
 
 def close(fetcher: Fetcher, batch: Batch, state: Literal["void", "split"]) -> None:
-    """End an open batch whose events remain due.
+    """End an open batch whose events remain due; raises LeaseLostError if there is none.
 
-    Raises:
-        LeaseLostError: there is no such open batch.  A worker's commits do not wait for the disk, so a crash
-            of Postgres may have lost the batch's row of a worker that lives; the batch is formed again.
+    A worker's commits do not wait for the disk, so a crash of Postgres may have lost the batch's row.
     """
     closed = CloseBatch(shard_key=batch.lane.shard_key, batch_id=batch.batch_id, state=state)
     if not fetcher.fetch(closed):

@@ -166,11 +166,8 @@ class Budgets:
     def admit(self, namespace: str, tokens: int) -> None:
         """Count a model call of about so many input tokens, before it is made.
 
-        Waits while another thread asks for a slice of the same namespace.
-
-        Raises:
-            BudgetError: the namespace has used up its budget, or other workers hold the rest of it.
-            StrandlineError: the database failed; nothing is counted.
+        Waits while another thread asks for a slice of the same namespace.  Raises BudgetError if the budget
+        is used up, or other workers hold the rest of it.
         """
         share = self._shares.of(namespace)
         if share.admit(tokens):

@@ -100,21 +100,13 @@ class KeptLease:
 
 
 def lock_lease(fetcher: Fetcher, lease: Lease) -> None:
-    """Lock the lease for the rest of a transaction.
-
-    Raises:
-        LeaseLostError: another worker has it, or a reset took it away.
-    """
+    """Lock the lease for the rest of a transaction; raises LeaseLostError if it was taken away."""
     if not fetcher.fetch(LockLane(**lease.keys)):
         raise LeaseLostError(f"The lease on lane {lease.lane} was lost; the prepared result is discarded.")
 
 
 def check_lease(lease: Lease, fetcher: Fetcher) -> None:
-    """See that the lease is still held, without waiting for a transaction that may take it away.
-
-    Raises:
-        LeaseLostError: as for ``lock_lease``.
-    """
+    """As ``lock_lease``, without waiting for a transaction that may take the lease away."""
     if not fetcher.fetch(SeeLane(**lease.keys)):
         raise LeaseLostError(f"The lease on lane {lease.lane} was lost; nothing is copied of its batch.")
 

@@ -96,18 +96,11 @@ class Stage(Protocol, Generic[W, E]):
         ...
 
     def effect(self, batch: Batch, work: W, answers: Mapping[str, RawAnswer]) -> E:
-        """Compute the effect to write, without holding a connection.
-
-        Raises:
-            PermanentModelError: an answer cannot be used.
-        """
+        """Compute the effect, without a connection; PermanentModelError: an answer cannot be used."""
         ...
 
     def write(self, fetcher: Fetcher, batch: Batch, work: W, effect: E) -> list[Lane]:
-        """Write the effect, inside the transaction that also writes the receipts.
-
-        Returns lanes that have work now (the pipeline's next stage).
-        """
+        """Write the effect in the transaction of the receipts; return lanes that have work now."""
         ...
 
 
@@ -133,10 +126,7 @@ class Stepping(Protocol):
     """A stage that loads step by step, which may take longer in all than a lease lasts."""
 
     def load_stepping(self, fetcher: Fetcher, batch: Batch, between: Callable[[], None]) -> Any:
-        """As ``load`` does, with a call of ``between`` before each step.
-
-        An error raised by ``between`` ends the loading: another worker has the lane.
-        """
+        """As ``load``, with a call of ``between`` before each step; its error ends the loading."""
         ...
 
 

@@ -246,11 +246,7 @@ class _Removal(Generic[E]):
         return self.fact_set.keys
 
     def find_traced(self, *, since: int) -> Operation[list[UUID]]:
-        """The facts that the event concerns, by its traces.
-
-        Excluded are facts that were said again after it, or that a person's event above number ``since``
-        worded.
-        """
+        """The facts that the event's traces concern, but for facts said again, or worded after ``since``."""
         sessions = [trace.session_key for trace in self.event.traces if trace.session_key is not None]
         facts = yield from self.said_before(sessions, since=since)
         traces = yield from _own_traces(self.fact_set, [row.fact_id for row in facts])

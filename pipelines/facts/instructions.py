@@ -160,10 +160,7 @@ def _is_unfit(change: InstructedChange, instruction: Instruction, meant_facts: s
 
 
 def carry_out(database: Database, shard_key: UUID, work: Sequence[CarriedOut]) -> None:
-    """Record and apply the changes of each instruction, in one transaction each; again it changes nothing.
-
-    A fact that has changed since the model saw it is left as it is.
-    """
+    """Record and apply the changes of each instruction, in a transaction each; a fact changed since stays."""
     for one in work:
         if one.changes:
             database.run(edit_facts(shard_key, partial(_change, shard_key, one)))

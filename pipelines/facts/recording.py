@@ -206,10 +206,7 @@ def delete_fact(
 
 
 def lock_sources(shard_key: UUID, fact_id: UUID) -> Operation[dict[UUID, set[int]]]:
-    """Lock the lanes of the sessions that a fact comes from, for the rest of the transaction.
-
-    Returns their messages, by session; copies in forks are among them.
-    """
+    """Lock the lanes of the sessions that a fact comes from; returns their messages, copies in forks too."""
     sources = yield from _sources(shard_key, fact_id)
     yield from fetch(LockSessionLanes(shard_key=shard_key, session_keys=sorted(sources)))
     return (yield from _sources(shard_key, fact_id))

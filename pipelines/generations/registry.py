@@ -83,10 +83,7 @@ def find_kept(database: Fetcher, generation_id: int) -> Generation:
 
 
 def register(database: Fetcher, recipes: Mapping[str, Recipe]) -> dict[str, Generation]:
-    """Make sure that each named pipeline has a serving generation.
-
-    An existing one stays as it was made, unless it has derived nothing yet: then it adopts the recipe.
-    """
+    """See that each named pipeline has a serving generation; one that derived nothing adopts the recipe."""
     for pipeline, recipe in recipes.items():
         database.fetch(RegisterGeneration(**recipe_params(pipeline, recipe)))
     return serving_generations(database)
@@ -95,11 +92,7 @@ def register(database: Fetcher, recipes: Mapping[str, Recipe]) -> dict[str, Gene
 def wanted_recipes(
     pipelines: Iterable[str], settings: Settings, before: Mapping[str, Generation]
 ) -> dict[str, Recipe]:
-    """The recipes that these settings ask for; an embedder on ``auto`` is that of the stored vectors.
-
-    Raises:
-        ConfigurationError: as ``recipe_for`` does.
-    """
+    """The recipes that these settings ask for; an embedder on ``auto`` is that of the stored vectors."""
     recipes = {pipeline: recipe_for(pipeline, settings) for pipeline in sorted(pipelines)}
     if VECTORS in recipes and VECTORS in before and settings.embedding_backend == "auto":
         recipes[VECTORS] = _with_redaction(before[VECTORS].recipe, recipes[VECTORS])

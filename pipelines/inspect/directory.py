@@ -124,14 +124,9 @@ MAX_SHOWN = 5
 
 
 def check_namespace(fetcher: Fetcher, namespace: str, *, otherwise: str | None = None) -> None:
-    """Check that a namespace holds something, or that something was set for it; ``default`` always counts.
+    """Check that something is known of a namespace; ``default`` always counts.  ``otherwise``: an advice.
 
-    Args:
-        otherwise: what to do if it is yet to come; a sentence.
-
-    Raises:
-        NotFoundError: nothing is known of it; with the names that are near.
-        InvalidMessageError: it cannot name anything.
+    Raises NotFoundError with the names that are near, and InvalidMessageError for an impossible name.
     """
     check_name("namespace", namespace)
     if namespace == DEFAULT_NAMESPACE or fetcher.fetch(NamespaceIsKnown(namespace=namespace))[0].known:

@@ -174,24 +174,15 @@ ENTRY_POINT_GROUP = "strandline.redactors"
 
 @lru_cache(maxsize=64)
 def load_hooks(named: str, setting: str) -> tuple[RedactionHook, ...]:
-    """The hooks that a setting names, in their order.
+    """The hooks of a setting in order: ``contacts``, entry points, ``package.module:callable``.
 
-    Args:
-        named: ``contacts`` (it ships), entry points, or ``package.module:callable``, separated by commas.
-        setting: the variable, for errors.
-
-    Raises:
-        ConfigurationError: one of them does not exist, or cannot be imported or called.
+    Raises ConfigurationError if one does not exist, or cannot be imported or called.
     """
     return tuple(_load(name.strip(), setting) for name in named.split(",") if name.strip())
 
 
 def load_redaction(named: str, setting: str, seconds: float, calls: BoundedCalls) -> Redaction | None:
-    """The hooks of a setting with their time limit; None: it names none.
-
-    Raises:
-        ConfigurationError: as ``load_hooks``.
-    """
+    """The hooks of a setting with their time limit; None if it names none.  Raises as ``load_hooks``."""
     hooks = load_hooks(named, setting)
     return Redaction(hooks, seconds, calls) if hooks else None
 

@@ -168,20 +168,12 @@ def length_of(positioned: Iterable[tuple[str, int]]) -> int:
 
 
 def query_lexemes(text: str, *, language: str = "english") -> list[str]:
-    """The distinct lexemes of a query, in order of first mention; empty when it is all stop words.
-
-    Raises:
-        ConfigurationError: no stemmer exists for ``language``.
-    """
+    """The distinct lexemes of a query, in order of first mention; empty when it is all stop words."""
     return list(dict.fromkeys(chain.from_iterable(words_of_query(text, language=language))))
 
 
 def words_of_query(text: str, *, language: str = "english") -> list[tuple[str, ...]]:
-    """The distinct words of a query, in order of first mention, each with the lexemes of its variants.
-
-    Raises:
-        ConfigurationError: no stemmer exists for ``language``.
-    """
+    """The distinct words of a query, in order of first mention, each with the lexemes of its variants."""
     words = (tuple(word.lexemes(language)) for _, word in _content_words(text, language))
     return list(dict.fromkeys(words))
 

@@ -76,27 +76,15 @@ class Archive(Protocol):
         ...
 
     def check(self, name: str, digest: str) -> None:
-        """Read an object back, and compare it with the stored digest.
-
-        Raises:
-            ArchiveError: it is missing, or differs.
-        """
+        """Read an object back; raises ArchiveError if it is missing, or differs from the stored digest."""
         ...
 
     def read(self, name: str, digest: str) -> bytes:
-        """An object, checked.
-
-        Raises:
-            ArchiveError: it cannot be read, is missing, or differs.
-        """
+        """An object, checked; raises ArchiveError if it cannot be read, or differs."""
         ...
 
     def delete(self, name: str) -> None:
-        """Delete an object with its manifest; no error if it is gone already.
-
-        Raises:
-            ArchiveError: it could not be deleted.
-        """
+        """Delete an object with its manifest, if it is there; raises ArchiveError if it stays."""
         ...
 
 

@@ -79,10 +79,7 @@ class ArchivedRange:
 
 
 def archived_ranges(shard_key: UUID, session_key: UUID | None = None) -> Operation[list[ArchivedRange]]:
-    """All that an owner, or one of its sessions, has in archives, in order.
-
-    An erasure takes the objects from here: each that is named may be there, whatever its state.
-    """
+    """All that an owner, or one of its sessions, may have in archives, in order, whatever the state."""
     rows = yield from fetch(ArchivedObjects(shard_key=shard_key, session_key=session_key))
     return [ArchivedRange.of(row) for row in rows]
 
@@ -90,11 +87,7 @@ def archived_ranges(shard_key: UUID, session_key: UUID | None = None) -> Operati
 def read_archived(
     database: Database, open_archive: OpenArchive, identity: SessionIdentity
 ) -> Iterator[Message]:
-    """A session's archived messages in order, from their archives, each object checked by its digest.
-
-    Raises:
-        ArchiveError: an object cannot be read, or went to a handler.
-    """
+    """A session's archived messages in order, each object checked by its digest; raises ArchiveError."""
     database.run(append_act(identity, Act.here("reveal", detail={"from": "archive"})))
     for one in _removed_ranges(database, identity):
         yield from archived_messages(database, identity.shard_key, _content(open_archive, one))

@@ -55,11 +55,7 @@ class Recorder:
     def carry_out(
         self, act: Act, make: Callable[[Act], Operation[T]], *, messages: Sequence[Message] = ()
     ) -> Operation[T]:
-        """Carry out an act whose operation appends it to the trail itself.
-
-        Raises:
-            ActRefusedError: the compliance hook refuses it.
-        """
+        """Carry out an act whose operation appends it to the trail itself, unless the hook refuses it."""
         checked = yield from self.check(act, messages=messages)
         return (yield from make(checked))
 

@@ -29,10 +29,7 @@ _OWN: Mapping[str, Callable[..., BaseMemoryBlock]] = {
 
 @cache
 def default_blocks() -> tuple[BaseMemoryBlock, ...]:
-    """The blocks of a ``Memory`` that names none: facts, the summary, and search.
-
-    Always the same ones: a block holds no state, and cannot be changed.
-    """
+    """The blocks of a ``Memory`` that names none: facts, the summary, and search; always the same objects."""
     return FactExtractionMemoryBlock(), SummaryMemoryBlock(), VectorMemoryBlock()
 
 

@@ -171,11 +171,7 @@ class _Confirms:
         self._open.add(self._sent)
 
     def wait(self, connection: Connection) -> None:
-        """Wait until every message is confirmed.
-
-        Raises:
-            TimeoutError: the broker did not answer in time.
-        """
+        """Wait until every message is confirmed; raises TimeoutError if the broker did not answer in time."""
         deadline = time.monotonic() + ANSWER_SECONDS
         while self._open:
             connection.drain_events(timeout=max(0.0, deadline - time.monotonic()))

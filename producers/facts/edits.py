@@ -131,11 +131,7 @@ class FactEdits(FactChanges):
         describe: Callable[[Act, T], Act | None] = is_done,
         text: str | None = None,
     ) -> Operation[T]:
-        """Carry out a change in one transaction, with the act in the audit trail.
-
-        Raises:
-            ActRefusedError: the compliance hook refuses it.
-        """
+        """Carry out a change in one transaction, with the act in the trail, unless the hook refuses it."""
         act = Act.here(kind, actor=actor)
         yield from open_fact_lanes(self.owner.shard_key)
         return (yield from self.recorder.change(act, change, describe, text=text))

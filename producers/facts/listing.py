@@ -334,11 +334,7 @@ def as_fact_id(fact_id: UUID | str) -> UUID | None:
 
 
 def checked_limit(limit: int) -> int:
-    """Check the maximum number of results.
-
-    Raises:
-        ConfigurationError: it is below 0 or above 1,000.
-    """
+    """Check the maximum number of results, 0 to 1,000; raises ConfigurationError."""
     return check_count("limit", limit, most=MAX_LIMIT)
 
 

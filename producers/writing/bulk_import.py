@@ -47,15 +47,7 @@ class Imported:
 
 
 def import_messages(database: Database, request: PutRequest) -> Imported:
-    """Put the messages of ``request``, however many, in one transaction; then flush.
-
-    Raises:
-        ConflictError: some are new, and an id was already used with different content; nothing of this call
-            was stored.
-        OwnerError: the session belongs to another owner.
-        UnknownPipelineError: a memory block needs a pipeline that no worker has registered.
-        DatabaseUnavailableError: Postgres cannot be reached; safe to repeat.
-    """
+    """Put the messages of ``request``, however many, in one transaction, and then flush; raises as a put."""
     return database.run(_import(database, request))
 
 

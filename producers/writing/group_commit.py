@@ -117,10 +117,7 @@ class GroupCommit:
             self._spawn(self._put_together(group))
 
     def _size_of_next(self) -> int:
-        """An even share of all waiting and running puts, or a small group and a large one would persist.
-
-        Callers put again when their group is done, so puts that came together once come together again.
-        """
+        """An even share of all waiting and running puts: puts that came together once come together again."""
         share = -(-(len(self._ready) + self._in_flight) // STATEMENTS_AT_ONCE)
         return min(MAX_PUTS_PER_GROUP, len(self._ready), share)
 

@@ -121,11 +121,7 @@ class SourceRequest:
 
 
 def source_identity(owner: Owner, kind: SessionKind, key: str) -> SessionIdentity:
-    """The session of a source.
-
-    Raises:
-        ConfigurationError: the owner is a session without a user.
-    """
+    """The session of a source; raises ConfigurationError if the owner is a session without a user."""
     return named_source(owner, f"{_PREFIX}{uuid5(owner.shard_key, f'{kind}/{key}').hex}")
 
 

@@ -129,20 +129,12 @@ def queue_arguments(broker_url: str) -> dict[str, Any]:
 
 
 def hint_properties(broker_url: str) -> dict[str, Any]:
-    """Message properties of a hint: RabbitMQ drops hints that no worker took in time, so that queues stay
-    short.
-
-    Workers also drop old hints themselves, on every broker.
-    """
+    """Message properties of a hint: RabbitMQ, as workers do, drops hints that nobody took in time."""
     return {"expiration": EXPIRY_SECONDS} if broker_kind(broker_url) == "rabbitmq" else {}
 
 
 def tls_options(broker_url: str) -> dict[str, Any] | None:
-    """TLS options that check the name in RabbitMQ's certificate; an ``amqps`` URL alone checks its chain.
-
-    The name is checked if the URL has one host. With several, the library cannot tell which name belongs to
-    which.
-    """
+    """TLS options that check the name in RabbitMQ's certificate, which is known if the URL has one host."""
     if not broker_url.lower().startswith("amqps://") or ";" in broker_url:
         return None
     return {"server_hostname": urlsplit(broker_url).hostname}

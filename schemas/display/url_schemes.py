@@ -99,11 +99,7 @@ def check_broker_url(url: str) -> str:
 
 
 def check_model_url(url: str) -> str:
-    """Return ``url`` if a model server can be behind it.
-
-    Raises:
-        ValueError: it is not an http(s) URL; the sentence shows nothing of it.
-    """
+    """Return ``url`` if a model server can be behind it; the ValueError shows nothing of it."""
     if not _is_http(url):
         raise ValueError("it is not an http(s) URL; a valid one is http://localhost:11434/v1")
     return url

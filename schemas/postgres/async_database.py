@@ -245,10 +245,7 @@ class AsyncDatabase:
             await self._pool.close(timeout=2.0)
 
     def abandon(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close the connections without their loop, which has ended; from any thread.
-
-        The pool stays with the caller of the library, if it owns it.
-        """
+        """Close the connections without their loop, which has ended; from any thread; not a caller's pool."""
         if isinstance(self._pool, AsyncThinPool):
             self._pool.abandon(loop)
 

@@ -118,11 +118,7 @@ def content_codec() -> Operation[ContentCodec]:
 
 
 def find_owner_keys(shard_key: UUID) -> Operation[OwnerKeys | None]:
-    """The keys of an owner; None if its content is not sealed.
-
-    Raises:
-        KeyUnavailableError: they cannot be unwrapped.
-    """
+    """The keys of an owner; None if its content is not sealed.  Raises KeyUnavailableError."""
     codec = yield from content_codec()
     return (yield from codec.find_keys(shard_key))
 

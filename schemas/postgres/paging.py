@@ -21,12 +21,7 @@ def query_with(statement: type[Query[R]], values: Mapping[str, object]) -> Query
 
 
 def next_page(statement: type[Query[R]], last: R | None, **values: object) -> Query[R]:
-    """The query of the page after a row.
-
-    Args:
-        last: the last row of the page before; None: the first page.
-        values: other parameters by name; the statement gets its own.
-    """
+    """The query of the page after a row (None: the first page); the statement gets its own of ``values``."""
     for name, kind in get_annotations(statement).items():
         if name.startswith("after_"):
             values[name] = _FIRST[kind] if last is None else getattr(last, name.removeprefix("after_"))

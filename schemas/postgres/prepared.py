@@ -110,11 +110,7 @@ class DirectConnection(BoundedConnection):
         return self.run_plain(statement, plain, make_row)
 
     def run_plain(self, statement: bytes, values: Values, make_row: MakeRow = tuple) -> list[Any]:
-        """Run a statement with what ``plain_values`` made of its parameters.
-
-        Raises:
-            psycopg.Error: as from a cursor.
-        """
+        """Run a statement with what ``plain_values`` made of its parameters; raises psycopg.Error."""
         result = self.wait(_exchange(self.pgconn, self._statements, statement, values))
         return _rows(self, result, make_row)
 

@@ -92,10 +92,7 @@ class KeyCache:
         self._unused_until = self._clock() + UNSEALED_SECONDS
 
     def is_clear(self, namespace: str) -> bool:
-        """Whether a namespace was unsealed at this process's last look, at most ``seconds`` ago.
-
-        If it was sealed since, a put is refused, and repeated sealed.
-        """
+        """Whether a namespace was unsealed lately; a put that is refused for it is repeated sealed."""
         until = self._clear.get(namespace)
         return until is not None and self._clock() < until
 
@@ -229,11 +226,7 @@ class SealedContent(ContentCodec):
         return wrapped
 
     def check_key(self, namespace: str, row: FindEncryptionRow) -> None:
-        """Make sure that the keyring's key is the namespace's, before it wraps anything.
-
-        Raises:
-            KeyUnavailableError: it is missing, or another one has its id.
-        """
+        """See that the keyring's key is the namespace's, before it wraps anything (KeyUnavailableError)."""
         if row.probe not in self._checked:
             with _name_namespace(namespace):
                 unwrap_secret(self.keyring, "", _NOBODY, row.kek_id, row.probe)

@@ -56,21 +56,13 @@ class NameCipher:
 
 
 def make_cipher(key: bytes) -> Cipher:
-    """The cipher of a key of 32 bytes.
-
-    Raises:
-        ConfigurationError: the package ``cryptography`` is not installed.
-    """
+    """The cipher of a key of 32 bytes; ConfigurationError: ``cryptography`` is not installed."""
     cipher: Cipher = _aead().AESGCM(key)
     return cipher
 
 
 def open_sealed(cipher: Cipher, nonce: bytes, sealed: bytes, context: bytes) -> bytes:
-    """Open a cipher's text.
-
-    Raises:
-        NotAuthenticError: it belongs to another key or context, or was changed.
-    """
+    """Open a cipher's text; NotAuthenticError: of another key or context, or changed."""
     try:
         return cipher.decrypt(nonce, sealed, context)
     except _refusals() as error:

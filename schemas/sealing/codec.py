@@ -31,29 +31,19 @@ class ContentCodec:
     """
 
     def known_keys(self, namespace: str, shard_key: UUID) -> OwnerKeys | Unknown | None:
-        """The keys of an owner, if this process has them; takes no time.
-
-        None: it has no keyring, or knows the namespace as unsealed.
-        """
+        """The keys of an owner, if known here; None: no keyring, or the namespace is known as unsealed."""
         return None
 
     def note_unused(self) -> None:
         """The whole database is unsealed: for a short time, ask no more."""
 
     def look_up_keys(self, namespace: str, shard_key: UUID) -> Operation[tuple[bool, OwnerKeys | None]]:
-        """Whether a namespace is sealed, and the keys of an owner if it has any.
-
-        Raises: as ``find_keys``.
-        """
+        """Whether a namespace is sealed, and the keys of an owner if it has any; raises as ``find_keys``."""
         return False, None
         yield
 
     def find_keys(self, shard_key: UUID) -> Operation[OwnerKeys | None]:
-        """The keys of an owner; None if its content is not sealed.
-
-        Raises:
-            KeyUnavailableError: they cannot be unwrapped.
-        """
+        """The keys of an owner; None: its content is not sealed.  Raises KeyUnavailableError."""
         return None
         yield
 
@@ -73,10 +63,7 @@ class ContentCodec:
         yield
 
     def check_keys(self, shard_key: UUID, first_number: int) -> Operation[None]:
-        """Fetch cached keys again if their numbers precede the owner's present life.
-
-        Raises: as ``find_keys``.
-        """
+        """Fetch cached keys again if they precede the owner's present life; raises as ``find_keys``."""
         return
         yield
 
@@ -86,11 +73,7 @@ class ContentCodec:
         yield
 
     def open_rows(self, query: Any, rows: Sequence[Any]) -> Operation[list[Any]]:
-        """The rows with their sealed values opened.
-
-        Raises:
-            SealedContentError: something cannot be opened.
-        """
+        """The rows with their sealed values opened; SealedContentError: something cannot be opened."""
         raise KeyUnavailableError("This content is sealed, and this connection was made without a keyring.")
         yield
 

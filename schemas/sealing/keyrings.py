@@ -39,19 +39,11 @@ class Keyring(Protocol):
         ...
 
     def wrap(self, key_id: str, secret: bytes, context: bytes) -> bytes:
-        """The secret (64 bytes) as ciphertext of at most 8,192 bytes.
-
-        Raises:
-            KeyUnavailableError: there is no such key, or it cannot be asked.
-        """
+        """The secret (64 bytes) as ciphertext of at most 8,192 bytes; raises KeyUnavailableError."""
         ...
 
     def unwrap(self, key_id: str, wrapped: bytes, context: bytes) -> bytes:
-        """The secret again.
-
-        Raises:
-            KeyUnavailableError: the key is missing, out of reach, or did not wrap the secret.
-        """
+        """The secret again; KeyUnavailableError: the key is missing, out of reach, or did not wrap it."""
         ...
 
 

@@ -84,12 +84,7 @@ class OwnerKeys:
         self.json_prefix = f'"{self.prefix}'
 
     def seal(self, text: str, kind: str, bound: str = "") -> str:
-        """The token of a text.
-
-        Args:
-            kind: of the content; a token of one kind cannot be put in the place of another.
-            bound: a further value, such as the id of its message.
-        """
+        """The token of a text, for its kind of content and ``bound``, such as the id of its message."""
         nonce = os.urandom(NONCE_BYTES)
         sealed = self.ciphers[self.number].encrypt(nonce, text.encode(), self._context(kind, bound))
         return write_token(self.number, nonce + sealed)
@@ -270,11 +265,7 @@ def renew_data_key(secret: bytes) -> bytes:
 
 
 def make_owner_keys(shard_key: UUID, secrets: Mapping[int, bytes], *, is_settled: bool) -> OwnerKeys:
-    """The keys of an owner from its unwrapped secrets by number.
-
-    Raises:
-        ConfigurationError: the extra ``encryption`` is not installed.
-    """
+    """The keys of an owner from its unwrapped secrets by number."""
     newest = max(secrets)
     ciphers = {number: make_cipher(secret[:KEY_BYTES]) for number, secret in secrets.items()}
     return OwnerKeys(shard_key, newest, is_settled, ciphers, secrets[newest][KEY_BYTES:])

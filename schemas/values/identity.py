@@ -84,11 +84,7 @@ def identify_session(namespace: str, session_id: str, user_id: str | None) -> Se
 
 
 def identify_user(namespace: str, user_id: str) -> Owner:
-    """Check both names and derive a user's owner key.
-
-    Raises:
-        InvalidMessageError: as for ``identify_session``.
-    """
+    """Check both names and derive a user's owner key; raises as ``identify_session``."""
     return _user(check_name("namespace", namespace), check_user_id(user_id))
 
 
@@ -127,21 +123,13 @@ def shared_scope_key(namespace: str, shared_scope: str) -> UUID:
 
 @lru_cache(maxsize=4_096)
 def item_store_key(namespace: str) -> UUID:
-    """The ``shard_key`` of a namespace's items.
-
-    Raises:
-        InvalidMessageError: the namespace is not a valid name.
-    """
+    """The ``shard_key`` of a namespace's items; raises InvalidMessageError if its name is not valid."""
     return _digest("item-store", check_name("namespace", namespace))
 
 
 @lru_cache(maxsize=4_096)
 def adapter_items_key(namespace: str, adapter: str) -> UUID:
-    """The ``shard_key`` of an adapter's own data in a namespace, apart from the namespace's items.
-
-    Raises:
-        InvalidMessageError: the namespace is not a valid name.
-    """
+    """The ``shard_key`` of an adapter's own data in a namespace; raises as ``item_store_key``."""
     return _digest("adapter-items", adapter, check_name("namespace", namespace))
 
 
@@ -152,11 +140,7 @@ def kept_request_key(namespace: str, route: str, idempotency_key: str) -> UUID:
 
 @lru_cache(maxsize=4_096)
 def audit_chain_key(namespace: str) -> UUID:
-    """The ``shard_key`` of a namespace's audit trail.
-
-    Raises:
-        InvalidMessageError: the namespace is not a valid name.
-    """
+    """The ``shard_key`` of a namespace's audit trail; raises as ``item_store_key``."""
     return _digest("audit-chain", check_name("namespace", namespace))
 
 

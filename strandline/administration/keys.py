@@ -121,11 +121,7 @@ _COMMAND = KeyMaker()
 
 @atomic
 def create_key(spec: KeySpec, maker: KeyMaker = _COMMAND) -> Operation[NewKey]:
-    """Make a key; the result holds its text, which is nowhere else.
-
-    Raises:
-        ConflictError: the request made one before, or its key has ended.
-    """
+    """Make a key, whose text is in the result alone; ConflictError: made before, or its maker ended."""
     return (yield from _create(spec, maker, {"scopes": list(spec.scopes)}))
 
 

@@ -52,11 +52,7 @@ def clear_limits(database: Database, namespace: str, columns: list[str]) -> None
 
 
 def _apply_at_once(database: Database, namespace: str) -> None:
-    """Have slices of the former budget returned, and notify the work that waited for it.
-
-    The limits are committed. A sweep locks the limits that it applies, so from now on it applies the new
-    ones.
-    """
+    """Have slices of the former budget returned, and notify the work that waited for it."""
     database.fetch(RevokeSlices(namespace=namespace))
     owner = UUID(int=0)
     while rows := database.fetch(RingPutOff(namespace=namespace, from_shard=owner, limit=PAGE)):

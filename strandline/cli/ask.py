@@ -190,10 +190,7 @@ def budget_parts(report: AskReport) -> list[Part]:
 
 
 def divide_cells(amounts: Sequence[int], cells: int) -> list[int]:
-    """The cells of a bar for each amount, ``cells`` together; none if all amounts are 0.
-
-    Each edge between two parts is rounded by itself, so the bar's width never changes.
-    """
+    """The cells of a bar for each amount, ``cells`` together: each edge is rounded by itself."""
     total = sum(amounts) or 1
     edges = [0, *(round(cells * amount / total) for amount in accumulate(amounts))]
     return [after - before for before, after in pairwise(edges)]

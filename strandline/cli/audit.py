@@ -151,12 +151,7 @@ class PruningReport(Report):
 def opened_audit(
     settings: Settings, namespace: str, even_if_unknown: bool = False, otherwise: str | None = None
 ) -> Iterator[Audit]:
-    """The trail of a namespace, which may be empty; looking at it is recorded, so the namespace has to exist.
-
-    Raises:
-        InvalidMessageError: the namespace is not a valid name.
-        NotFoundError: it is unknown.
-    """
+    """The trail of a namespace, which has to exist (else NotFoundError): looking at it is recorded."""
     with opened_servers(settings) as running:
         if not even_if_unknown:
             check_namespace(running.database, namespace, otherwise=otherwise)

@@ -105,14 +105,7 @@ def read_questions(path: Path) -> list[Question]:
 def find_answers(
     database: Database, generation: Generation, questions: Sequence[Question], settings: Settings
 ) -> list[QuestionFinds]:
-    """The first ten hits for each question.
-
-    Facts are searched with the serving vectors.
-
-    Raises:
-        ConfigurationError: the vectors' embedder cannot be used here.
-        NotFoundError: there is no such session or user.
-    """
+    """The first ten hits for each question; facts are searched with the serving vectors."""
     of_vectors = generation if generation.pipeline == VECTORS else serving_generations(database)[VECTORS]
     embedder = build_embedder(with_recorded_embedder(settings, of_vectors.recipe.config), "query_embedding")
     return [_find(database, generation, of_vectors, embedder, question) for question in questions]

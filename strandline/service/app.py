@@ -103,11 +103,7 @@ async def _lifespan(app: ServiceApp) -> AsyncIterator[None]:
 
 
 def build_service(settings: Settings) -> ServiceApp:
-    """The service on the configured servers; makes no connection yet.
-
-    Raises:
-        ConfigurationError: the key of receipts cannot be read.
-    """
+    """The service on the configured servers, without a connection; raises ConfigurationError."""
     return ServiceApp(Service(runtime_for(settings), _tools_if_installed()))
 
 

@@ -57,13 +57,7 @@ class SessionRecords:
         token_limit: int | None = None,
         insert_method: InsertMethod = InsertMethod.SYSTEM,
     ) -> SessionMemory:
-        """The memory of a session that exists, with the policy that is stored with it.
-
-        ``token_limit``: of its reads; None: the session's own.
-
-        Raises:
-            ProblemError: the caller has no such session.
-        """
+        """The memory of a session that exists, with its stored policy; ``token_limit``: of its reads."""
         record = await self.find(identity)
         return self.begin(
             identity, record.policy, record.blocks, token_limit=token_limit, insert_method=insert_method
@@ -125,11 +119,7 @@ class SessionRecords:
             del self._records[identity]
 
     def declare(self, names: list[str] | None, max_facts: int | None) -> tuple[BaseMemoryBlock, ...]:
-        """Memory blocks by the names of their pipelines (None: the default ones), with so many facts.
-
-        Raises:
-            ConfigurationError: two have the same name.
-        """
+        """Memory blocks by the names of their pipelines; ConfigurationError: two have the same name."""
         blocks = declare_blocks(names, partial(load_blocks, self._resources.settings.blocks))
         if max_facts is None:
             return blocks

@@ -132,12 +132,7 @@ class Call:
             return False  # unknown for now; the client comes back, and is told the reason
 
     async def check_key(self) -> None:
-        """Check its key again, after long work.
-
-        Raises:
-            ProblemError: it was revoked, or has ended.
-            DatabaseUnavailableError: the key cannot be checked.
-        """
+        """Check its key again, after long work; raises ProblemError if it was revoked, or has ended."""
         if not await self.service.keys.goes_on(self.row.key_id):
             raise ProblemError(UNAUTHENTICATED)
 

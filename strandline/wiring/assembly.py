@@ -38,12 +38,7 @@ STOP_AT_VARIABLE = "STRANDLINE_STOP_AT"
 
 
 def stage_names(settings: Settings) -> tuple[str, ...]:
-    """Every stage that a process with these settings can serve: Strandline's own, that of an overflow handler
-    if there is one, and each custom block.
-
-    Raises:
-        ConfigurationError: a custom block or the handler cannot be loaded.
-    """
+    """Every stage that these settings serve: Strandline's, an overflow handler's, and each custom block's."""
     handing_over = (OVERFLOW_STAGE,) if load_handler(settings.on_overflow) is not None else ()
     return (*STAGES, *handing_over, *load_blocks(settings.blocks))
 

@@ -89,11 +89,7 @@ def find_erasure(
 
 
 def show_erasure(number: int, namespace: str | None = None) -> Operation[ErasureRecord]:
-    """One erasure, of any namespace or of the one given.
-
-    Raises:
-        NotFoundError: there is none of this number.
-    """
+    """One erasure, of any namespace or of the one given; raises NotFoundError if there is none."""
     record = yield from find_erasure(number)
     if record is None or namespace not in (None, record.namespace):
         raise NotFoundError(f"There is no erasure {number}; `strandline erasures list` shows them.")

@@ -47,11 +47,7 @@ class ErasureTarget:
 
 
 def user_target(namespace: str, user_id: str) -> ErasureTarget:
-    """A user with everything.
-
-    Raises:
-        InvalidMessageError: a name is not valid.
-    """
+    """A user with everything; raises InvalidMessageError if a name is not valid."""
     key = identify_user(namespace, user_id).shard_key
     return ErasureTarget("user", namespace, key, key, user_id=user_id)
 

@@ -80,11 +80,7 @@ class Replacement:
     limits: PutLimits
 
     def digest(self) -> bytes:
-        """By which the same request is known again.
-
-        Raises:
-            InvalidMessageError: the content is not that of a message.
-        """
+        """By which the same request is known again."""
         if self.content is None:
             return b"none"
         envelope = prepare(Message("user", self.content), "message", self.limits).envelope
@@ -134,15 +130,7 @@ def rewind_if_unchanged(
 
 
 def rewind(identity: SessionIdentity, from_seq: int, id_: UUID, act: Act) -> Operation[Correction]:
-    """Take back every message from ``from_seq`` on.
-
-    Raises:
-        NotFoundError: the session has no such number.
-        DeliveredError: the message is in the pinned head, and messages behind it were delivered.
-        ConflictError: ``id_`` is that of another correction, or flushes kept coming between; or a tool call
-            before the message would lose its result.
-        OwnerError: the session belongs to another owner.
-    """
+    """Take back every message from ``from_seq`` on; ``operations.corrections.rewind`` lists its errors."""
     yield from _check_calls(identity, from_seq, id_)
     for _attempt in range(MAX_ATTEMPTS):
         row = yield from _correct(identity, _request(identity, id_, "rewind", from_seq, act))
@@ -278,9 +266,8 @@ def _correct_once(identity: SessionIdentity, asked: Correct) -> Operation[Correc
 def _clear_shared(identity: SessionIdentity, from_seq: int, through_seq: int) -> Operation[None]:
     """Remove the messages' copies in a shared scope.
 
-    The copies lie under the scope's key, so a second transaction deletes them after the correction, unless
-    the caller has one for all. If it fails, the worker that derives the messages again deletes them, or the
-    repeated correction.
+    They lie under the scope's key, so a second transaction deletes them after the correction.  If it fails,
+    the worker that derives the messages again deletes them, or the repeated correction.
     """
     for scope in (yield from fetch(SharedScopeOf(**identity.keys))):
         yield Atomic(partial(_clear_scope, identity, scope, from_seq, through_seq))

@@ -36,14 +36,7 @@ def fork(
 ) -> Operation[Fork]:
     """Copy a session's messages up to ``through_seq`` (None: all), and the memory derived from them.
 
-    Results directly behind a tool call at the end are copied too.
-
-    Raises:
-        ConfigurationError: the session has no user: its fork would be another owner's.
-        NotFoundError: the session has no such message.
-        ConflictError: the new session was put to already.
-        OwnerError: one of the two belongs to another owner.
-        ErasedError: the owner, or the new session, was erased.
+    Results directly behind a tool call at the end are copied too.  Errors: ``operations.corrections.fork``.
     """
     if identity.user_id is None:
         raise ConfigurationError(

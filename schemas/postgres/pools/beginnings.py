@@ -183,11 +183,7 @@ class SeenConnections:
         self._known: WeakSet[psycopg.Connection[Any] | psycopg.AsyncConnection[Any]] = WeakSet()
 
     def look(self, connection: psycopg.Connection[Any]) -> None:
-        """Look at a connection that is new, and leave it without a transaction.
-
-        Raises:
-            ConfigurationError: a setting is another; the sentence says what to set.
-        """
+        """Look at a new connection; raises ConfigurationError, which says what to set."""
         if connection not in self._known:
             _judge_callers(_ask(connection, _CALLERS_QUESTION))
             connection.rollback()

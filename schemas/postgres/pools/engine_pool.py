@@ -184,13 +184,7 @@ class CallersPool(LentPool):
 
     @contextmanager
     def connection(self, timeout: float | None = None) -> Iterator[psycopg.Connection[Any]]:
-        """One connection; commits when the block ends, rolls back when it raises.
-
-        It is waited for as long as the pool says, or for ``timeout`` seconds.
-
-        Raises:
-            ConfigurationError: its transactions begin otherwise than they have to.
-        """
+        """One connection, within ``timeout`` seconds; commits at the block's end, rolls back if it raises."""
         with self._pool.connection(timeout) as connection:
             self._seen.look(connection)
             yield connection

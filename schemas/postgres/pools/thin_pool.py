@@ -235,11 +235,7 @@ def has_idle(pool: ConnectionPool[Any] | AsyncConnectionPool[Any]) -> bool:
 
 
 def raise_problem(reach: Reach) -> None:
-    """Raise the reason why no connection can be made, if it is known.
-
-    Raises:
-        Unreachable: with the reason of the latest attempt.
-    """
+    """Raise Unreachable with the reason of the latest attempt, if it is known."""
     if reach.refusal is not None:
         raise reach.refusal
     if reach.problem is not None:

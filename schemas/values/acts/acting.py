@@ -36,11 +36,7 @@ class Acting:
     is_user: bool = False
 
     def record_of(self, actor: str | None) -> tuple[str | None, str | None]:
-        """The actor and the party it acts for, as the audit trail records them.
-
-        Raises:
-            InvalidMessageError: the actor is not a name.
-        """
+        """The actor and the party it acts for, as the trail records them; raises InvalidMessageError."""
         if actor is None:
             return self.actor, None
         named = check_name("actor", actor)

@@ -15,11 +15,7 @@ _ROLES = {"human": "user", "assistant": "assistant"}
 
 
 def open_export(path: Path) -> ExportSource:
-    """An export of Claude; the user of a session is the uuid of its account.
-
-    Raises:
-        ConfigurationError: it cannot be read, or has no conversations.
-    """
+    """An export of Claude; the user of a session is the uuid of its account.  Raises ConfigurationError."""
     return ExportSource(path, "anthropic", ("uuid",), _read_conversation)
 
 

@@ -22,11 +22,7 @@ _NOT_SAID = {
 
 
 def open_export(path: Path) -> ExportSource:
-    """An export of ChatGPT.
-
-    Raises:
-        ConfigurationError: it cannot be read, or has no conversations.
-    """
+    """An export of ChatGPT; raises ConfigurationError if it cannot be read, or has no conversations."""
     return ExportSource(path, "openai", ("conversation_id", "id"), _read_conversation)
 
 

@@ -62,11 +62,7 @@ class TableReader(ABC):
     _parameter: str
 
     def count(self, table: SourceTable) -> int:
-        """The number of rows.
-
-        Raises:
-            ConfigurationError: the database cannot be read.
-        """
+        """The number of rows; raises ConfigurationError if the database cannot be read."""
         (row,) = self._fetch(f"SELECT count(*) FROM {_quoted_name(table)}", (), stream=False)  # noqa: S608
         return int(str(row[0]))
 

@@ -121,12 +121,7 @@ def opened_for_agent(settings: Settings, user: str, namespace: str, session: str
 def opened_facts(
     settings: Settings, namespace: str, user: str | None, session: str | None
 ) -> Iterator[Facts]:
-    """The facts of a user, or of the owner of a session.
-
-    Raises:
-        UsageError: neither is given.
-        NotFoundError: there is no such user or session.
-    """
+    """The facts of a user, or of a session's owner; raises UsageError without one, or NotFoundError."""
     with _opened_facts(settings, namespace, user, session) as facts:
         yield facts
 
@@ -160,11 +155,7 @@ def _opened_facts(
 @namespace_option
 @contextmanager
 def opened_namespace(settings: Settings, namespace: str) -> Iterator[NamespaceFacts]:
-    """The facts of all owners of a namespace.
-
-    Raises:
-        NotFoundError: there is no such namespace.
-    """
+    """The facts of all owners of a namespace; NotFoundError: there is no such namespace."""
     with opened_servers(settings) as running:
         check_known(running.database, namespace=namespace)
         with closing(Facts.of_namespace(namespace, **running.urls)) as facts:

@@ -116,11 +116,7 @@ _OPTIONS = {str(target.name): target.opts[0] for target in TARGETS}
 
 
 def settings_from(options: dict[str, Any]) -> Settings:
-    """The environment's settings with those of ``TARGETS`` on top, which are taken out of the options.
-
-    Raises:
-        ConfigurationError: a setting cannot be used.
-    """
+    """The environment's settings with those of ``TARGETS`` on top, which are taken out of the options."""
     return load_settings(_OPTIONS, **_taken_from(options))
 
 

@@ -136,12 +136,7 @@ class LocalService:
         return f"http://{LOOPBACK}:{self.port}"
 
     def await_ready(self, *, pause: Callable[[float], object], timeout_seconds: float) -> bool:
-        """Wait until it may be sent requests; False when the time is over first.
-
-        Args:
-            pause: waits so many seconds; true, or an exception, if the wait is given up.
-            timeout_seconds: the longest wait.
-        """
+        """Wait until it takes requests; False if the time is over, or ``pause`` returned true."""
         deadline = time.monotonic() + timeout_seconds
         while not (is_ready := _is_ready(self.port)) and time.monotonic() < deadline:
             if pause(PAUSE_SECONDS):

@@ -274,21 +274,14 @@ even_if_unknown_option = click.option(
 
 @contextmanager
 def opened_to_read(settings: Settings, namespace: str | None) -> Iterator[Database]:
-    """The database, if there is something of the namespace, or none is named.
-
-    Raises: as ``check_to_be_read``.
-    """
+    """The database, if there is something of the namespace, or none is named; else NotFoundError."""
     with opened_database(settings) as database:
         check_to_be_read(database, namespace)
         yield database
 
 
 def check_to_be_read(fetcher: Fetcher, namespace: str | None) -> None:
-    """Check that there is something of a namespace, if one is named.
-
-    Raises:
-        NotFoundError: there is nothing; with the names that are near.
-    """
+    """Check that there is something of a namespace, if one is named; else raise NotFoundError."""
     if namespace is not None:
         check_namespace(fetcher, namespace)
 

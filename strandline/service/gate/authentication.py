@@ -119,10 +119,7 @@ class Caller:
         return f"{KEY_ACTOR_PREFIX}{self.key_id}"
 
     def check_shared_scope(self, scope: str | None) -> None:
-        """Raise a problem if a session begun with this key is not to be shared in the scope.
-
-        Whoever knows a scope's name would else read what other users share in it.
-        """
+        """Raise a problem if a session begun with this key is not to be shared in the scope."""
         if scope is not None and self.is_bound and scope not in self.shared_scopes:
             raise ProblemError(FORBIDDEN, detail=FOREIGN_SCOPE)
 
@@ -195,23 +192,14 @@ class KeyRing:
         return key.row
 
     async def find_by_id(self, key_id: str) -> FindServiceKeysRow:
-        """The key of an id, for a session that proved it when it began.
-
-        Raises:
-            ProblemError: it was revoked, or has ended.
-            DatabaseUnavailableError: it is not remembered, and Postgres cannot be asked.
-        """
+        """The key of an id, for a session that proved it; ProblemError: it was revoked, or has ended."""
         key = await self._recall(key_id)
         if key.row is None or not key.has_not_ended:
             raise ProblemError(UNAUTHENTICATED)
         return key.row
 
     async def goes_on(self, key_id: str) -> bool:
-        """Whether a key that was found is neither revoked nor at its end, as fresh as for a request.
-
-        Raises:
-            DatabaseUnavailableError: it is not remembered, and Postgres cannot be asked.
-        """
+        """Whether a key that was found is neither revoked nor at its end, as fresh as for a request."""
         return (await self._recall(key_id)).has_not_ended
 
     async def _recall(self, key_id: str) -> _Remembered:

@@ -156,11 +156,7 @@ def is_large(body: bytes) -> bool:
 
 
 def check_values(body: bytes) -> None:
-    """Refuse a body of too many values before any is built: by its commas outside of texts.
-
-    Raises:
-        ProblemError: there are more than ``MAX_VALUES``.
-    """
+    """Refuse a body of too many values before any is built: by its commas outside of texts."""
     if body.count(b",") >= MAX_VALUES and _without_texts(body).count(b",") >= MAX_VALUES:
         detail = f"A body has at most {MAX_VALUES:,} values and fields; send less at once."
         raise ProblemError(TOO_LARGE, detail=detail)

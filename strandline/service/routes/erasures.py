@@ -191,10 +191,7 @@ async def _refuse_unknown(call: Call, target: ErasureTarget, body: ErasureIn) ->
 
 
 def _place(call: Call) -> dict[str, str] | None:
-    """Where it was asked from, for the trail: the origins of the owner's own acts go with the owner.
-
-    Not of a user's own key, whose address is the user's.
-    """
+    """Where it was asked from, for the trail; not of a user's own key, whose address is the user's."""
     caller = call.caller
     return None if caller.is_bound or caller.origin is None else {"origin": caller.origin}
 
