@@ -11,13 +11,7 @@ from uuid import UUID
 from strandline.pipelines.audit.anchors import Anchor
 from strandline.pipelines.audit.appending import Act, append_act
 from strandline.pipelines.audit.keys import keys_of
-from strandline.pipelines.audit.listing import (
-    ActFilter,
-    ActPage,
-    AuditedAct,
-    audited_namespaces,
-    list_acts,
-)
+from strandline.pipelines.audit.listing import ActFilter, ActPage, AuditedAct, audited_namespaces, list_acts
 from strandline.pipelines.audit.upkeep import Pruning, plan_pruning, prune_trail, set_level
 from strandline.pipelines.audit.verifying import TrailVerification, anchor_trails, verify_trail
 from strandline.producers.execution import Closing, OperationRunner, Resources, methods

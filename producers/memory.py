@@ -12,21 +12,8 @@ from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.arguments import check_flag, listed_messages
 from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
 from strandline.producers.blocks.render import Renderer, render_memory
-from strandline.producers.execution import (
-    Closing,
-    OperationRunner,
-    Resources,
-    methods,
-    shown_as,
-)
-from strandline.producers.operations import (
-    agent_tools,
-    corrections,
-    policy,
-    reading,
-    runs,
-    writing,
-)
+from strandline.producers.execution import Closing, OperationRunner, Resources, methods, shown_as
+from strandline.producers.operations import agent_tools, corrections, policy, reading, runs, writing
 from strandline.producers.operations.session import Session
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.search.facts import FoundFact
@@ -39,12 +26,7 @@ from strandline.producers.tools.definitions import ToolForm, openai_tools
 from strandline.producers.writing.bulk_import import MAX_MESSAGES_PER_IMPORT, Imported, import_messages
 from strandline.producers.writing.put import PutResult, put_quickly
 from strandline.producers.writing.validate import PutLimits
-from strandline.schemas.values.identity import (
-    SessionIdentity,
-    check_name,
-    identify_session,
-    scope_session_id,
-)
+from strandline.schemas.values.identity import SessionIdentity, check_name, identify_session, scope_session_id
 from strandline.schemas.values.message import NOTHING, Message
 from strandline.schemas.values.policy import Policy
 

@@ -18,12 +18,7 @@ import tiktoken
 from strandline.schemas.display.shown_text import MAX_QUOTED_CHARACTERS, quote, shown
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import undivided
-from strandline.schemas.values.content_parts import (
-    KINDS,
-    MIN_PAYLOAD_CHARACTERS,
-    source_text,
-    split_payloads,
-)
+from strandline.schemas.values.content_parts import KINDS, MIN_PAYLOAD_CHARACTERS, source_text, split_payloads
 from strandline.schemas.values.foreign_values import is_empty, plain_scalar
 from strandline.schemas.values.message import Message, plain
 from strandline.schemas.values.policy import MIN_MESSAGE_TOKENS

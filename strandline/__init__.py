@@ -78,13 +78,7 @@ from strandline.schemas.errors import (
 from strandline.schemas.values.acts.acting import Acting, acting, current_acting
 from strandline.schemas.values.acts.capture import Capture
 from strandline.schemas.values.acts.retention import Retention
-from strandline.schemas.values.content_parts import (
-    AudioPart,
-    DocumentPart,
-    ImagePart,
-    TextPart,
-    VideoPart,
-)
+from strandline.schemas.values.content_parts import AudioPart, DocumentPart, ImagePart, TextPart, VideoPart
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import overflow_window, sliding_window, summary_window
 from strandline.wiring.runtime import aclose, close

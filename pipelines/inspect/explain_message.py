@@ -18,13 +18,7 @@ from strandline.pipelines.engine.batches import read_batch, stored_answers
 from strandline.pipelines.facts.extract import is_capped
 from strandline.pipelines.inspect.changes import corrections_of, policy_changes
 from strandline.pipelines.inspect.directory import OfUser, Whose, check_known, find_session
-from strandline.pipelines.inspect.explain_fact import (
-    Where,
-    excerpt,
-    explain_fact,
-    model_calls,
-    source_of,
-)
+from strandline.pipelines.inspect.explain_fact import Where, excerpt, explain_fact, model_calls, source_of
 from strandline.pipelines.inspect.explain_reasons import (
     company_reasons,
     correction_reasons,

@@ -16,12 +16,7 @@ from strandline.pipelines.overflow.contract import LoadedHandler, OverflowEvent
 from strandline.pipelines.own_code.bounded_calls import NoPlaceError, TimeLimitError, worker_calls
 from strandline.pipelines.own_code.places import place_in
 from strandline.pipelines.transcript import load_messages
-from strandline.schemas.errors import (
-    HandlerError,
-    PermanentModelError,
-    ProviderDownError,
-    RefusalError,
-)
+from strandline.schemas.errors import HandlerError, PermanentModelError, ProviderDownError, RefusalError
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.work.overflow import FlushedSessions
 from strandline.schemas.values.lanes import OVERFLOW_STAGE, Lane

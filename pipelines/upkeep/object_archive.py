@@ -14,13 +14,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import LocalStore, ObjectStore, from_url
 
-from strandline.pipelines.upkeep.archive import (
-    LeavingRange,
-    ReadMessages,
-    digest_of,
-    encode,
-    manifest,
-)
+from strandline.pipelines.upkeep.archive import LeavingRange, ReadMessages, digest_of, encode, manifest
 from strandline.schemas.errors import ArchiveError
 from strandline.schemas.private_files import create_private, make_private_folder
 

@@ -33,12 +33,7 @@ from strandline.producers.facts.listing import (
 )
 from strandline.producers.facts.optimizing import Optimization
 from strandline.producers.model_calls import payer_of
-from strandline.producers.search.choice import (
-    MAX_CONSIDERED_FACTS,
-    ChoiceRequest,
-    ChosenFacts,
-    choose_facts,
-)
+from strandline.producers.search.choice import MAX_CONSIDERED_FACTS, ChoiceRequest, ChosenFacts, choose_facts
 from strandline.producers.search.facts import FoundFact, search_end, search_facts
 from strandline.producers.tokens import PART_TOKENS, text_counter
 from strandline.producers.writing.correcting.correct import Replacement, replace_content

@@ -13,20 +13,9 @@ from typing import Any, Protocol, Self, TypeVar, assert_never
 import psycopg
 from psycopg_pool import ConnectionPool
 
-from strandline.schemas.errors import (
-    DatabaseBusyError,
-    StrandlineError,
-)
+from strandline.schemas.errors import DatabaseBusyError, StrandlineError
 from strandline.schemas.postgres.deadlines import Attempts, within
-from strandline.schemas.postgres.operations import (
-    Atomic,
-    Await,
-    Content,
-    Operation,
-    OtherStep,
-    Pause,
-    Run,
-)
+from strandline.schemas.postgres.operations import Atomic, Await, Content, Operation, OtherStep, Pause, Run
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.own_connection import MakeRow, OwnConnection, run_by_cursor
 from strandline.schemas.postgres.pools.beginnings import Beginnings

@@ -48,12 +48,7 @@ from strandline.schemas.postgres.revision import (
     pgvector_trouble,
     server_trouble,
 )
-from strandline.schemas.postgres.statements import (
-    differing_functions,
-    function_source,
-    in_schema,
-    statements,
-)
+from strandline.schemas.postgres.statements import differing_functions, function_source, in_schema, statements
 from strandline.schemas.values.partitions import check_partitions, require_partitions
 
 # Two concurrent migrations (a deploy, `up` next to a script) take turns.

@@ -15,9 +15,7 @@ from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict
 
 from strandline.schemas.display.url_schemes import check_database_url
-from strandline.schemas.errors import (
-    ConfigurationError,
-)
+from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.deadlines import GRACE_SECONDS
 from strandline.schemas.postgres.pools.beginnings import MARK, PINNED, Beginnings
 from strandline.schemas.settings import Settings

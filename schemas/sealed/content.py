@@ -32,12 +32,7 @@ from strandline.schemas.sealed.values import open_column, seal_values
 from strandline.schemas.sealing.codec import ContentCodec, Unknown
 from strandline.schemas.sealing.keyrings import MAX_WRAPPED_BYTES, Keyring
 from strandline.schemas.sealing.marks import Mark, Marks
-from strandline.schemas.sealing.owner_keys import (
-    KEY_BYTES,
-    OwnerKeys,
-    make_owner_keys,
-    make_secret,
-)
+from strandline.schemas.sealing.owner_keys import KEY_BYTES, OwnerKeys, make_owner_keys, make_secret
 
 MAX_OWNERS = 10_000
 # How long it counts that an owner, or a database, has no keys: soon after a namespace was sealed, every

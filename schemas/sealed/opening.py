@@ -10,13 +10,7 @@ from typing import TypeVar
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, KeyUnavailableError, StrandlineError
 from strandline.schemas.sealed.content import KeyCache, SealedContent
-from strandline.schemas.sealing.keyrings import (
-    FileKeyring,
-    Keyring,
-    LocalKeyring,
-    NoKeyring,
-    read_keys,
-)
+from strandline.schemas.sealing.keyrings import FileKeyring, Keyring, LocalKeyring, NoKeyring, read_keys
 from strandline.schemas.settings import Settings
 
 T = TypeVar("T")

@@ -6,16 +6,7 @@ Invariants are named constraints in the database. Hot rows are narrow: no index 
 which its content is stored (docs/architecture/encryption.md).
 """
 
-from strandline.schemas.tables import (
-    application,
-    audit,
-    derived,
-    erasures,
-    limits,
-    log,
-    retention,
-    work,
-)
+from strandline.schemas.tables import application, audit, derived, erasures, limits, log, retention, work
 from strandline.schemas.tables.base import SCHEMA, metadata
 
 __all__ = [

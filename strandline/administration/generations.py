@@ -25,12 +25,7 @@ from strandline.schemas.queries.derived.replay import GenerationBacklog
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session, identify_user
 from strandline.schemas.wire.operations import Promotion
-from strandline.schemas.wire.replay import (
-    DiffTotals,
-    GenerationReport,
-    GenerationsReport,
-    SwitchReport,
-)
+from strandline.schemas.wire.replay import DiffTotals, GenerationReport, GenerationsReport, SwitchReport
 
 
 def promote(database: Database, generation: int, whom: Promotion) -> SwitchReport:

@@ -14,10 +14,7 @@ from strandline.cli.servers.targets import Running, Servers, opened_servers
 from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.output import console, is_rich, styled_text
 from strandline.schemas.display.shown_text import quantity
-from strandline.schemas.wire.work import (
-    PipelineReport,
-    StatusReport,
-)
+from strandline.schemas.wire.work import PipelineReport, StatusReport
 
 WATCH_SECONDS = 1.0
 

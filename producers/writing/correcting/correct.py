@@ -32,11 +32,7 @@ from strandline.schemas.queries.conversation.messages import (
     MessageAtRow,
     PartedCall,
 )
-from strandline.schemas.queries.conversation.sharing import (
-    LockSharedSession,
-    SharedScopeOf,
-    SharedScopeOfRow,
-)
+from strandline.schemas.queries.conversation.sharing import LockSharedSession, SharedScopeOf, SharedScopeOfRow
 from strandline.schemas.queries.work.lanes import RangeMessages
 from strandline.schemas.sealing.owner_keys import OwnerKeys
 from strandline.schemas.values.identity import SessionIdentity

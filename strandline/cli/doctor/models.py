@@ -15,12 +15,7 @@ from strandline.pipelines.models.contract import (
     Task,
     TranscriptLine,
 )
-from strandline.pipelines.models.factory import (
-    build_embedder,
-    build_text_model,
-    try_embedder,
-    try_text_model,
-)
+from strandline.pipelines.models.factory import build_embedder, build_text_model, try_embedder, try_text_model
 from strandline.pipelines.models.local.text_model import LOCAL_EMBEDDERS
 from strandline.pipelines.models.local.text_model import MODEL as LOCAL_MODEL
 from strandline.schemas.errors import ConfigurationError, StrandlineError

@@ -19,12 +19,7 @@ from strandline.cli.erasures.opening import (
     receipts_kept,
     shown_steps,
 )
-from strandline.cli.servers.options import (
-    actor_option,
-    limit_option,
-    namespace_filter,
-    settings_alone,
-)
+from strandline.cli.servers.options import actor_option, limit_option, namespace_filter, settings_alone
 from strandline.cli.servers.targets import check_to_be_read, even_if_unknown_option, opened_database
 from strandline.cli.terminal.output import Row, print_json_line, say, table
 from strandline.erasure import (

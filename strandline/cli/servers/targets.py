@@ -13,12 +13,7 @@ import click
 from pydantic import SecretStr
 
 from strandline.deploy.embedded.broker import EmbeddedBroker
-from strandline.deploy.embedded.stack import (
-    mend_broker,
-    prepare_home,
-    running_stack,
-    start_stack,
-)
+from strandline.deploy.embedded.stack import mend_broker, prepare_home, running_stack, start_stack
 from strandline.pipelines.generations.registry import serving_generations
 from strandline.pipelines.inspect.directory import check_namespace
 from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError

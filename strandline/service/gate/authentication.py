@@ -27,13 +27,7 @@ from strandline.schemas.values.identity import (
     identify_user,
 )
 from strandline.schemas.wire.keys import Scope
-from strandline.service.gate.problems import (
-    BUSY,
-    FORBIDDEN,
-    NOT_FOUND,
-    UNAUTHENTICATED,
-    ProblemError,
-)
+from strandline.service.gate.problems import BUSY, FORBIDDEN, NOT_FOUND, UNAUTHENTICATED, ProblemError
 
 TRUSTED_SECONDS = 4.0
 RENEWED_AFTER_SECONDS = 2.0

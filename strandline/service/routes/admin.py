@@ -56,13 +56,7 @@ from strandline.schemas.wire.work import (
 from strandline.service.answering import Routes
 from strandline.service.forms import json_response, page_within
 from strandline.service.gate.problems import NOT_FOUND, ProblemError
-from strandline.service.params import (
-    Cursor,
-    PageSize,
-    decoded,
-    read_number_cursor,
-    read_place_cursor,
-)
+from strandline.service.params import Cursor, PageSize, decoded, read_number_cursor, read_place_cursor
 from strandline.service.route import Call
 from strandline.service.service import Service
 

@@ -6,14 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from strandline.administration.keys import (
-    KeyMaker,
-    KeySpec,
-    create_key,
-    list_keys,
-    revoke_key,
-    rotate_key,
-)
+from strandline.administration.keys import KeyMaker, KeySpec, create_key, list_keys, revoke_key, rotate_key
 from strandline.schemas.values.identity import kept_request_key
 from strandline.schemas.wire import acts
 from strandline.schemas.wire.base import Page

@@ -13,14 +13,7 @@ from strandline.producers.owner_facts import OwnerFacts
 from strandline.schemas.values.acts.capture import Capture
 from strandline.schemas.wire import acts
 from strandline.schemas.wire.base import Page
-from strandline.schemas.wire.facts import (
-    CaptureIn,
-    CaptureOut,
-    CaptureSet,
-    FiguresOut,
-    TopicsOut,
-    UserOut,
-)
+from strandline.schemas.wire.facts import CaptureIn, CaptureOut, CaptureSet, FiguresOut, TopicsOut, UserOut
 from strandline.service.answering import Routes
 from strandline.service.forms import page_of
 from strandline.service.params import Cursor, read_text_cursor
