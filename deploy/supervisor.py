@@ -168,7 +168,9 @@ class Supervisor:
             self._stopping = True
             self._changed.notify_all()
             for process in self._running.values():
-                _kill_group(process)
+                if process.poll() is None:
+                    with suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
 
     def __enter__(self) -> Supervisor:
         self.start()
@@ -261,12 +263,6 @@ def _output_of(command: ChildCommand) -> Iterator[int | IO[bytes]]:
     descriptor = os.open(command.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     with os.fdopen(descriptor, "ab") as log:
         yield log
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 def describe_end(status: int) -> str:

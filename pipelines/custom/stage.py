@@ -21,7 +21,7 @@ from strandline.pipelines.transcript import load_messages
 from strandline.schemas.errors import BlockCodeError, BlockWaitsError, InvalidMessageError
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.values.lanes import Lane
-from strandline.schemas.values.message import Message, plain
+from strandline.schemas.values.message import plain
 from strandline.schemas.values.stored_text import check_texts_within
 
 logger = logging.getLogger("strandline.blocks")
@@ -61,7 +61,7 @@ class CustomStage:
         for _event, messages in load_messages(fetcher, batch):
             between()
             if messages:  # a correction may have taken all of them back
-                state = self._folded(state, messages)
+                state = self._state_from("fold", json.loads(state), messages)
         return state
 
     def calls(self, batch: Batch, work: str) -> Sequence[Call]:
@@ -73,9 +73,6 @@ class CustomStage:
     def write(self, fetcher: Fetcher, batch: Batch, work: str, effect: str) -> list[Lane]:
         add_state(fetcher, batch, effect)
         return []
-
-    def _folded(self, state: str, messages: Sequence[Message]) -> str:
-        return self._state_from("fold", json.loads(state), messages)
 
     def _state_from(self, method: str, *arguments: Any) -> str:
         """The result of one of the block's functions, as JSON.

@@ -192,7 +192,7 @@ def _turn(engine: Engine, lease: Lease, end: _LaneEnd) -> Turn:
         engine.ring_later([lease.lane])
     elif end.outcome in ("drained", "stopped"):
         try:
-            if _has_work(engine, lease.lane):
+            if engine.database.fetch(LaneHasWork(**lease.lane.keys)):
                 next_lanes[lease.lane] = None
         except StrandlineError:
             engine.ring(list(next_lanes))
@@ -282,10 +282,6 @@ def _outcome_of(engine: Engine, lease: Lease, error: Exception) -> Outcome:
                 | _where(lease.lane),
             )
             return _postpone(engine, lease, error)
-
-
-def _has_work(engine: Engine, lane: Lane) -> bool:
-    return bool(engine.database.fetch(LaneHasWork(**lane.keys)))
 
 
 def _process(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any]) -> _BatchEnd:

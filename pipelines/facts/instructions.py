@@ -7,7 +7,7 @@ serves the owner applies an instruction, once; others wait until it has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -176,7 +176,8 @@ def _change(shard_key: UUID, work: CarriedOut) -> Operation[None]:
     rows = yield from fetch(FactsAsTheyAre(**serving.keys, fact_ids=shown))
     present = {row.fact_id: row.fingerprint for row in rows}
     changed = 0
-    for change, fact in _targets(work):
+    for change in work.changes:
+        fact = None if change.fact is None else work.instruction.facts[change.fact - 1]
         if fact is not None and fact.fingerprint != present.get(fact.fact_id):
             continue
         changed += 1
@@ -190,8 +191,3 @@ def _change(shard_key: UUID, work: CarriedOut) -> Operation[None]:
             )
     if changed:
         yield from append_owners_act(shard_key, Act.here("facts.obey", actor=WORKER, count=changed))
-
-
-def _targets(work: CarriedOut) -> Iterator[tuple[InstructedChange, NewestFactsRow | None]]:
-    for change in work.changes:
-        yield change, None if change.fact is None else work.instruction.facts[change.fact - 1]

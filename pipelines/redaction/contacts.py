@@ -131,7 +131,7 @@ def _find_span(pattern: re.Pattern[str], match: re.Match[str]) -> tuple[int, int
     if pattern is _INTERNATIONAL:
         return _international(match)
     if pattern is _AREA:
-        is_number = _MIN_AREA <= _digits(match[0]) <= _MAX_AREA and not _DATE.search(match[0])
+        is_number = _MIN_AREA <= sum(map(str.isdigit, match[0])) <= _MAX_AREA and not _DATE.search(match[0])
         return match.span() if is_number else None
     return match.span()
 
@@ -159,10 +159,6 @@ def _ending_after(match: re.Match[str], digits: int) -> tuple[int, int] | None:
             is_whole = not text[place + 1 : place + 2].isdigit()
             return (match.start(), match.start() + place + 1) if is_whole else None
     return None
-
-
-def _digits(text: str) -> int:
-    return sum(map(str.isdigit, text))
 
 
 # Digits without a gap, or in the groups that cards show: four by four, of 15 digits 4-6-5, of 14 4-6-4.
@@ -233,7 +229,7 @@ def _plain_forms() -> dict[int, int]:
 def redact_contacts(text: str) -> str:
     """The text with ``[email]``, ``[phone]`` and ``[card]`` in place of contacts."""
     spans = find_contacts(text)
-    return _with_placeholders(text, spans) if spans else text
+    return _cut(text, spans, lambda _start, _end, placeholder: placeholder) if spans else text
 
 
 _Span = tuple[int, int, str]
@@ -265,10 +261,6 @@ _FINDERS: tuple[tuple[str, Callable[[str], bool], Callable[[str], Iterator[tuple
 
 def _without(text: str, spans: Iterable[_Span]) -> str:
     return _cut(text, spans, lambda start, end, _placeholder: "\0" * (end - start))
-
-
-def _with_placeholders(text: str, spans: Iterable[_Span]) -> str:
-    return _cut(text, spans, lambda _start, _end, placeholder: placeholder)
 
 
 def _cut(text: str, spans: Iterable[_Span], instead: Callable[[int, int, str], str]) -> str:

@@ -128,10 +128,6 @@ def _visit_extra(extra: Any, visit: Visit) -> Any:
     return visited
 
 
-def _visit_calls(calls: Any, visit: Visit) -> list[Any]:
-    return [_visit_call(call, visit) for call in calls]
-
-
 def _visit_call(call: Mapping[str, Any], visit: Visit) -> dict[str, Any]:
     """A tool call: the arguments of a function are JSON text, those of another type are fields.
 
@@ -190,6 +186,6 @@ def _character(escape: re.Match[str]) -> str:
 _VISITS: Mapping[str, Callable[[Any, Visit], Any]] = {
     "name": _visit_part,
     "content": _visit_part,
-    "tool_calls": _visit_calls,
+    "tool_calls": lambda calls, visit: [_visit_call(call, visit) for call in calls],
     "extra": _visit_extra,
 }

@@ -274,7 +274,9 @@ class _Run:
 
     def resume(self, replay: Replay, on_progress: Callable[[InPlace], None], stop: threading.Event) -> bool:
         if self._selection.only_dead:
-            self._retry_dead()
+            for letter in dead_letters_of(self._database, self._generation, self._selection):
+                outcome = retry_dead_letter(self._database, letter).outcome
+                self.counts = self.counts.plus(retried=int(outcome == "due"))
             return True
         selected = partial(SelectedOwners, **self._selection.whose, limit=OWNERS_PER_PAGE)
         owners = each_owner(self._database, lambda after: selected(after=after), replay.position)
@@ -287,11 +289,6 @@ class _Run:
                 stop.set()
             on_progress(self.counts)
         return not stop.is_set()
-
-    def _retry_dead(self) -> None:
-        for letter in dead_letters_of(self._database, self._generation, self._selection):
-            outcome = retry_dead_letter(self._database, letter).outcome
-            self.counts = self.counts.plus(retried=int(outcome == "due"))
 
     def _owner(self, shard_key: UUID) -> None:
         refuse_truncated(self._database, shard_key, "Nothing of this owner was checked.")

@@ -118,8 +118,8 @@ class BaseMemoryBlock:
     def render(self, material: Material) -> str | Rendered | None:
         """The text inside the block's section, escaped; None if there is nothing to show."""
         state = None if self.pipeline is None else material.states.get(self.pipeline)
-        text = _state_text(state)
-        return escaped(text) if text else None
+        text = state.get("text") if isinstance(state, Mapping) else None
+        return escaped(text) if text and isinstance(text, str) else None
 
     def truncate(self, content: str, tokens_to_cut: int, count: CountText) -> str | None:
         """``content`` shortened by at least ``tokens_to_cut`` tokens; None leaves the whole block out."""
@@ -284,11 +284,6 @@ def pieces_to_cut(pieces: Sequence[str], tokens_to_cut: int, count: CountText) -
         if cut >= tokens_to_cut:
             return index
     return len(pieces)
-
-
-def _state_text(state: object) -> str | None:
-    text = state.get("text") if isinstance(state, Mapping) else None
-    return text if isinstance(text, str) else None
 
 
 def _checked_content(content: object, what: str) -> str | tuple[Mapping[str, Any], ...]:

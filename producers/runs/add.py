@@ -387,15 +387,12 @@ def _replace_each(
     for seq, message in replaceable:
         other = request.replacement(seq, message)
         try:
-            taken = yield from _replace_one(request, other)
+            act = request.act_of("replace")
+            taken = yield from replace_content(request.record.identity, other, uuid4(), act)
         except NotFoundError:  # taken back concurrently
             return None
         corrections.append(taken)
     return _Outcome([row.seq for row in difference.old], tuple(corrections))
-
-
-def _replace_one(request: RunRequest, other: Replacement) -> Operation[Correction]:
-    return replace_content(request.record.identity, other, uuid4(), request.act_of("replace"))
 
 
 def _messages_behind(request: RunRequest, difference: _Difference) -> Operation[list[Message]]:

@@ -383,15 +383,11 @@ def _open_with(keys: OwnerKeys, query: Query[R], rows: Sequence[Any]) -> Operati
     marks = _marks_of(query)
     stored: list[Sequence[Any]] = list(zip(*rows, strict=True))
     open_all = partial(_open_all, query, marks, stored, keys)
-    columns = [filter(None, stored[place]) for place in _places_to_open(marks)]
+    columns = [filter(None, stored[place]) for place in {mark.place for mark in marks.opens}]
     if sum(sum(map(len, column)) for column in columns) <= INLINE_CHARACTERS:
         return open_all()
     opened: list[R] = yield Run(open_all)
     return opened
-
-
-def _places_to_open(marks: Marks) -> set[int]:
-    return {mark.place for mark in marks.opens}
 
 
 def _open_all(query: Query[R], marks: Marks, stored: Sequence[Sequence[Any]], keys: OwnerKeys) -> list[R]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import click
 
@@ -145,7 +144,8 @@ def receipts_kept(path: Path | None) -> Iterator[Keep]:
             f"Receipts cannot be written to {path}: {error.strerror}. Nothing was done."
         ) from None
     with file:
-        _check_receipts(path, _tail_of(file))
+        file.seek(max(0, os.fstat(file.fileno()).st_size - MAX_TAIL_BYTES))
+        _check_receipts(path, file.read())
 
         def keep(receipt: ErasureReceipt) -> None:
             try:
@@ -163,11 +163,6 @@ def receipts_kept(path: Path | None) -> Iterator[Keep]:
         finally:
             if is_new and os.fstat(file.fileno()).st_size == 0:
                 path.unlink(missing_ok=True)
-
-
-def _tail_of(file: IO[bytes]) -> bytes:
-    file.seek(max(0, os.fstat(file.fileno()).st_size - MAX_TAIL_BYTES))
-    return file.read()
 
 
 def _check_receipts(path: Path, tail: bytes) -> None:
