@@ -155,6 +155,10 @@ class ContextOut(Answer):
 HitKindName = Literal["message", "fact"]
 
 
+def _messages_alone() -> list[HitKindName]:
+    return ["message"]
+
+
 class SearchRequest(
     Request, json_schema_extra=example(query="Lisbon", scope="owner", kinds=["message", "fact"])
 ):
@@ -171,7 +175,7 @@ class SearchRequest(
     exclude_current: bool = False
     include_window: bool = True
     kinds: Annotated[list[HitKindName], Field(min_length=1, max_length=2)] = Field(
-        default_factory=lambda: ["message"]
+        default_factory=_messages_alone
     )
     begun_only: bool = True
     roles: Annotated[list[RoleName], Field(max_length=5)] | None = None
