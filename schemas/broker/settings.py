@@ -129,7 +129,7 @@ def queue_arguments(broker_url: str) -> dict[str, Any]:
 
 
 def hint_properties(broker_url: str) -> dict[str, Any]:
-    """Message properties of a hint: RabbitMQ, as workers do, drops hints that nobody took in time."""
+    """Message properties of a hint: RabbitMQ, as workers do, drops hints that were not taken in time."""
     return {"expiration": EXPIRY_SECONDS} if broker_kind(broker_url) == "rabbitmq" else {}
 
 
