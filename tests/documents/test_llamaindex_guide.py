@@ -14,11 +14,10 @@ import pytest
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from llama_index.core import MockEmbedding
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import ImageBlock, TextBlock, ToolCallBlock
 from llama_index.core.llms import ChatMessage
-from llama_index.core.memory import FactExtractionMemoryBlock, StaticMemoryBlock, VectorMemoryBlock
+from llama_index.core.memory import StaticMemoryBlock
 from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -26,14 +25,7 @@ from strandline import ConfigurationError
 from strandline.adapters.llamaindex import StrandlineMemory as Memory  # changed
 from strandline.schemas.settings import load_settings
 from tests.conftest import Rig, rows_of
-from tests.support.agents.llamaindex_model import (
-    ScriptedModel,
-    UnaskedVectorStore,
-    echo,
-    saying,
-    shown,
-    user,
-)
+from tests.support.agents.llamaindex_model import ScriptedModel, echo, long_term_blocks, saying, shown, user
 from tests.support.workers.draining import drain_everything
 
 
@@ -128,35 +120,12 @@ def test_guide_04_the_short_term_memory_has_three_limits(configured: str) -> Non
     assert by_default.token_flush_size == 3_000
 
 
-def long_term_blocks(llm: Any, vector_store: Any, embed_model: Any) -> list[Any]:
-    """Example 5, as the guide has it."""
-    return [
-        StaticMemoryBlock(
-            name="core_info",
-            static_content="I am Maren, I live in Horta, and I mend boats.",  # type: ignore[arg-type]  # as there
-            priority=0,
-        ),
-        FactExtractionMemoryBlock(
-            name="extracted_info",
-            llm=llm,
-            max_facts=50,
-            priority=1,
-        ),
-        VectorMemoryBlock(
-            name="vector_memory",
-            vector_store=vector_store,
-            priority=2,
-            embed_model=embed_model,
-        ),
-    ]
-
-
 def test_guide_05_to_08_what_left_the_window_is_known_by_three_blocks(
     rig: Rig, configured: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Examples 5 to 8: blocks, the memory of them, a read with messages, and what it prints."""
     llm = ScriptedModel(saying("never asked"))
-    blocks = long_term_blocks(llm, UnaskedVectorStore(), MockEmbedding(embed_dim=8))
+    blocks = long_term_blocks(llm)
     memory = Memory.from_defaults(
         session_id="my_session",
         token_limit=1200,  # changed: so that little text is enough

@@ -14,20 +14,13 @@ import pytest
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from llama_index.core import MockEmbedding
 from llama_index.core.llms import ChatMessage
-from llama_index.core.memory import (
-    FactExtractionMemoryBlock,
-    InsertMethod,
-    StaticMemoryBlock,
-    VectorMemoryBlock,
-)
+from llama_index.core.memory import InsertMethod
 
 from strandline.adapters.llamaindex import StrandlineMemory as Memory  # changed
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
-from tests.conftest import rows_of
-from tests.support.agents.llamaindex_model import ScriptedModel, UnaskedVectorStore, saying, shown, user
+from tests.support.agents.llamaindex_model import ScriptedModel, long_term_blocks, saying, shown
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 
@@ -37,43 +30,6 @@ def configured(database_url: str, model_server: ModelServer, monkeypatch: pytest
     monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
     monkeypatch.setenv("STRANDLINE_DATABASE_URL", database_url)
     return database_url
-
-
-def test_introduction_01_a_window_of_seven_tenths(configured: str) -> None:
-    memory = Memory.from_defaults(
-        session_id="my_session",
-        token_limit=40000,
-        chat_history_token_ratio=0.7,
-        token_flush_size=3000,
-    )
-    memory.put(user("你好"))
-    assert rows_of(configured, "SELECT flush_at_tokens FROM strandline.session") == [(28_000,)]
-    assert shown(memory.get()) == ["user: 你好"]
-    memory.session_memory.close()
-
-
-def _blocks(llm: Any) -> list[Any]:
-    vector_store = UnaskedVectorStore()  # changed: where the introduction has Chroma; pgvector is asked
-    embed_model = MockEmbedding(embed_dim=8)  # changed: none of OpenAI's; workers embed
-    return [
-        StaticMemoryBlock(
-            name="core_info",
-            static_content="I am Maren, I live in Horta, and I mend boats.",  # type: ignore[arg-type]  # as there
-            priority=0,
-        ),
-        FactExtractionMemoryBlock(
-            name="extracted_info",
-            llm=llm,
-            max_facts=50,
-            priority=1,
-        ),
-        VectorMemoryBlock(
-            name="vector_memory",
-            vector_store=vector_store,
-            priority=2,
-            embed_model=embed_model,
-        ),
-    ]
 
 
 async def _example_2(blocks: list[Any]) -> tuple[list[ChatMessage], int]:
@@ -105,7 +61,7 @@ def test_introduction_02_the_system_message_stays_and_blocks_go_into_it(
     configured: str, database: Database
 ) -> None:
     llm = ScriptedModel(saying("never asked"))  # changed: OpenAI's there
-    history, number = asyncio.run(_example_2(_blocks(llm)))
+    history, number = asyncio.run(_example_2(long_term_blocks(llm)))
     assert number == 401
     assert [message.role.value for message in history].count("system") == 1
     head = history[0].content or ""
@@ -115,18 +71,8 @@ def test_introduction_02_the_system_message_stays_and_blocks_go_into_it(
 
     settings = load_settings(database_url=configured, embedding_backend="local")
     drain_everything(database, configured, settings)
-    memory = Memory.from_defaults("my_session", token_limit=500, memory_blocks=_blocks(llm))
+    memory = Memory.from_defaults("my_session", token_limit=500, memory_blocks=long_term_blocks(llm))
     assert "<fact>Which harbour is the deepest?</fact>" in str(memory.get()[0]), "said often, a fact once"
     assert str(memory.get()[0]).count("<fact>Which harbour is the deepest?</fact>") == 1
     assert llm.requests == []
     memory.session_memory.close()
-
-
-async def test_introduction_03_short_term_memory_is_not_lost(database_url: str) -> None:
-    url = database_url.replace("postgresql://", "postgresql+asyncpg://")
-    memory = Memory.from_defaults(session_id="my_session", token_limit=40000, async_database_uri=url)
-    await memory.aput(user("你好"))
-    await memory.session_memory.aclose()
-    again = Memory.from_defaults(session_id="my_session", token_limit=40000, async_database_uri=url)
-    assert shown(await again.aget()) == ["user: 你好"], "the window outlives the process that filled it"
-    await again.session_memory.aclose()

@@ -15,16 +15,14 @@ import pytest
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from llama_index.core import MockEmbedding
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import TextBlock
 from llama_index.core.llms import ChatMessage
-from llama_index.core.memory import FactExtractionMemoryBlock, StaticMemoryBlock, VectorMemoryBlock
 
 from strandline.adapters.llamaindex import StrandlineMemory as Memory  # changed
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
-from tests.support.agents.llamaindex_model import ScriptedModel, UnaskedVectorStore, saying
+from tests.support.agents.llamaindex_model import ScriptedModel, long_term_blocks, saying
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 
@@ -76,33 +74,12 @@ async def test_notebook_03_to_08_four_hundred_messages_leave_the_last_four(confi
 
 
 def _cells_9_and_10(llm: Any) -> Memory:
-    embed_model = MockEmbedding(embed_dim=8)  # changed: none of OpenAI's; workers embed
-    vector_store = UnaskedVectorStore()  # changed: where the notebook has Chroma; pgvector is asked
-    blocks = [
-        StaticMemoryBlock(
-            name="core_info",
-            static_content="I am Maren, I live in Horta, and I mend boats.",  # type: ignore[arg-type]  # as there
-            priority=0,
-        ),
-        FactExtractionMemoryBlock(
-            name="extracted_info",
-            llm=llm,
-            max_facts=50,
-            priority=1,
-        ),
-        VectorMemoryBlock(
-            name="vector_memory",
-            vector_store=vector_store,
-            priority=2,
-            embed_model=embed_model,
-        ),
-    ]
     return Memory.from_defaults(
         session_id="my_session",
         token_limit=30000,
         chat_history_token_ratio=0.02,
         token_flush_size=500,
-        memory_blocks=blocks,
+        memory_blocks=long_term_blocks(llm),
         insert_method="user",
     )
 

@@ -8,14 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.project.test_contracts import (
-    ALL,
-    BESIDE,
-    ROOT,
-    imports_in,
-    name_of,
-    offenders,
-)
+from tests.project.test_contracts import ALL, BESIDE, ROOT, imports_in, name_of, offenders
 from tests.support.syntax_trees import tree_of
 
 pytestmark = pytest.mark.usefixtures("without_collection")

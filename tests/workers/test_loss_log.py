@@ -15,14 +15,7 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from strandline.wiring.assembly import prepare_stages
 from tests.chaos.servers import PostgresServer
-from tests.conftest import (
-    PUBLIC_APIS_ONLY,
-    Rig,
-    needs_internals,
-    nothing_due,
-    rows_of,
-    wait_until,
-)
+from tests.conftest import PUBLIC_APIS_ONLY, Rig, needs_internals, nothing_due, rows_of, wait_until
 from tests.support.servers.broker_proxy import BrokerProxy
 from tests.support.workers.worker_processes import WorkerProcess, launch_worker
 

@@ -10,11 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from strandline import (
-    ConfigurationError,
-    Memory,
-    NotFoundError,
-)
+from strandline import ConfigurationError, Memory, NotFoundError
 from strandline.client import AsyncRemoteMemory, RemoteAdmin, RemoteMemory, RemoteService
 from strandline.schemas.wire.explanations import FactExplanation, RemovedFactExplanation
 from tests.support.servers.service_server import RunningService

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from llama_index.core import MockEmbedding
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.llms.mock import MockFunctionCallingLLM
+from llama_index.core.memory import FactExtractionMemoryBlock, StaticMemoryBlock, VectorMemoryBlock
 from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import (
     BasePydanticVectorStore,
@@ -70,3 +72,19 @@ class UnaskedVectorStore(BasePydanticVectorStore):
 
     def query(self, query: VectorStoreQuery, **_options: Any) -> VectorStoreQueryResult:
         raise AssertionError("pgvector is asked instead")
+
+
+def long_term_blocks(llm: Any) -> list[Any]:
+    """The three blocks of LlamaIndex's guide, its notebook and an introduction, as these write them.
+
+    Where they have OpenAI's embeddings and Chroma, workers embed, and pgvector is asked.
+    """
+    about = "I am Maren, I live in Horta, and I mend boats."
+    embed_model, vector_store = MockEmbedding(embed_dim=8), UnaskedVectorStore()
+    return [
+        StaticMemoryBlock(name="core_info", static_content=about, priority=0),  # type: ignore[arg-type]  # as there
+        FactExtractionMemoryBlock(name="extracted_info", llm=llm, max_facts=50, priority=1),
+        VectorMemoryBlock(
+            name="vector_memory", vector_store=vector_store, priority=2, embed_model=embed_model
+        ),
+    ]

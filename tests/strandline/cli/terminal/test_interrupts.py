@@ -14,12 +14,7 @@ from types import FrameType
 
 import pytest
 
-from strandline.cli.terminal.interrupts import (
-    Interrupts,
-    Terminated,
-    ends_as_interrupts,
-    stops_at_signals,
-)
+from strandline.cli.terminal.interrupts import Interrupts, Terminated, ends_as_interrupts, stops_at_signals
 from strandline.workers.signal_pipe import ending_signals
 from tests.support.processes import forking
 
