@@ -15,9 +15,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple, TypedDict
 from uuid import UUID
 
-from strandline.pipelines.inspect.directory import check_known
+from strandline.pipelines.inspect.directory import check_known, find_session
+from strandline.pipelines.inspect.sessions import session_state
 from strandline.schemas.display.shown_text import quote
-from strandline.schemas.errors import NotFoundError
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS
 from strandline.schemas.postgres.paging import pages, query_with
@@ -35,7 +35,6 @@ from strandline.schemas.queries.inspection.verify import (
     VerifyEventContents,
     VerifyFactPage,
     VerifyFacts,
-    VerifyFindSession,
     VerifyGenerations,
     VerifyLetters,
     VerifyLimits,
@@ -392,13 +391,9 @@ def verify(
 
 def _scope(fetcher: Fetcher, namespace: str | None, session_id: str | None) -> Scope:
     if session_id is not None:
-        within = DEFAULT_NAMESPACE if namespace is None else namespace
-        check_known(fetcher, namespace=within, session_id=session_id)
-        for row in fetcher.fetch(VerifyFindSession(namespace=within, session_id=session_id)):
-            return Scope([row.owner_key], row.session_key)
-        raise NotFoundError(
-            f"Nothing has been put yet to session {quote(session_id)} in namespace {quote(within)}."
-        )
+        identity = find_session(fetcher, session_id, namespace=namespace)
+        session_state(fetcher, identity)  # whose id may be claimed, and nothing put
+        return Scope([identity.shard_key], identity.session_key)
     check_known(fetcher, namespace=namespace)
     if namespace is not None:
         return Scope([row.shard_key for row in fetcher.fetch(VerifyOwners(namespace=namespace))])

@@ -261,19 +261,6 @@ WHERE o.namespace = %(namespace)s
     AND (o.user_id IS NULL OR NOT %(without_user)s)
 ORDER BY o.session_id LIMIT %(limit)s
 
--- name: show_session
--- The state of a session: its marks and its short-term tokens.
--- row: messages bigint, tokens bigint, flush_at_tokens integer, token_limit integer, window_from bigint,
---     flushed_through bigint, pinned_through bigint
-SELECT s.next_seq - s.log_start_seq - (
-        SELECT count(*) FROM strandline.popped p WHERE p.shard_key = %(shard_key)s
-            AND p.session_key = %(session_key)s AND p.seq >= s.log_start_seq)
-        - @removed_messages(s, %(shard_key)s, %(session_key)s) AS messages,
-    s.pinned_tokens + s.window_tokens AS tokens,
-    s.flush_at_tokens, s.token_limit, s.window_from, s.flushed_through, s.pinned_through
-FROM strandline.session s
-WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
-
 -- name: show_events
 -- A session's flush events in order, each with its outcome in the pipelines so far.
 -- row: event_id uuid, cause text, from_seq bigint, through_seq bigint, message_count integer, tokens bigint, receipts
@@ -287,23 +274,3 @@ SELECT e.event_id, e.cause, e.from_seq, e.through_seq, e.message_count, e.tokens
 FROM strandline.flush_event e
 WHERE e.shard_key = %(shard_key)s AND e.session_key = %(session_key)s
 ORDER BY e.from_seq
-
--- name: show_facts
--- How many live facts an owner has, and the latest of them.
--- row: facts bigint, text text
--- opens: text
-SELECT count(*) OVER () AS facts, f.text
-FROM strandline.fact f
-JOIN @serving(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
-WHERE f.shard_key = %(shard_key)s AND f.live
-ORDER BY f.said_at DESC, f.fact_id LIMIT %(limit)s
-
--- name: show_states
--- The newest state of each folding pipeline of a session, or of its owner.
--- row: pipeline text, state text, through_seq bigint
--- opens: state
-SELECT DISTINCT ON (g.pipeline) g.pipeline, b.state::text, b.through_seq
-FROM strandline.block_state b
-JOIN @serving(%(shard_key)s, NULL) g ON g.generation_id = b.generation_id
-WHERE b.shard_key = %(shard_key)s AND b.scope_key IN (%(session_key)s, %(shard_key)s)
-ORDER BY g.pipeline, b.ordinal DESC

@@ -21,15 +21,6 @@ SELECT set_config('statement_timeout', '0', true) AS a, set_config('work_mem', '
 SELECT s.shard_key FROM strandline.session s WHERE s.namespace = %(namespace)s
 UNION SELECT f.shard_key FROM strandline.fact_owner f WHERE f.namespace = %(namespace)s
 
--- name: verify_find_session
--- The keys of a session by its name.
--- params: session_id text
--- row: owner_key uuid, session_key uuid
-SELECT o.owner_key, s.session_key FROM strandline.session_owner o
-JOIN strandline.session s ON s.shard_key = o.owner_key AND s.namespace = o.namespace
-    AND s.session_id = o.session_id
-WHERE o.namespace = %(namespace)s AND o.session_id = %(session_id)s
-
 -- name: verify_unjudged
 -- Owners that are not checked, since an erasure of theirs, or of one of their sessions, is not finished.
 -- params: namespace text?, session_key uuid?

@@ -8,7 +8,6 @@ from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.rows import KnownRow, NamespaceRow, SessionEntryRow, UserIdRow
-from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class ClaimSessionRow(NamedTuple):
@@ -334,23 +333,6 @@ class FindSessions(Query[SessionEntryRow], name="find_sessions", repeatable=True
     limit: int
 
 
-class ShowSessionRow(NamedTuple):
-    messages: int
-    tokens: int
-    flush_at_tokens: int
-    token_limit: int
-    window_from: int
-    flushed_through: int
-    pinned_through: int
-
-
-class ShowSession(Query[ShowSessionRow], name="show_session", repeatable=True):
-    """The state of a session: its marks and its short-term tokens."""
-
-    shard_key: UUID
-    session_key: UUID
-
-
 class ShowEventsRow(NamedTuple):
     event_id: UUID
     cause: str
@@ -364,32 +346,5 @@ class ShowEventsRow(NamedTuple):
 class ShowEvents(Query[ShowEventsRow], name="show_events", repeatable=True):
     """A session's flush events in order, each with its outcome in the pipelines so far."""
 
-    shard_key: UUID
-    session_key: UUID
-
-
-class ShowFactsRow(NamedTuple):
-    facts: int
-    text: str
-
-
-class ShowFacts(Query[ShowFactsRow], name="show_facts", repeatable=True):
-    """How many live facts an owner has, and the latest of them."""
-
-    marks = Marks(owner=0, opens=(Mark(1, "text", "fact"),))
-    shard_key: UUID
-    limit: int
-
-
-class ShowStatesRow(NamedTuple):
-    pipeline: str
-    state: str
-    through_seq: int
-
-
-class ShowStates(Query[ShowStatesRow], name="show_states", repeatable=True):
-    """The newest state of each folding pipeline of a session, or of its owner."""
-
-    marks = Marks(owner=0, opens=(Mark(1, "json", "state"),))
     shard_key: UUID
     session_key: UUID

@@ -33,18 +33,6 @@ class VerifyOwners(Query[ShardKeyRow], name="verify_owners", repeatable=True):
     namespace: str
 
 
-class VerifyFindSessionRow(NamedTuple):
-    owner_key: UUID
-    session_key: UUID
-
-
-class VerifyFindSession(Query[VerifyFindSessionRow], name="verify_find_session", repeatable=True):
-    """The keys of a session by its name."""
-
-    namespace: str
-    session_id: str
-
-
 class VerifyUnjudgedRow(NamedTuple):
     erasure: int
     namespace: str

@@ -78,14 +78,7 @@ class DemoEnvironment:
 def demo_environment(
     say: Say, check: Callable[[], None], *, restart: bool, keep: bool
 ) -> Iterator[DemoEnvironment]:
-    """A home directory, Postgres, a broker and a worker process; all gone in the end, but for ``keep``.
-
-    ``say`` takes lines about the processes, from any thread; ``check`` raises once the demo is to end.
-
-    Raises:
-        EmbeddedUnavailableError: the embedded servers are forbidden or not installed.
-        ConfigurationError: the worker did not come up; the sentence says why.
-    """
+    """A home directory, Postgres, a broker and a worker process; all gone in the end, but for ``keep``."""
     home = Path(tempfile.mkdtemp(prefix="strandline-demo-")).resolve()
     if os.geteuid() == 0:
         # Postgres does not run as root, and its own account has to pass through.
@@ -239,10 +232,7 @@ def command(
 
 
 def smallest_token_limit(messages: Sequence[Message]) -> int:
-    """The smallest limit whose mark the largest message does not exceed.
-
-    Under a lower limit that message is flushed alone.
-    """
+    """The smallest limit under which the largest message is not flushed alone."""
     return math.ceil(max(count_message(message, count_default) for message in messages) / HISTORY_RATIO)
 
 
@@ -277,7 +267,7 @@ class _Demo:
         self._warm_up(models)
         self._open(models)
         play = self._play(models, pace_seconds)
-        story.memory(play.facts, play.look, self.memory.get())
+        story.memory(play.look, self.memory)
         answers = [ask(play, question) for question in self.conversation.questions]
         story.answers(answers, in_full=all_questions)
         tokens = sum(message.tokens or 0 for message in play.stored)
@@ -371,7 +361,7 @@ class _Demo:
             patience_seconds=self._patience_seconds,
             pause=self.interrupts.pause,
         )
-        play.read_back()
+        play.stored = self.memory.get_all()
         return play
 
     def _watch(self, view: PlayView, seconds: float) -> None:
@@ -386,7 +376,7 @@ class _Demo:
 
     def _look(self, view: PlayView) -> Look:
         identity = identify_session(DEFAULT_NAMESPACE, self.memory.session_id, USER_ID)
-        look = look_at(self.environment.running.database, identity)
+        look = look_at(self.memory, self.environment.running.database, identity)
         view.look(look)
         return look
 

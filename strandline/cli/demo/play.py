@@ -14,22 +14,16 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from strandline.chat_import.file_lines import longest_line, object_in, read_lines
 from strandline.memory import Memory
-from strandline.producers.facts.listing import Fact
+from strandline.pipelines.inspect.sessions import session_state
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.writing.validate import PutLimits, prepare
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError
 from strandline.schemas.foreign_json import read_json
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.queries.conversation.sessions import (
-    ShowEvents,
-    ShowEventsRow,
-    ShowFacts,
-    ShowSession,
-    ShowStates,
-)
+from strandline.schemas.queries.conversation.sessions import ShowEvents, ShowEventsRow
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import SessionIdentity
-from strandline.schemas.values.lanes import PIPELINES, SUMMARY
+from strandline.schemas.values.lanes import PIPELINES
 from strandline.schemas.values.message import Message
 
 SAMPLE = "conversation.jsonl"
@@ -56,11 +50,7 @@ class Conversation:
 
 
 def read_conversation(path: Path | None, questions: Path | None, settings: Settings) -> Conversation:
-    """Read ``path`` (default: the shipped sample) and its questions (default: ``X.qa.json`` next to it).
-
-    Raises:
-        ConfigurationError: a file cannot be read, or a line is not a message; the error names it.
-    """
+    """Read ``path`` (default: the shipped sample) and its questions (default: ``X.qa.json`` next to it)."""
     if path is None:
         with resources.as_file(resources.files("strandline") / "samples" / SAMPLE) as sample:
             return read_conversation(sample, questions, settings)
@@ -109,7 +99,6 @@ def _read_questions(path: Path) -> list[Question]:
 
 
 PAUSE_SECONDS = 0.05
-FACTS_PER_PAGE = 1_000
 
 # An event is consumed by a pipeline once its last stage is done with it.
 _LAST_STAGES = frozenset(pipeline.last_stage for pipeline in PIPELINES.values())
@@ -135,19 +124,11 @@ class Look:
     mark: int = 0
     events: Sequence[SeenEvent] = ()
     facts: int = 0
-    summary: str = ""
-    summary_through: int = 0
 
 
 @dataclass
 class Play:
-    """A conversation that is played, with its measurements and final findings.
-
-    Attributes:
-        get_tokens: the size of each read.
-        over_budget: counts reads that said so; ``unexplained`` reads above the limit did not.
-        consumed_after: seconds from the last put until all was consumed; None: the demo gave up waiting.
-    """
+    """A conversation that is played, with its measurements; of reads above the limit, some say so."""
 
     memory: Memory
     messages: Sequence[Message] = ()
@@ -157,10 +138,9 @@ class Play:
     over_budget: int = 0
     unexplained: int = 0
     seconds: float = 0.0
-    consumed_after: float | None = None
+    consumed_after: float | None = None  # the demo gave up waiting
     look: Look = field(default_factory=Look)
     stored: Sequence[Message] = ()
-    facts: list[Fact] = field(default_factory=list)
 
     @property
     def pipelines(self) -> list[str]:
@@ -195,12 +175,6 @@ class Play:
         self.unexplained += context.tokens > self.memory.token_limit and not context.over_budget
         return context
 
-    def read_back(self) -> None:
-        """Read all messages and facts."""
-        self.stored = self.memory.get_all()
-        while page := self.memory.facts.list(limit=FACTS_PER_PAGE, offset=len(self.facts)):
-            self.facts += page
-
 
 def await_consumed(
     look: Callable[[], Look],
@@ -209,11 +183,7 @@ def await_consumed(
     patience_seconds: Callable[[], float],
     pause: Callable[[float], None],
 ) -> tuple[Look, float | None]:
-    """Wait until every event is consumed by all ``pipelines``.
-
-    ``patience_seconds`` says how long to wait for a next event; it is asked again and again, as that may
-    change.  Returns the last look, and the seconds it took; None if no next event came in time.
-    """
+    """The look that sees every event consumed, and the seconds it took; None: no next one came in time."""
     before, since = -1, time.monotonic()
     moved_at = since
     while True:
@@ -228,20 +198,14 @@ def await_consumed(
         pause(PAUSE_SECONDS)
 
 
-def look_at(database: Database, identity: SessionIdentity) -> Look:
-    """Read the session's marks, events, facts and summary."""
-    marks = database.fetch(ShowSession(**identity.keys))
-    if not marks:
-        return Look()
-    facts = database.fetch(ShowFacts(shard_key=identity.shard_key, limit=1))
-    summaries = [row for row in database.fetch(ShowStates(**identity.keys)) if row.pipeline == SUMMARY]
+def look_at(memory: Memory, database: Database, identity: SessionIdentity) -> Look:
+    """Read the session's marks and events, and how many facts are known."""
+    state = session_state(database, identity)
     return Look(
-        tokens=marks[0].tokens,
-        mark=marks[0].flush_at_tokens,
+        tokens=state.pinned_tokens + state.window_tokens,
+        mark=state.policy.flush_at_tokens,
         events=[_event(row) for row in database.fetch(ShowEvents(**identity.keys))],
-        facts=facts[0].facts if facts else 0,
-        summary=str(json.loads(summaries[0].state).get("text", "")) if summaries else "",
-        summary_through=summaries[0].through_seq if summaries else 0,
+        facts=memory.facts.list(limit=1).total,
     )
 
 

@@ -12,10 +12,10 @@ from rich.rule import Rule
 
 from strandline.cli.demo.play import Look, Play, Question
 from strandline.cli.terminal.output import percentile, styled_text, table
+from strandline.memory import Memory
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.producers.facts.listing import Fact
-from strandline.producers.reading.context import MemoryContext
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.message import Message
@@ -78,11 +78,7 @@ class EvidencePlaces(Report):
 
 
 class AnswerReport(Report):
-    """What memory gives for a question.
-
-    ``facts`` are the closest to the question, ``facts_given`` counts all; ``evidence_given`` are the ids of
-    the question's evidence that the prompt contains, ``evidence_from`` says where.
-    """
+    """What memory gives for a question: the facts closest to it, and how much of its evidence, from where."""
 
     question: str
     answer: str | None
@@ -127,7 +123,6 @@ class DemoReport(Report):
 
 
 def figures(play: Play, *, worker_ends: int) -> DemoFigures:
-    """The demo's figures."""
     events = play.look.events
     lags = [seconds for event in events for seconds in event.consumed.values()]
     return DemoFigures(
@@ -144,7 +139,7 @@ def figures(play: Play, *, worker_ends: int) -> DemoFigures:
         applications=play.applications,
         consume_lag_median_seconds=round(percentile(lags, 0.5), 3),
         consume_lag_max_seconds=round(max(lags, default=0.0), 3),
-        facts=len(play.facts),
+        facts=play.look.facts,
         worker_ends=worker_ends,
     )
 
@@ -304,16 +299,17 @@ class Story:
         self.console.print(styled_text(f"            {words}", style="dim"))
         self.console.print(styled_text(f"            {command}"), soft_wrap=True)
 
-    def memory(self, facts: Sequence[Fact], look: Look, context: MemoryContext) -> None:
+    def memory(self, look: Look, memory: Memory) -> None:
         """The derived memory, and the next read's result."""
+        facts, context = memory.facts.list(limit=FACTS_TOLD), memory.get()
         numbers = {event.row.event_id: number for number, event in enumerate(look.events, start=1)}
-        self.heading(f"Facts: {len(facts)}, the latest {min(len(facts), FACTS_TOLD)} of them")
-        for fact in facts[:FACTS_TOLD]:
+        self.heading(f"Facts: {facts.total}, the latest {len(facts)} of them")
+        for fact in facts:
             self._row("-", " ".join(fact.text.split()), label_width=1)
             self._row("", _provenance(fact, numbers), style="dim", label_width=1)
-        if look.summary:
-            self.heading(f"Summary, through message {look.summary_through}")
-            for line in look.summary.splitlines():
+        if context.summary is not None:
+            self.heading(f"Summary, through message {context.summary.through_seq}")
+            for line in context.summary.text.splitlines():
                 self._row("", line, label_width=0)
         covered = ", ".join(f"{name} through {seq}" for name, seq in context.covered_through.items())
         self.heading("The next read returns")
