@@ -271,13 +271,13 @@ class TransientModelError(ModelError):
         is_slow: True if the provider did not answer in time, which a slow one may do for long calls.
     """
 
+    counts = False
     is_unpaid = False
     is_slow = False
 
     def __init__(self, problem: str, *, retry_after_seconds: float | None = None) -> None:
         super().__init__(problem)
         self.retry_after_seconds = retry_after_seconds
-        self.counts = False
 
 
 class RateLimitError(TransientModelError):
@@ -323,21 +323,15 @@ class BlockWaitsError(TransientModelError):
 class UnredactedError(TransientModelError):
     """A redaction hook failed, so nothing was sent to the model; repeated failures end in a dead letter."""
 
+    counts = True
     is_unpaid = True
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(problem)
-        self.counts = True
 
 
 class HandlerError(TransientModelError):
     """An overflow handler failed: it gets the event again; repeated failures end in a dead letter."""
 
+    counts = True
     is_unpaid = True
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(problem)
-        self.counts = True
 
 
 class PermanentModelError(ModelError):
