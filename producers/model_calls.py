@@ -29,13 +29,7 @@ _CHARACTERS_PER_TOKEN = 4
 
 @dataclass(frozen=True, slots=True)
 class Payer:
-    """For whom a model is asked.
-
-    Attributes:
-        namespace: whose budget counts the call.
-        shard_key: of the owner.
-        prices: the prices of models, from which the cost is computed.
-    """
+    """For whom a model is asked: the namespace whose budget counts the call, the owner, and the prices."""
 
     namespace: str
     shard_key: UUID
@@ -49,14 +43,7 @@ def payer_of(owner: Owner | SessionIdentity, settings: Settings) -> Payer:
 
 @dataclass(frozen=True, slots=True)
 class PaidCall:
-    """A call that is to be made.
-
-    Attributes:
-        step: the task that the model is given.
-        make: makes the call.
-        characters: about so many characters are sent.
-        batch_id: under which the ledger has the call; by default one of its own.
-    """
+    """A call that is to be made, of about so many characters; the ledger has it under ``batch_id``."""
 
     purpose: Purpose
     step: TaskName

@@ -22,11 +22,7 @@ MAX_THREADS = 32
 
 
 class TakeOver:
-    """Drains given lanes, at most ``most_threads`` at once.
-
-    Args:
-        drain: drains one lane; if another worker took it, this costs one statement.
-    """
+    """Drains given lanes, at most ``most_threads`` at once; a lane taken elsewhere costs a statement."""
 
     def __init__(self, drain: Callable[[Lane], None], most_threads: int = MAX_THREADS) -> None:
         self._drain = drain

@@ -15,10 +15,7 @@ logger = logging.getLogger("strandline.workers")
 
 
 class Periodic:
-    """Calls ``tick`` about every ``interval_seconds`` (±25 %) from a daemon thread.
-
-    A tick that fails is logged; the next one finds the same work again.
-    """
+    """Calls ``tick`` about every ``interval_seconds`` (±25 %) from a daemon thread; logs a failed one."""
 
     def __init__(self, name: str, interval_seconds: float, tick: Callable[[], None]) -> None:
         self._interval = interval_seconds

@@ -53,11 +53,7 @@ def _lanes_from(engine: Engine, shard_key: UUID) -> list[Lane]:
 
 
 class ReplaySlots:
-    """Threads that drain the lanes of generations that do not serve.
-
-    Args:
-        engine: the worker's; lanes drained here ring for nothing, and keep to the replays' budget.
-    """
+    """Threads that drain the lanes of generations that do not serve, within the budget of replays."""
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         count = settings.replay_concurrency
@@ -150,11 +146,7 @@ class ReplaySlots:
         return stage is not None and stage.wait_seconds() == 0
 
     def _admit(self, lane: Lane) -> None:
-        """Take a model call from the budget of replays.
-
-        Raises:
-            ReplayBudgetError: it is used up for now.
-        """
+        """Take a model call from the budget of replays; raises ReplayBudgetError if it is used up."""
         rates = self._engine.database.fetch(ReplayRate(generation_id=lane.generation_id))
         begun_with = rates[0].calls_per_second if rates else None
         rate = self._calls_per_second if begun_with is None else begun_with

@@ -30,11 +30,7 @@ def ending_signals() -> list[signal.Signals]:
 
 
 class SignalPipe:
-    """Takes signals from now on until ``close``; made and closed by the main thread, one at a time.
-
-    Args:
-        numbers: the numbers of the signals.
-    """
+    """Takes signals from now on until ``close``; made and closed by the main thread, one at a time."""
 
     def __init__(self, numbers: Collection[signal.Signals]) -> None:
         self._numbers = numbers

@@ -27,12 +27,7 @@ PAUSE_SECONDS = 0.5
 
 
 class Patience:
-    """The rest of the time that a worker waits for all its servers together.
-
-    Args:
-        seconds: STRANDLINE_STARTUP_WAIT_SECONDS; with 0 each is asked once.
-        clock: gives seconds that never go back.
-    """
+    """The rest of the time that a worker waits for all its servers together; with 0 each is asked once."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds

@@ -15,11 +15,7 @@ from strandline.workers.worker import Worker
 
 
 class WithoutBroker:
-    """Rings through the broker; while it is away or refuses hints, drains the lanes in this process.
-
-    Args:
-        threads: how many lanes it drains at once.
-    """
+    """Rings through the broker; while it is away or refuses hints, drains the lanes in this process."""
 
     def __init__(self, *, threads: int) -> None:
         self._threads = threads

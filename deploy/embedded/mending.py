@@ -16,11 +16,7 @@ STOP_SECONDS = 10.0
 
 
 class Mending:
-    """Calls ``mend`` every half second while entered, and ever more rarely while that fails.
-
-    Args:
-        mend: restarts servers that ended, and returns whether all run now; it logs each restart.
-    """
+    """Calls ``mend``, which restarts ended servers, every half second; ever more rarely while it fails."""
 
     def __init__(self, mend: Callable[[], bool], waits: RestartPolicy | None = None) -> None:
         self._mend = mend

@@ -30,16 +30,7 @@ STATE_FILE = "embedded.json"
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedStack:
-    """The running embedded servers as this process uses them.
-
-    End it with ``stop`` or ``detach``, or use it as a context manager, which stops.
-
-    Attributes:
-        home: the directory that holds them.
-        database_url: Postgres, over its Unix socket.
-        broker_url: Redis, or None where no broker runs.
-        joined: whether Postgres ran there already.
-    """
+    """The running embedded servers as this process uses them; ``with`` stops them at its end."""
 
     home: Path
     database_url: str = field(repr=False)

@@ -18,12 +18,7 @@ UNKEYED = "none"
 
 @dataclass(frozen=True, slots=True)
 class SealKeys:
-    """A keyring.
-
-    Attributes:
-        current: the name of the key that seals; ``none`` if there is none.
-        secrets: all keys by name.
-    """
+    """All keys by name, and the name of the key that seals; ``none`` without one."""
 
     current: str
     secrets: Mapping[str, bytes] = field(repr=False)

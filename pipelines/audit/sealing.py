@@ -40,10 +40,7 @@ MAX_NAMESPACES_PER_PASS = 500
 
 @dataclass(frozen=True, slots=True)
 class SealingPass:
-    """The result of one pass: the number of sealed entries, and the new ends of the chains.
-
-    ``is_full``: it took the most entries or namespaces allowed, so more are likely.
-    """
+    """One pass: how many entries it sealed, the chains' new ends, and whether it took as many as allowed."""
 
     entries: int
     anchors: tuple[Anchor, ...]

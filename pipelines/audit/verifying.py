@@ -53,15 +53,7 @@ Problem = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An inconsistency.
-
-    Attributes:
-        problem: the kind.
-        sentence: for people.
-        seal: the seal's number.
-        place: the place in it, from 1.
-        entry_id: the entry, if any.
-    """
+    """An inconsistency: its kind, a sentence for people, and where in which seal it is."""
 
     problem: Problem
     sentence: str

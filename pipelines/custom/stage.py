@@ -75,13 +75,7 @@ class CustomStage:
         return []
 
     def _state_from(self, method: str, *arguments: Any) -> str:
-        """The result of one of the block's functions, as JSON.
-
-        Raises:
-            BlockCodeError: it raised, did not return in time, or its state cannot be stored.  A retry would
-                not help.
-            BlockWaitsError: it was not called.
-        """
+        """The result of one of the block's functions, as JSON; a retry of what fails here would not help."""
         what = f"{method}() of block {self.name!r}"
         try:
             state = worker_calls.within(

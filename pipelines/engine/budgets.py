@@ -150,12 +150,7 @@ class _Shares:
 
 
 class Budgets:
-    """The budgets that this worker draws on; safe to share between its threads.
-
-    Args:
-        worker_id: the worker that owns the slices.
-        slice_seconds: how long a slice lasts.
-    """
+    """The budgets that this worker draws on, by slices of its own; safe to share between its threads."""
 
     def __init__(self, database: Database, worker_id: UUID, *, slice_seconds: float = SLICE_SECONDS) -> None:
         self._database = database

@@ -69,12 +69,7 @@ NEWER_RELEASE_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The result of a turn.
-
-    Attributes:
-        lane: the lane that had the turn; None if no work could be taken.
-        next_lanes: lanes of this process's stages that have work now: the caller drains or notifies them.
-    """
+    """A lane's turn (None: no work could be taken), and the lanes to drain or notify that have work now."""
 
     lane: Lane | None
     outcome: Outcome
@@ -170,10 +165,7 @@ def _skipped_generations(engine: Engine, stage: str) -> list[int]:
 
 
 def _release_untouched(engine: Engine, lease: Lease, wait_seconds: float = 0.0) -> bool:
-    """Release a lane with its earlier failure counts, since nothing was tried.
-
-    Returns False if the database could not be reached; the worker's upkeep then releases the lane.
-    """
+    """Release a lane whose work was not tried; False: the database is away, and upkeep releases it."""
     try:
         release_untouched(engine.database, lease, wait_seconds)
     except DatabaseUnavailableError:
@@ -320,9 +312,7 @@ def _load(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any]) ->
 def _apply(
     engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any], work: Any, effect: Any
 ) -> _BatchEnd:
-    """Commit effect, receipts and the batch's end in one transaction; a batch that a reset touched is
-    void.
-    """
+    """Commit effect, receipts and the batch's end together; a batch that a reset touched is void."""
     with engine.database.transaction() as tx:
         if lock_batch(tx, lease, batch) < len(batch.events):
             # The answer refers to deleted messages; the remaining events are due and batched again.

@@ -107,10 +107,7 @@ class ExtractWork:
 
 @dataclass(frozen=True, slots=True)
 class ExtractStage:
-    """Candidates from a batch of one session's events.
-
-    ``context_tokens``: most tokens of earlier lines as context for the model; 0: none.
-    """
+    """Candidates from a batch of one session's events, with so many tokens of earlier lines as context."""
 
     model: TextModel
     context_tokens: int = 0

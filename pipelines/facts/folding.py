@@ -46,10 +46,7 @@ class _Place(TypedDict):
 
 
 class Candidate(PendingCandidatesRow):
-    """One row of ``fact_candidate``; ``flushed_at`` is when the last of its messages was delivered.
-
-    ``context_seqs`` are the lines that extract saw before its batch: its words may be theirs.
-    """
+    """One row of ``fact_candidate``; its words may be those of ``context_seqs``, shown before its batch."""
 
     __slots__ = ()
 

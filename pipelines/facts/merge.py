@@ -62,11 +62,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class MergeStage:
-    """Folds all candidates of a batch into the owner's facts.
-
-    ``max_facts``: with more live facts than this, or than what its sessions ask for, the owner's facts are
-    condensed; 0: never.
-    """
+    """Folds all candidates of a batch into the owner's facts; condenses above ``max_facts`` (0: never)."""
 
     model: TextModel
     max_facts: int = 0

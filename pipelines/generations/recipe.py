@@ -15,14 +15,7 @@ from strandline.schemas.values.lanes import Scope
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Everything that a generation depends on.
-
-    Attributes:
-        version: the version of the pipeline's code, or of the custom block.
-        entry_scope: the lane that its flush events go to: the session's or the owner's.
-        config: models, limits, and the hash of each prompt.
-        prompts: the text of each prompt; empty if no model is called.
-    """
+    """Everything that a generation depends on: version, entry lane, models and limits, texts of prompts."""
 
     version: str = "1"
     entry_scope: Scope = "session"

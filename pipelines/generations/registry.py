@@ -83,7 +83,7 @@ def find_kept(database: Fetcher, generation_id: int) -> Generation:
 
 
 def register(database: Fetcher, recipes: Mapping[str, Recipe]) -> dict[str, Generation]:
-    """See that each named pipeline has a serving generation; one that derived nothing adopts the recipe."""
+    """See that each named pipeline has a serving generation; without derived rows it adopts the recipe."""
     for pipeline, recipe in recipes.items():
         database.fetch(RegisterGeneration(**recipe_params(pipeline, recipe)))
     return serving_generations(database)

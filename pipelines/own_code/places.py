@@ -91,9 +91,7 @@ def find_installed(group: str, name: str) -> str | None:
 
 
 def _problem(error: Exception, module: str) -> str:
-    """The reason of a failed import; never the message of an error in the application's code, which may quote
-    anything.
-    """
+    """Why an import failed; without the error's message, which may quote anything."""
     if isinstance(error, _MissingError):
         return f"{quote(module)} has no {quote(str(error))}"
     if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):

@@ -129,10 +129,7 @@ def _visit_extra(extra: Any, visit: Visit) -> Any:
 
 
 def _visit_call(call: Mapping[str, Any], visit: Visit) -> dict[str, Any]:
-    """A tool call: the arguments of a function are JSON text, those of another type are fields.
-
-    Its id stays, since the answer to the call names it.
-    """
+    """A tool call with its JSON arguments or fields visited; its id stays, since the answer names it."""
     function = call.get("function")
     visited: dict[str, Any] = _visit_part(
         {key: item for key, item in call.items() if key not in {"id", "function"}}, visit
@@ -160,10 +157,7 @@ def _visit_function(function: Mapping[str, Any], visit: Visit) -> dict[str, Any]
 
 
 def _visit_arguments(arguments: Any, visit: Visit) -> Any:
-    """Visit JSON text, which stays as written unless a text in it is changed.
-
-    Invalid JSON, and JSON with repeated keys, counts as text.
-    """
+    """JSON text, as written unless a text in it is changed; invalid, or with repeated keys, it is text."""
     if not isinstance(arguments, str):
         return visit_object(arguments, visit)
     try:

@@ -311,9 +311,7 @@ class _Run:
         self.counts = self.counts.plus(owners=1)
 
     def _make_due(self, shard_key: UUID, scope_key: UUID | None = None) -> None:
-        """Make events due that the generation never saw: flushed before the session fed the pipeline, or
-        skipped.
-        """
+        """Make events due that were skipped, or flushed before the session fed the pipeline."""
         with self._database.transaction() as tx:
             tx.run(admit(shard_key))  # before it locks events, which an erasure deletes behind the fence
             events, _tokens = make_due(tx, self._generation, shard_key, self._selection, scope_key)

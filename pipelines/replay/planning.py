@@ -38,14 +38,7 @@ Stages = Mapping[str, Stage[Any, Any]]
 
 @dataclass(slots=True)
 class Plan:
-    """The work of a replay.
-
-    Attributes:
-        events, tokens: derived by a new generation.
-        batches: compared (in place), or made (new).
-        stored: of those compared, how many have every answer that they need.
-        calls: model calls by stage; ``asked_tokens`` are the tokens of their events.
-    """
+    """The work of a replay: events derived or batches compared, and model calls and their tokens by stage."""
 
     events: int = 0
     tokens: int = 0
@@ -94,11 +87,7 @@ def dead_letters_of(database: Database, generation: Generation, selection: Selec
 
 
 class Planner:
-    """Plans replays of one generation, with its stages.
-
-    Args:
-        token_budget: of a batch, as for workers.
-    """
+    """Plans replays of one generation, with its stages, in batches of the workers' token budget."""
 
     def __init__(self, database: Database, generation: Generation, stages: Stages, token_budget: int) -> None:
         self._database = database

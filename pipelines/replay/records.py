@@ -49,14 +49,7 @@ class SelectionParams(WhoseParams):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What to derive again: all that fits everything given.
-
-    Attributes:
-        namespace: of the sessions; needed where a session or a user is named.
-        since, until: when the events were flushed, ``until`` itself left out.
-        only_dead: dead letters alone.
-        from_archive: of a new generation: what retention has removed is derived from the archive.
-    """
+    """What to derive again: all that fits everything given; from the archive, what retention removed, too."""
 
     namespace: str | None = None
     session_id: str | None = None

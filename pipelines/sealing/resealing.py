@@ -131,18 +131,7 @@ def _literal(items: Iterable[str | bytes]) -> str:
 
 @dataclass(slots=True)
 class Progress:
-    """A pass's progress.
-
-    Attributes:
-        owners: looked at.
-        rows: sealed again.
-        settled: owners all of whose rows are sealed.
-        waiting: owners that are sealed, and can be settled only later.
-        wait_seconds: until the last of them can be settled, at least, since processes may keep former keys.
-        failed: owners of whom a row, or a key, does not open; the log names each.
-        retired: old data keys that were deleted.
-        position: the owner after whom the next pass resumes; None at the end of all.
-    """
+    """A pass's progress; ``waiting`` owners are settled later, ``position`` is where the next one resumes."""
 
     owners: int = 0
     rows: int = 0

@@ -85,13 +85,7 @@ def renew_data_keys(database: Database, content: SealedContent, namespace: str) 
 
 @dataclass(frozen=True, slots=True)
 class CheckedKek:
-    """A key that wraps data keys of a namespace, or will wrap those of its new owners.
-
-    Attributes:
-        data_keys: how many it wraps.
-        state: ``ok`` if it unwraps them; else ``wrong`` where the keyring names it, or ``missing``.
-        problem: why it is not ``ok``, and the remedy.
-    """
+    """A key that wraps a namespace's data keys, or will: ``ok``, ``wrong`` or ``missing``, and the remedy."""
 
     namespace: str
     key_id: str

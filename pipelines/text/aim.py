@@ -79,11 +79,7 @@ _LAST = re.compile(r"\blast (week|month|year)\b", re.IGNORECASE | re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class DayRange:
-    """Days that a question names.
-
-    Attributes:
-        fit: 1 if it names these; less if they only contain the day that it names.
-    """
+    """Days that a question names; ``fit`` is less than 1 if they only contain the day that it names."""
 
     first: date
     last: date
@@ -92,13 +88,7 @@ class DayRange:
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """A question's aim, besides its words.
-
-    Attributes:
-        is_own: whether it speaks of the asker, in the first person.
-        names: lexemes of words that may be names: those with a capital letter, or of a script without.
-        days: empty if it names no date.
-    """
+    """Whether a question speaks of the asker, the lexemes that may be names, and the days that it names."""
 
     is_own: bool = False
     names: tuple[str, ...] = ()
@@ -188,10 +178,7 @@ def _of_date(year: int | None, month: int, day: int | None, today: date) -> Iter
 
 
 def _days_before(question: str, today: date) -> Iterator[DayRange]:
-    """Days counted back from today.
-
-    Today itself does not count: "what shall I cook today" asks for older messages.
-    """
+    """Days before today: "what shall I cook today" asks for older messages."""
     units = {unit.lower() for unit in _LAST.findall(question)}
     if "week" in units:
         yield DayRange(today - timedelta(days=13), today - timedelta(days=1), 1.0)

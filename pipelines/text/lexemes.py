@@ -217,14 +217,7 @@ _LANGUAGES = frozenset(snowballstemmer.algorithms())
 
 
 class _Word(NamedTuple):
-    """A word of a text.
-
-    Attributes:
-        token: in small letters.
-        variants: other ways to write it.
-        singles: what may be a word of one character in it.
-        is_name: so that it counts, though it may be a stop word.
-    """
+    """A word in small letters, other ways to write it, and what may be a word of one character in it."""
 
     token: str
     variants: Sequence[str] = ()

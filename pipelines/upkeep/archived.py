@@ -79,7 +79,7 @@ class ArchivedRange:
 
 
 def archived_ranges(shard_key: UUID, session_key: UUID | None = None) -> Operation[list[ArchivedRange]]:
-    """All that an owner, or one of its sessions, may have in archives, in order, whatever the state."""
+    """All that an owner, or one of its sessions, may have in archives, in order, in any state."""
     rows = yield from fetch(ArchivedObjects(shard_key=shard_key, session_key=session_key))
     return [ArchivedRange.of(row) for row in rows]
 

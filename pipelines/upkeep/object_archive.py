@@ -26,14 +26,7 @@ _ERRORS = (BaseError, OSError)
 
 
 class ObjectArchive:
-    """One folder or bucket, with a prefix.
-
-    Args:
-        url: ``file:///…``, ``s3://bucket/prefix`` or ``gs://bucket/prefix``.
-
-    Raises:
-        ArchiveError: the store cannot be set up.
-    """
+    """A folder or bucket with a prefix: ``file:///…``, ``s3://…`` or ``gs://…``."""
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -76,13 +76,7 @@ def _seq(message: Message) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """Stored features of a message besides its words and its vector.
-
-    Attributes:
-        name: the lexemes of the speaker's name; empty if it has none.
-        tone: as ``pipelines.text.tone`` numbers it.
-        said_on: the day, by the speaker's clock; None if unknown.
-    """
+    """Stored features of a message besides words and vector; the day is that of the speaker's clock."""
 
     role: str
     name: tuple[str, ...]

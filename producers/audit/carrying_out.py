@@ -28,13 +28,7 @@ def is_done(act: Act, result: object) -> Act | None:
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """Performs the acts that concern one session, owner or namespace.
-
-    Attributes:
-        whom: the target; a namespace by its name.
-        compliance: the hook of this process, if any.
-        levels: which namespaces have their reads recorded.
-    """
+    """Performs acts of one session, owner or namespace, with the compliance hook and the trail."""
 
     whom: SessionIdentity | Owner | str
     compliance: Compliance | None

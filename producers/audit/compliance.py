@@ -55,13 +55,7 @@ ComplianceHook = Callable[[AttemptedAct], Iterable[str] | None]
 
 @dataclass(frozen=True, slots=True)
 class Compliance:
-    """A compliance hook, and its bounds.
-
-    Attributes:
-        place: its import path, for messages.
-        seconds: the longest time of one call.
-        on_failure: the fate of an act if the hook raises, is late, or gives no flags.
-    """
+    """A compliance hook, the longest time of one call, and the fate of an act if it fails."""
 
     hook: ComplianceHook
     place: str

@@ -15,11 +15,7 @@ MAX_NAMESPACES = 4_096
 
 
 class KnownLevels:
-    """The levels of namespaces that this process has read in; safe to share between threads and tasks.
-
-    Args:
-        clock: seconds, from any start.
-    """
+    """The levels of namespaces that this process has read in; safe to share between threads and tasks."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -71,12 +71,7 @@ class ReceiptVerdict:
 
 @dataclass(frozen=True, slots=True)
 class BegunErasure:
-    """An erasure whose fence stands: from now on nothing is written for the target.
-
-    Attributes:
-        order: with the names that were known before.
-        traces: for the final check of the readers.
-    """
+    """An erasure whose fence stands: from now on nothing is written for the target."""
 
     order: ErasureOrder
     traces: Traces
@@ -293,12 +288,7 @@ def erased_rows() -> Operation[dict[str, int]]:
 
 @dataclass(frozen=True, slots=True)
 class PlannedErasure:
-    """The extent of an erasure.
-
-    Attributes:
-        rows: by table, how many rows there are now that would go; tables without any are left out.
-        erased_by: the erasure that was done before, or is under way; None if there is none.
-    """
+    """The rows that an erasure would take now, by table; and the erasure done before, or under way."""
 
     rows: Mapping[str, int]
     erased_by: int | None

@@ -33,14 +33,7 @@ MAX_QUERIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """Content from before an erasure to search for afterwards; kept in memory alone.
-
-    Attributes:
-        sessions: some of the erased sessions.
-        queries: texts of some of their messages.
-        message_ids: ids of these messages.
-        unopened: how many sessions had content that did not open, and gave no texts.
-    """
+    """Content from before an erasure to search for afterwards; kept in memory alone."""
 
     sessions: Sequence[SessionIdentity] = ()
     queries: Sequence[str] = ()

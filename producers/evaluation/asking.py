@@ -27,13 +27,7 @@ from strandline.schemas.wire.report import Report
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The memory to ask, and how; nothing is written, not even to the audit trail.
-
-    Attributes:
-        scope: of the search; the blocks of the read have their own.
-        embed_query: None: by words alone.
-        vectors: the generation that is searched; None: the serving one.
-    """
+    """The memory to ask, and how; nothing is written, not even to the audit trail."""
 
     resources: Resources
     identity: SessionIdentity

@@ -68,11 +68,7 @@ def count_lines(target: ExportTarget) -> Operation[int]:
 
 
 def _begin_export(target: ExportTarget) -> Operation[None]:
-    """Record the beginning; before the first line, since the reader may stop anywhere.
-
-    Raises:
-        ConflictError: an erasure is not finished, so only remains are left.
-    """
+    """Record the beginning before the first line; raises ConflictError in an unfinished erasure."""
     owner = Owner(target.namespace, target.user_id, target.owner_key)
     unfinished = UnfinishedErasure(owner_key=target.owner_key, session_key=target.session_key)
     for erasure in (yield from fetch(unfinished)):

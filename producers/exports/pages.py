@@ -59,13 +59,7 @@ class ExportTarget:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One kind of line.
-
-    Attributes:
-        page: the statement of the page after a row; None: of the first one.
-        line: a row's line.
-        limit: rows of a page that another one follows.
-    """
+    """One kind of line: the statements of its first and further pages, and what makes a row's line."""
 
     page: Callable[[Any | None], Query[Any]]
     line: Callable[[Any], ExportedLine]

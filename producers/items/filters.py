@@ -28,12 +28,7 @@ MAX_FILTER_BYTES = 16_384
 
 @dataclass(frozen=True, slots=True)
 class ItemFilter:
-    """Conditions on the fields of an item's value, as JSON text.
-
-    Attributes:
-        equal: the values that fields must equal.
-        conditions: the others, each with its condition.
-    """
+    """Conditions on the fields of an item's value, as JSON text: values to equal, and the others."""
 
     equal: str = "{}"
     conditions: str = "{}"

@@ -118,11 +118,7 @@ class ItemGet:
 
 @dataclass(frozen=True, slots=True)
 class ItemSearch:
-    """Search for items in a range of paths.
-
-    Attributes:
-        vector: the query's, as pgvector's text; None for the items that were written last.
-    """
+    """Search for items in a range of paths; without a vector, for the items written last."""
 
     paths: PathRange
     filter: ItemFilter
@@ -146,13 +142,7 @@ class PathList:
 
 @dataclass(frozen=True, slots=True)
 class ItemPut:
-    """Store an item, or delete it.
-
-    Attributes:
-        value: JSON text; None to delete.
-        vectors: of its texts, each as pgvector's text.
-        ttl_minutes: how long it lives after its last use; None for ever.
-    """
+    """Store an item with vectors, to live so long after its last use; without a value, delete it."""
 
     path: str
     key: str

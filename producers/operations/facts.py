@@ -50,11 +50,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class FactOwner:
-    """The owner of facts, and the resources of the process.
-
-    Attributes:
-        redaction: applied to the texts of edits; None: nothing is.
-    """
+    """The owner of facts, the resources of the process, and the hook that is applied to texts of edits."""
 
     resources: Resources
     owner: Owner

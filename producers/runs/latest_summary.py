@@ -63,14 +63,7 @@ class LatestSummary:
 
 @dataclass(frozen=True, slots=True)
 class LatestSummaryRequest:
-    """The messages to summarize, and the model.
-
-    Attributes:
-        messages: the newest so many; None: all of the runs.
-        runs: only those of the last so many runs; None: whether in a run or not.
-        instructions: how to write it, in place of the prompt's; None: as an operator set it.
-        max_tokens: of the summary.
-    """
+    """The newest messages or runs to summarize (None: all), how to write about them, and the model."""
 
     identity: SessionIdentity
     messages: int | None

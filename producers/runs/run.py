@@ -114,13 +114,7 @@ def _words(name: str, words: Iterable[object], known: tuple[Word, ...]) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class RunHistoryRequest:
-    """Which runs, and which of their messages.
-
-    Attributes:
-        last_n: number of runs; None: all.
-        agent_id, team_id: only runs of these; None: of all.
-        max_bytes: of all their messages together.
-    """
+    """Which runs: the last so many of an agent or a team; and which messages, within so many bytes."""
 
     identity: SessionIdentity
     last_n: int | None

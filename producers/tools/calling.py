@@ -83,13 +83,7 @@ _MAX_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class ToolScope:
-    """The memory that the calls work on.
-
-    Attributes:
-        read_request: makes the read for a question, within a number of tokens.
-        recorder: performs acts with the compliance hook and the audit trail.
-        redaction: applied to new texts; None: no hook.
-    """
+    """The memory that the calls work on, with its reads, its recorder, and the hook for new texts."""
 
     identity: SessionIdentity
     embed_query: EmbedQuery

@@ -35,12 +35,7 @@ _PARTS: tuple[Part, ...] = ("Notes", "Facts", "Summary", "Messages", "Latest mes
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A line of the text.
-
-    Attributes:
-        rank: its kind, and its place within; a smaller one has the room first.
-        kind: of its source; None without a source, as for an application's own block.
-    """
+    """A line of the text; the smaller rank has the room first, and its source has a kind, if there is one."""
 
     part: Part
     rank: tuple[int, float]

@@ -86,14 +86,7 @@ Argument = TextArgument | NumberArgument | TextsArgument
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
-    """One tool.
-
-    Attributes:
-        title: its name for people.
-        is_read_only: whether it changes nothing.
-        is_destructive: whether it changes or removes data, and does not only add.
-        is_idempotent: whether the same call once more changes nothing more.
-    """
+    """One tool: its title for people, its arguments, and whether a call changes or removes anything."""
 
     name: str
     title: str

@@ -204,10 +204,7 @@ class Database:
         *,
         with_the_wait: bool = False,
     ) -> list[R]:
-        """The rows of a further attempt after ``failed``; transient errors get more attempts.
-
-        ``with_the_wait``: the wait for a connection is part of each attempt.
-        """
+        """The rows of a further attempt after ``failed``; with ``with_the_wait`` it counts the wait, too."""
         is_unknown = not may_pass(failed)
         for pause in pauses():
             time.sleep(pause)

@@ -63,10 +63,7 @@ class AsyncBoundedConnection(AsyncOwnConnection):
 
 
 class Attempts:
-    """The time for a statement that may be sent again: so many seconds for each attempt, twice that for all.
-
-    It begins as this is made, and so does the first attempt.
-    """
+    """From now on, so many seconds for each attempt at a statement, and twice that for all of them."""
 
     __slots__ = ("_attempt_ends_at", "_ends_at", "_seconds")
 

@@ -78,14 +78,7 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """A step that a migration would take.
-
-    Attributes:
-        lock: its mode of Postgres's on ``table``; empty if it locks no existing table.
-        rows: of the table with its partitions, or of one partition, as Postgres estimates them.
-        bytes: of the same, without indexes.
-        seconds: about how long it holds the lock; 0 for a moment.
-    """
+    """A step that a migration would take: its lock on a table, and about for how long; 0 for a moment."""
 
     revision: str
     text: str

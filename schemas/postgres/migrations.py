@@ -83,13 +83,7 @@ _OF_FUNCTION = re.compile(r"(CREATE|DROP) (?:OR REPLACE )?FUNCTION (?:IF EXISTS 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One statement of a migration.
-
-    Attributes:
-        text: a few words for people.
-        sql: the statement, for the schema ``strandline``.
-        joins: it makes the index of a divided table from those of its partitions.
-    """
+    """One statement of a migration; ``joins``: it makes a divided table's index from those of its parts."""
 
     revision: str
     text: str

@@ -41,10 +41,7 @@ UNSEALED_SECONDS = 5.0
 
 
 class KeyCache:
-    """Keys by owner, each for ``seconds``; the least recently used ones go first.
-
-    ``clock`` counts seconds, and never goes back.
-    """
+    """Keys by owner, each for ``seconds``; the least recently used ones go first."""
 
     def __init__(
         self, seconds: float, max_owners: int = MAX_OWNERS, clock: Callable[[], float] = time.monotonic

@@ -69,12 +69,7 @@ class Marks(NamedTuple):
 
 
 class SealedColumn(NamedTuple):
-    """How a column is sealed where it lies, as ``schemas/tables`` declares it.
-
-    Attributes:
-        kind: as of a mark.
-        bound: the column that it belongs to; empty: none.
-    """
+    """How a column is sealed where it lies, as ``schemas/tables`` declares it."""
 
     name: str
     form: str

@@ -35,11 +35,7 @@ _OF_STAGES: dict[str, tuple[str, Callable[[StageReport], float]]] = {
 
 
 class DatabaseCollector(Collector):
-    """Reads a database once per scrape.
-
-    Args:
-        read: returns the present standing.
-    """
+    """Reads a database once per scrape."""
 
     def __init__(self, read: Callable[[], Standing]) -> None:
         self._read = read

@@ -41,11 +41,7 @@ def open_source(name: SourceName, location: str, tables: Sequence[str] = ()) -> 
 
 
 def _open_database(location: str) -> TableReader:
-    """A database by its URL, as these libraries spell it (``postgresql+asyncpg://``), or a SQLite file.
-
-    Raises:
-        ConfigurationError: it is of another kind, or cannot be opened.
-    """
+    """A database by its URL as these libraries spell it (``postgresql+asyncpg://``), or a SQLite file."""
     scheme, separator, rest = location.partition("://")
     if not separator:
         return SqliteReader(Path(location))

@@ -28,15 +28,7 @@ Opener = Callable[Concatenate[Settings, ...], AbstractContextManager[Opened]]
 
 
 class Output(NamedTuple):
-    """The result of a command.
-
-    Attributes:
-        report: printed under ``--json``.
-        lines: printed without it, one line each.
-        code: the exit code.
-        notes: printed with ``lines``, to stderr.
-        picture: makes the styled form of ``lines`` for a terminal.
-    """
+    """A command's result: a report for ``--json``, else lines with notes, or their picture on a terminal."""
 
     report: BaseModel
     lines: Iterable[str]

@@ -75,13 +75,7 @@ class Question(Line):
 
 @dataclass(frozen=True, slots=True)
 class QuestionFinds:
-    """One generation's hits for a question.
-
-    Attributes:
-        texts: of the first ten hits, best first.
-        is_found: whether one of them contains the expected text; None without one.
-        coverage: the share of the evidence that the hits are, or come from; None without evidence.
-    """
+    """One generation's first ten hits for a question; None where nothing was expected or no evidence is."""
 
     texts: tuple[str, ...]
     is_found: bool | None

@@ -63,12 +63,7 @@ class _Body:
         self._size = 0
 
     def take(self, part: bytes) -> None:
-        """A part of it.
-
-        Raises:
-            ServiceError: it is too large.
-            httpx2.ReadTimeout: it takes too long.
-        """
+        """A part of it; raises ServiceError if it is too large, ReadTimeout if it takes too long."""
         self._parts.append(part)
         self._size += len(part)
         if self._size > self._most:

@@ -39,15 +39,7 @@ EXPORTS = ClassLimits(at_once=4, waiting=0, wait_seconds=1.0, at_once_per_key=2,
 
 
 class Service:
-    """Shared by all requests of one process and its event loop.
-
-    Args:
-        resources: pools, caches and the doorbell, as memories share them.
-        tools: answer MCP requests; None: the SDK is not installed.
-
-    Raises:
-        ConfigurationError: the key that signs receipts of erasures cannot be read.
-    """
+    """Shared by all requests of one process and its event loop; without the SDK there are no tools."""
 
     def __init__(self, resources: Resources, tools: HttpTools | None = None) -> None:
         self.resources = resources

@@ -339,11 +339,7 @@ class ProcessResources:
             return self._text_models[name]
 
     def _query_embedder(self, config: Mapping[str, Any]) -> Embedder | None:
-        """The embedder that the stored vectors were made with; None if another one is chosen here.
-
-        Raises:
-            ConfigurationError: it cannot be loaded here; a read says so and goes by words.
-        """
+        """The embedder of the stored vectors; None if another one is chosen here."""
         name = str(config.get("embedder"))
         # Two derivations may be of one model that gives several vectors of a text.
         made_with = (name, config.get("dimensions"), str(config.get("query_body", config.get("body"))))

@@ -88,11 +88,7 @@ def append_to(path: Path) -> Export:
 
 
 class Sealing:
-    """The sealer of one worker; several workers seal in turns.
-
-    Raises:
-        ConfigurationError: the keys cannot be used, or what keeps anchors cannot be imported.
-    """
+    """The sealer of one worker; several workers seal in turns."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database

@@ -147,12 +147,7 @@ def finish(
 
 @dataclass(frozen=True, slots=True)
 class RepeatedReadmission:
-    """A readmission that is repeated after a restore.
-
-    Attributes:
-        erasure_id: of its receipt, under which it is known from now on.
-        erasures: the erasures that it followed: a fence of another one stays.
-    """
+    """A readmission repeated after a restore, under its receipt's id; the fence of another erasure stays."""
 
     erasure_id: UUID
     erasures: Sequence[UUID]

@@ -149,13 +149,7 @@ class ItemRange:
 
 @dataclass(frozen=True, slots=True)
 class ErasureOrder:
-    """The erasure to run.
-
-    Attributes:
-        act: for the audit trail.
-        is_forced: also if it was done before, because a restore brought rows back.
-        on_progress: is told the step, the table, and how many of its rows have gone.
-    """
+    """The erasure to run; a forced one also where it was done before, because a restore brought rows back."""
 
     target: ErasureTarget
     actor: str | None = None

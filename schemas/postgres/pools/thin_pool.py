@@ -77,11 +77,7 @@ class AsyncLent:
 
 
 class ThinPool:
-    """The pool that ``Database`` needs, over a ``ConnectionPool`` whose connections are autocommit.
-
-    Args:
-        reach: notes each attempt of the pool to connect.
-    """
+    """The pool that ``Database`` needs, over a ``ConnectionPool`` whose connections are autocommit."""
 
     def __init__(self, pool: ConnectionPool[Any], reach: Reach) -> None:
         self._pool = pool
@@ -142,11 +138,7 @@ class ThinPool:
 
 
 class AsyncThinPool:
-    """The same for an event loop.
-
-    Args:
-        connections: gets the connections that the pool makes.
-    """
+    """The same for an event loop."""
 
     def __init__(
         self,

@@ -22,12 +22,7 @@ MAX_DETAIL_BYTES = 2_000
 
 @dataclass(frozen=True, slots=True)
 class ActKind:
-    """One kind of act.
-
-    Attributes:
-        level: the lowest level at which it is recorded.
-        meaning: the act in a few words.
-    """
+    """One kind of act: the lowest level at which it is recorded, and the act in a few words."""
 
     level: RecordedFrom
     meaning: str

@@ -53,14 +53,7 @@ def newest_leaf(times: Mapping[str, float], parents: Mapping[str, str]) -> str |
 
 
 class ExportSource:
-    """The conversations of an export.
-
-    Args:
-        path: the zip as it was sent, its folder, or one of its files with conversations.
-        name: the system that it comes from.
-        id_fields: the fields of a conversation that may hold its id.
-        read: reads the messages of a conversation.
-    """
+    """The conversations of an export: the zip as it was sent, its folder, or one of its files."""
 
     def __init__(self, path: Path, name: str, id_fields: tuple[str, ...], read: ReadConversation) -> None:
         self._path = path

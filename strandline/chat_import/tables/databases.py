@@ -27,11 +27,7 @@ _TABLES = """
 
 
 class SqliteReader(TableReader):
-    """A file, to which other processes may write at the same time.
-
-    Raises:
-        ConfigurationError: it is not a SQLite database, or cannot be opened.
-    """
+    """A SQLite file, to which other processes may write at the same time."""
 
     _parameter = "?"
 
@@ -80,11 +76,7 @@ class SqliteReader(TableReader):
 
 
 class PostgresReader(TableReader):
-    """A database by its URL.
-
-    Raises:
-        ConfigurationError: it cannot be reached, or the URL cannot be used.
-    """
+    """A database by its URL."""
 
     _parameter = "%s"
 

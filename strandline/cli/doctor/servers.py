@@ -172,11 +172,7 @@ def judge_verification(broker_url: str, answered: str) -> CheckReport:
 
 
 def _try_broker(broker_url: str) -> str | None:
-    """Leave a hint of no lane in each queue, and try to take; return RabbitMQ's version, None for Redis.
-
-    Raises:
-        Exception: any error of the transport.
-    """
+    """Leave a hint of no lane in each queue, and take it; RabbitMQ's version, None for Redis."""
     publisher = HintPublisher(broker_url)
     try:
         publisher.publish(_NO_LANES)

@@ -89,9 +89,7 @@ def read_model(kind: type[BaseModel], scope: Scope, body: bytes) -> BaseModel:
 
 
 def _refused_value(kind: type[BaseModel], body: bytes) -> ProblemError | None:
-    """Where a body has what JSON can write and a message cannot hold: half of a surrogate pair, a number of
-    thousands of digits, hundreds of levels; None: nowhere.
-    """
+    """Where it holds half a surrogate pair, a number of thousands of digits, or hundreds of levels."""
     numbers: list[str] = []
 
     def whole_number(digits: str) -> int | str:

@@ -37,10 +37,7 @@ def longest_wait(request_seconds: float) -> float:
 
 
 class Deadline:
-    """Ends the work within it after so many seconds, its statement included, with a problem.
-
-    ``detail``: of the problem; None: its kind's.
-    """
+    """Ends the work within it, its statement included, after so many seconds with such a problem."""
 
     __slots__ = ("_detail", "_timeout")
 
@@ -61,11 +58,7 @@ class Deadline:
 
 
 class Threads:
-    """The threads of one event loop for what blocks.
-
-    Args:
-        at_once: at least the permits of the classes whose requests use them, so that none waits for another.
-    """
+    """The threads of one event loop for what blocks; as many as there are permits, so that none waits."""
 
     def __init__(self, at_once: int) -> None:
         self._at_work: dict[asyncio.Future[Any], EndingPool] = {}

@@ -229,12 +229,7 @@ class ProblemError(Exception):
         headers: Mapping[str, str] | None = None,
         instance: str | None = None,
     ) -> None:
-        """Make one.
-
-        Args:
-            detail: what stands in place of the kind's own; it quotes nothing of the request.
-            instance: a name of this one occurrence, by which the log has it.
-        """
+        """Make one; ``detail`` quotes nothing of the request, ``instance`` names it in the log."""
         super().__init__(kind.name)
         self.kind = kind
         self.detail = detail

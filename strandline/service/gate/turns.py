@@ -144,11 +144,7 @@ class Aside:
 
 @dataclass(slots=True)
 class RequestAside:
-    """One request's work off the loop: nothing, unless its body or its result is large.
-
-    Attributes:
-        is_large: whether its steps are taken there from now on.
-    """
+    """One request's work off the loop: nothing, unless its body or its result is large."""
 
     aside: Aside
     asker: Asker
