@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import queue
 import random
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterable
@@ -40,7 +38,8 @@ from strandline.workers.sweep import Sweep
 from strandline.workers.worker import Worker
 from tests.conftest import MakeMemory, Rig, rows_of, wait_until
 from tests.pipelines.engine.test_turns import Backlog, serve, stage_of, workers
-from tests.support.processes import forking
+from tests.support.processes.commands import run_here
+from tests.support.stored import dead_letters
 from tests.support.workers.hand_worker import TERMS, HandWorker, counting, summary_lane
 
 SET = """
@@ -240,16 +239,6 @@ def test_a_worker_that_finds_a_budget_used_up_does_not_overrule_limits_that_are_
     assert rows_of(rig.url, "SELECT waits_until FROM strandline.namespace_limit") == [(None,)]
 
 
-def dead_letters(url: str) -> int:
-    return int(rows_of(url, "SELECT count(*) FROM strandline.dead_letter")[0][0])
-
-
-def command(database_url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A command that ran to its end."""
-    whole = [sys.executable, "-m", "strandline", *arguments, "--database-url", database_url]
-    return forking.run(whole, capture_output=True, timeout=120, check=False)
-
-
 class AtWork:
     """A stage's work that goes on for a moment, and how much of it each tenant had at once."""
 
@@ -350,7 +339,7 @@ def test_what_waits_for_its_budget_is_not_rung_for_until_its_time_or_new_limits(
     sweep.tick()
     assert rung == []
     if by_hand:
-        assert command(rig.url, "limits", "clear", "poor").returncode == 0
+        assert run_here("limits", "clear", "poor", on=rig.url).code == 0
     else:
         rows_of(rig.url, A_DAY_LATER, rows_of(rig.url, IS_LEFT)[0][0])
     sweep.tick()
@@ -434,9 +423,9 @@ def test_limits_status_and_explain_say_what_waits_and_until_when(rig: Rig) -> No
     memory = rig.memory("s", memory_blocks=["facts", "summary"])
     memory.put({"role": "user", "content": "the harbour is fine", "id": "m1"})
     memory.flush(all=True)
-    done = command(rig.url, "limits", "set", "default", "--calls-per-day", "0", "--lanes", "4")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "default: 0 of 4 lanes at work, 0 of 0 model calls today\n"
+    done = run_here("limits", "set", "default", "--calls-per-day", "0", "--lanes", "4", on=rig.url)
+    assert (done.code, done.err) == (0, "")
+    assert done.out == "default: 0 of 4 lanes at work, 0 of 0 model calls today\n"
     worker = HandWorker(rig.database, counting())
     object.__setattr__(worker.engine, "budgets", Budgets(rig.database, worker.worker_id))
     assert worker.drain(summary_lane(rig.url, "s")) == "postponed"
@@ -449,9 +438,9 @@ def test_limits_status_and_explain_say_what_waits_and_until_when(rig: Rig) -> No
         "namespace default has used up its budget of calls:"
         f" 2 events, counted in each stage, wait until {until} UTC"
     )
-    assert waits in command(rig.url, "limits", "list").stdout
-    assert waits in command(rig.url, "status").stdout
-    (limits,) = json.loads(command(rig.url, "status", "--json").stdout)["limits"]
+    assert waits in run_here("limits", "list", on=rig.url).out
+    assert waits in run_here("status", on=rig.url).out
+    (limits,) = json.loads(run_here("status", "--json", on=rig.url).out)["limits"]
     assert (limits["namespace"], limits["waits_for"], limits["due"]) == ("default", "calls", 2)
     explained = explain(rig.database, "m1")
     assert isinstance(explained, MessageExplanation)
@@ -459,13 +448,13 @@ def test_limits_status_and_explain_say_what_waits_and_until_when(rig: Rig) -> No
 
 
 def test_limits_want_a_namespace_that_has_some_and_a_limit(database_url: str) -> None:
-    nothing_given = command(database_url, "limits", "set", "tenant")
-    assert nothing_given.returncode == 2
-    assert "No limit is given" in nothing_given.stderr
-    without = command(database_url, "limits", "clear", "tenant")
-    assert without.returncode == 1
-    assert without.stderr.startswith("strandline: No limit is set for namespace 'tenant'")
-    assert command(database_url, "limits", "list").stdout.startswith("no namespace has limits")
+    nothing_given = run_here("limits", "set", "tenant", on=database_url)
+    assert nothing_given.code == 2
+    assert "No limit is given" in nothing_given.err
+    without = run_here("limits", "clear", "tenant", on=database_url)
+    assert without.code == 1
+    assert without.err.startswith("strandline: No limit is set for namespace 'tenant'")
+    assert run_here("limits", "list", on=database_url).out.startswith("no namespace has limits")
 
 
 LIMITS = "SELECT max_lanes, calls_per_day, tokens_per_day, usd_per_day FROM strandline.namespace_limit"
@@ -480,12 +469,12 @@ def test_a_limit_that_is_not_named_stays_and_each_can_be_taken_away(database_url
         (("clear", "a", "--usd-per-day", "--calls-per-day"), []),
     ]
     for arguments, left in changes:
-        assert command(database_url, "limits", *arguments).returncode == 0
+        assert run_here("limits", *arguments, on=database_url).code == 0
         assert rows_of(database_url, LIMITS) == left
-    command(database_url, "limits", "set", "a", "--lanes", "4", "--calls-per-day", "10")
-    not_set = command(database_url, "limits", "clear", "a", "--usd-per-day")
-    assert (not_set.returncode, "'a' has no limit --usd-per-day" in not_set.stderr) == (1, True)
-    assert command(database_url, "limits", "clear", "a").returncode == 0
+    run_here("limits", "set", "a", "--lanes", "4", "--calls-per-day", "10", on=database_url)
+    not_set = run_here("limits", "clear", "a", "--usd-per-day", on=database_url)
+    assert (not_set.code, "'a' has no limit --usd-per-day" in not_set.err) == (1, True)
+    assert run_here("limits", "clear", "a", on=database_url).code == 0
     assert rows_of(database_url, LIMITS) == []
 
 
@@ -499,16 +488,16 @@ def test_a_limit_that_is_not_named_stays_and_each_can_be_taken_away(database_url
     ],
 )
 def test_a_limit_that_is_no_amount_is_refused(option: str, number: str, database_url: str) -> None:
-    done = command(database_url, "limits", "set", "tenant", option, number)
-    assert (done.returncode, f"Invalid value for '{option}'" in done.stderr) == (2, True)
+    done = run_here("limits", "set", "tenant", option, number, on=database_url)
+    assert (done.code, f"Invalid value for '{option}'" in done.err) == (2, True)
     assert rows_of(database_url, LIMITS) == []
 
 
 def test_limits_of_a_namespace_that_holds_nothing_yet_say_so(rig: Rig) -> None:
     rig.memory("s").put({"role": "user", "content": "hello"})
-    assert command(rig.url, "limits", "set", "default", "--lanes", "4").stderr == ""
-    done = command(rig.url, "limits", "set", "defualt", "--lanes", "4")
-    assert (done.returncode, "There is nothing in namespace 'defualt' yet" in done.stderr) == (0, True)
+    assert run_here("limits", "set", "default", "--lanes", "4", on=rig.url).err == ""
+    done = run_here("limits", "set", "defualt", "--lanes", "4", on=rig.url)
+    assert (done.code, "There is nothing in namespace 'defualt' yet" in done.err) == (0, True)
 
 
 @pytest.mark.parametrize(
@@ -527,9 +516,9 @@ def test_a_budget_of_dollars_without_prices_is_announced(
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     for name, model in (("FACTS", "m"), ("SUMMARY", "n"), ("EMBEDDING", "e")):
         monkeypatch.setenv(f"STRANDLINE_{name}_MODEL", model)
-    done = command(rig.url, "limits", "set", "default", "--usd-per-day", "5")
-    assert done.returncode == 0
-    assert said in done.stderr if said is not None else done.stderr == ""
+    done = run_here("limits", "set", "default", "--usd-per-day", "5", on=rig.url)
+    assert done.code == 0
+    assert said in done.err if said is not None else done.err == ""
 
 
 def test_a_budget_that_is_lowered_is_heeded_although_a_slice_of_the_former_one_is_held(rig: Rig) -> None:
@@ -539,7 +528,7 @@ def test_a_budget_that_is_lowered_is_heeded_although_a_slice_of_the_former_one_i
     assert is_admitted(other, "tenant")
     worker.return_slices()
     assert calls_used(rig.url) == 0, "what was not changed is held on"
-    assert command(rig.url, "limits", "set", "tenant", "--calls-per-day", "2").returncode == 0
+    assert run_here("limits", "set", "tenant", "--calls-per-day", "2", on=rig.url).code == 0
     for one in (worker, other):
         one.return_slices()
     assert calls_used(rig.url) == 2
@@ -581,11 +570,11 @@ def test_limits_hold_before_what_was_put_off_is_rung_for_and_all_of_it_is(
     with ThreadPoolExecutor() as threads:
         with psycopg.connect(database_url) as connection:
             connection.execute("SELECT FROM strandline.due WHERE namespace = 'poor' LIMIT 1 FOR UPDATE")
-            clearing = threads.submit(command, database_url, "limits", "clear", "poor")
+            clearing = threads.submit(run_here, "limits", "clear", "poor", on=database_url)
             wait_until(lambda: rows_of(database_url, WAITING) == [(1,)], timeout=60, what="it to wait")
             assert rows_of(database_url, LIMITS) == []
             assert rows_of(database_url, STILL_PUT_OFF) == [(1_500,)]
-        assert clearing.result(300).returncode == 0
+        assert clearing.result(300).code == 0
     assert rows_of(database_url, STILL_PUT_OFF) == [(0,)]
 
 
@@ -616,11 +605,11 @@ def test_a_budget_whose_rest_other_workers_hold_is_not_called_used_up(rig: Rig) 
     assert [is_admitted(first, "tenant") for _call in range(3)] == [True] * 3
     assert is_admitted(second, "tenant")
     assert not is_admitted(first, "tenant")
-    said = command(rig.url, "limits", "list").stdout
+    said = run_here("limits", "list", on=rig.url).out
     assert "3 of 4 model calls today" in said
     assert "namespace tenant has the rest of its budget of calls in the hands of workers: 0 events" in said
     assert not is_admitted(second, "tenant")
-    said = command(rig.url, "limits", "list").stdout
+    said = run_here("limits", "list", on=rig.url).out
     assert "4 of 4 model calls today" in said
     assert "namespace tenant has used up its budget of calls: 0 events" in said
 
@@ -653,7 +642,7 @@ def test_events_that_wait_for_a_budget_are_not_counted_as_lag(database_url: str,
 
 def lags(url: str) -> list[float]:
     """Of the stages in which three events are due."""
-    pipelines = json.loads(command(url, "status", "--json").stdout)["pipelines"]
+    pipelines = json.loads(run_here("status", "--json", on=url).out)["pipelines"]
     return [stage["lag_seconds"] for one in pipelines for stage in one["stages"] if stage["due"] == 3]
 
 
@@ -670,7 +659,7 @@ def test_a_wait_that_is_longer_than_a_day_is_none_wherever_it_is_shown(rig: Rig)
             " waits_until = clock_timestamp() + make_interval(hours => %s) RETURNING 1",
             hours,
         )
-        assert (" until " in command(rig.url, "limits", "list").stdout) == is_shown
+        assert (" until " in run_here("limits", "list", on=rig.url).out) == is_shown
         explained = explain(rig.database, "m1")
         assert isinstance(explained, MessageExplanation)
         assert ("waits until" in " ".join(explained.why)) == is_shown

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Unpack
 
 import pytest
@@ -19,7 +17,7 @@ from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.wire.explanations import FactExplanation, MessageExplanation, StageTrace
 from tests.conftest import MakeMemory, Rig
 from tests.pipelines.conftest import Drain
-from tests.support.processes import forking
+from tests.support.processes.commands import run_here
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
 
 POISON = "zyzzyva"
@@ -185,8 +183,8 @@ def test_the_command_prints_both_ways(make_memory: MakeMemory, database_url: str
     say(memory, "m1", "Bergen is where I live")
     drain()
     (fact,) = memory.facts.list()
-    shown = command(database_url, "m1", "--session", "s")
-    assert shown.returncode == 0 and "\x1b" not in shown.stdout
+    shown = run_here("explain", "m1", "--session", "s", on=database_url)
+    assert shown.code == 0 and "\x1b" not in shown.out
     for piece in (
         "message m1",
         "why: It was remembered",
@@ -194,22 +192,12 @@ def test_the_command_prints_both_ways(make_memory: MakeMemory, database_url: str
         "extract: applied",
         "answered by",
     ):
-        assert piece in shown.stdout
-    back = command(database_url, str(fact.fact_id), "--user", "anna").stdout
+        assert piece in shown.out
+    back = run_here("explain", str(fact.fact_id), "--user", "anna", on=database_url).out
     assert "1. add" in back and "message m1 (seq 1) of session s" in back
-    as_json = json.loads(command(database_url, "m1", "--json").stdout)
+    as_json = json.loads(run_here("explain", "m1", "--json", on=database_url).out)
     assert MessageExplanation.model_validate(as_json).place == "covered"
-    schemas = json.loads(command(database_url, "m1", "--json-schema").stdout)
+    schemas = json.loads(run_here("explain", "m1", "--json-schema", on=database_url).out)
     assert set(schemas) == {"MessageExplanation", "FactExplanation", "RemovedFactExplanation"}
-    unknown = command(database_url, "nothing")
-    assert unknown.returncode == 1 and unknown.stderr.startswith("strandline: There is no message")
-
-
-def command(database_url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """``strandline explain`` as a process."""
-    return forking.run(
-        [sys.executable, "-m", "strandline", "explain", "--database-url", database_url, *arguments],
-        capture_output=True,
-        timeout=600,
-        check=False,
-    )
+    unknown = run_here("explain", "nothing", on=database_url)
+    assert unknown.code == 1 and unknown.err.startswith("strandline: There is no message")

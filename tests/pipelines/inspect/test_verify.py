@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -27,7 +25,7 @@ from strandline.wiring.assembly import prepare_stages
 from strandline.workers.in_process import BackgroundRunner
 from tests.conftest import MakeMemory, Rig, nothing_due, rows_of, wait_until
 from tests.support.many_sessions import fill
-from tests.support.processes import forking
+from tests.support.processes.commands import run_here
 from tests.support.servers.databases import temporary_database
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
 from tests.support.sql.named_sql import named_statements
@@ -257,30 +255,20 @@ def test_sessions_that_were_made_up_verify_clean(database: Database, database_ur
     assert report.messages > 10_000
 
 
-def command(database_url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """``strandline verify`` as a process."""
-    return forking.run(
-        [sys.executable, "-m", "strandline", "verify", "--database-url", database_url, *arguments],
-        capture_output=True,
-        timeout=600,
-        check=False,
-    )
-
-
 def test_the_command_exits_with_0_or_1_and_names_violations(database_url: str) -> None:
-    clean = command(database_url)
-    assert (clean.returncode, clean.stderr) == (0, "")
-    assert "no violation" in clean.stdout and "\x1b" not in clean.stdout
+    clean = run_here("verify", on=database_url)
+    assert (clean.code, clean.err) == (0, "")
+    assert "no violation" in clean.out and "\x1b" not in clean.out
     break_it(database_url, "message_missing")
-    broken = command(database_url, "--session", "anna-1")
-    assert broken.returncode == 1
-    assert "message_missing: Messages 3 to 4 of session 'anna-1' are missing" in broken.stdout
-    report = Report.model_validate_json(command(database_url, "--json").stdout)
+    broken = run_here("verify", "--session", "anna-1", on=database_url)
+    assert broken.code == 1
+    assert "message_missing: Messages 3 to 4 of session 'anna-1' are missing" in broken.out
+    report = Report.model_validate_json(run_here("verify", "--json", on=database_url).out)
     assert {"message_missing", "event_count_wrong"} <= {violation.kind for violation in report.violations}
-    schema = json.loads(command(database_url, "--json-schema").stdout)
+    schema = json.loads(run_here("verify", "--json-schema", on=database_url).out)
     assert {"messages", "events", "violations"} <= set(schema["required"])
-    unknown = command(database_url, "--session", "nobody")
-    assert unknown.returncode == 1 and unknown.stderr.startswith("strandline: There is no session")
+    unknown = run_here("verify", "--session", "nobody", on=database_url)
+    assert unknown.code == 1 and unknown.err.startswith("strandline: There is no session")
 
 
 def test_verify_writes_nothing_and_waits_for_no_lock(database: Database, database_url: str) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -22,7 +22,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
 from tests.conftest import MakeMemory, Rig, nothing_due, rows_of, wait_until
-from tests.support.processes import forking
+from tests.support.processes.commands import run_here
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import say
@@ -394,20 +394,11 @@ def test_the_command_says_what_it_would_do_and_does_it_when_told(database_url: s
     facts.add("Likes tea")
     facts.add("Likes cocoa")
 
-    def run(*arguments: str) -> str:
-        command = [sys.executable, "-m", "strandline", "facts", "clear", *arguments]
-        done = forking.run(
-            [*command, "--database-url", database_url],
-            capture_output=True,
-            check=True,
-            timeout=600,
-        )
-        return done.stdout
-
-    assert run("--namespace", "shop") == "shop: would clear 2 live facts of 1 owner; add --yes to do it\n"
+    clear = partial(run_here, "facts", "clear", "--namespace", "shop", on=database_url)
+    assert clear().out == "shop: would clear 2 live facts of 1 owner; add --yes to do it\n"
     assert facts.list().total == 2
-    report = json.loads(run("--namespace", "shop", "--yes", "--actor", "ops", "--json"))
-    assert report == {"namespace": "shop", "dry_run": False, "owners": 1, "facts": 2}
+    cleared = clear("--yes", "--actor", "ops", "--json").json
+    assert cleared == {"namespace": "shop", "dry_run": False, "owners": 1, "facts": 2}
     assert facts.list().total == 0
     assert clearings(database_url) == [(1, "ops")]
 

@@ -31,6 +31,7 @@ from strandline.schemas.queries.conversation.sessions import ShowEventsRow
 from strandline.schemas.settings import load_settings
 from tests.conftest import MakeMemory, wait_until
 from tests.support.processes import forking
+from tests.support.processes.commands import run_here
 
 DIGRESSIONS = ("the harbour", "the old bridge", "the bakery", "the night train", "the botanical garden")
 
@@ -277,27 +278,15 @@ def test_output_in_a_pipe_is_plain(chat: Path) -> None:
 def test_a_line_that_is_no_message_is_named(tmp_path: Path, text: str, complaint: str) -> None:
     path = tmp_path / "bad.jsonl"
     path.write_text(text, encoding="utf-8")
-    done = forking.run(
-        [sys.executable, "-m", "strandline", "demo", "--file", str(path)],
-        capture_output=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1
-    assert complaint in done.stderr
-    assert not done.stdout
+    done = run_here("demo", "--file", str(path))
+    assert (done.code, done.out, len(done.err.splitlines())) == (1, "", 1)
+    assert complaint in done.err
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    done = forking.run(
-        [sys.executable, "-m", "strandline", "demo", "--file", str(tmp_path / "none.jsonl")],
-        capture_output=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "none.jsonl cannot be read" in done.stderr
+    done = run_here("demo", "--file", str(tmp_path / "none.jsonl"))
+    assert done.code == 1
+    assert "none.jsonl cannot be read" in done.err
 
 
 def test_answers_name_the_messages_that_they_come_from(make_memory: MakeMemory) -> None:
