@@ -28,9 +28,8 @@ class Estimate:
         events, tokens: that fit the selection.
         batches: that a replay in place compares, or that a new generation makes.
         stored_batches: with stored answers; in place these cost nothing.
-        model_calls: that the batches need.  A new generation's merges follow from the serving one's
-        candidates;
-            condensing is not foreseen.
+        model_calls: that the batches need; of a new generation's merges as many as the serving one's
+            candidates need, and none to condense.
         input_tokens, output_tokens: of these calls, by the averages of the pipeline's latest calls; None
             without such calls.
         cost_usd: by STRANDLINE_MODEL_PRICES; None where the model has no price there.

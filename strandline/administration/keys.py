@@ -105,12 +105,7 @@ def digest_of(secret: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class KeyMaker:
-    """The request that makes a key.
-
-    Attributes:
-        made_by: its key, which the new one does not outlive; None: made by a command.
-        request_key: names it: it makes one key however often it comes.
-    """
+    """The request that makes a key: its own key, which the new one does not outlive, and its name."""
 
     made_by: str | None = None
     request_key: UUID | None = None

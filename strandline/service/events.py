@@ -59,10 +59,7 @@ Told = tuple[str, EventOut]
 
 @dataclass(eq=False, slots=True)
 class Listener:
-    """One stream: the events of a namespace, one of its users, its data without a user, or one session.
-
-    ``key_id``: of the key that asked.
-    """
+    """One stream: the events of a namespace, one of its users, its data without a user, or one session."""
 
     namespace: str
     key_id: str

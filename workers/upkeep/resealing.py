@@ -29,12 +29,7 @@ SECONDS_PER_NAMESPACE = 60.0
 
 
 class Resealing:
-    """One worker's share.
-
-    Args:
-        cache_seconds: how long processes keep unwrapped keys.
-        is_stopping: whether the worker is to end.
-    """
+    """One worker's share; ``cache_seconds`` is how long processes keep unwrapped keys."""
 
     def __init__(self, database: Database, *, cache_seconds: float, is_stopping: Callable[[], bool]) -> None:
         self._database = database

@@ -24,16 +24,7 @@ REFUSAL_SECONDS = 0.25
 
 @dataclass(frozen=True, slots=True)
 class ClassLimits:
-    """The bounds of one class of routes.
-
-    Attributes:
-        at_once: requests in work.
-        waiting: requests that may wait for a permit.
-        wait_seconds: how long one waits at most.
-        at_once_per_key, waiting_per_key: the same for one key; None: all.
-        at_once_per_namespace, waiting_per_namespace: the same for one namespace; None: all.
-        max_bytes, bytes_per_key, bytes_per_namespace: of the large bodies in work.
-    """
+    """The bounds of one class of routes: in all, of one key and of one namespace (None: as of all)."""
 
     at_once: int
     waiting: int
