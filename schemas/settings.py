@@ -233,6 +233,11 @@ class Settings(BaseSettings):
     service_page_secret: SecretStr | None = Field(
         None, min_length=32, description="serves the page, and seals its sessions; unset: there is no page"
     )
+    service_page_origins: str = Field(
+        "",
+        pattern=r"^( *https?://[A-Za-z0-9.:\[\]-]+/? *(,|$))*$",
+        description="web pages that may show a user's own view in a frame; empty: none",
+    )
     service_max_body_bytes: int = Field(1_048_576, ge=1024)
     service_body_seconds: Positive = Field(
         10.0, description="longest time for a head to arrive, for a body, or for an answer to be taken"

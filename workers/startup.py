@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from celery import Celery
 from kombu.exceptions import OperationalError
 
 from strandline.schemas.broker.troubles import describe_trouble
 from strandline.schemas.errors import BrokerUnavailableError, DatabaseUnavailableError
+from strandline.workers.celery_app.app import WorkerApp
 
 logger = logging.getLogger("strandline.workers")
 
@@ -51,18 +51,19 @@ class Patience:
                 self._say("Postgres", str(error))
             pause.wait(min(PAUSE_SECONDS, self._seconds_left()))
 
-    def for_broker(self, app: Celery) -> None:
-        """Return once the application's broker takes a connection.
+    def for_broker(self, app: WorkerApp) -> None:
+        """Return once the application's broker takes a connection, or its worker stops; it has begun already.
 
         Raises:
             BrokerUnavailableError: it still did not take one when the time was over.
         """
-        while True:
+        while not app.is_stopping():
             try:
                 with app.connection_for_read() as connection:
                     # Each host of the URL once.
                     connection.ensure_connection(max_retries=max(0, len(connection.alt or ()) - 1))
             except (OperationalError, OSError) as error:
+                app.condition.lose_broker("take", error, is_logged=False)
                 # Its own sentence may quote the URL.
                 cause = describe_trouble(error) or type(error.__cause__ or error).__name__
                 if self._seconds_left() <= 0:
@@ -72,6 +73,7 @@ class Patience:
                     ) from None
                 self._say("the broker", cause)
             else:
+                app.condition.find_broker("take")
                 return
             threading.Event().wait(min(PAUSE_SECONDS, self._seconds_left()))
 

@@ -103,6 +103,21 @@ FROM strandline.worker w
 WHERE @beats(w, statement_timestamp(), %(dead_after_seconds)s)
 ORDER BY w.started_at
 
+-- name: failing_stages
+-- The stages with due lanes whose last attempt failed, if none has succeeded since; and when the first is tried again.
+-- row: generation_id integer, stage text, next_attempt_at timestamptz
+SELECT f.generation_id, f.stage, f.next_attempt_at
+FROM (
+    SELECT d.generation_id, d.stage, max(l.postponed_at) AS failed_at, min(l.next_attempt_at) AS next_attempt_at
+    FROM strandline.due d
+    JOIN strandline.lane l ON l.shard_key = d.shard_key AND l.scope_key = d.scope_key
+        AND l.generation_id = d.generation_id AND l.stage = d.stage
+    WHERE l.last_error IS NOT NULL GROUP BY d.generation_id, d.stage) AS f
+WHERE NOT EXISTS (
+    SELECT FROM strandline.receipt r
+    WHERE r.applied_at > f.failed_at AND r.generation_id = f.generation_id AND r.stage = f.stage
+        AND r.outcome = 'applied')
+
 -- name: oldest_unchained
 -- The age of the oldest act that no worker has chained into its trail; null if all are.
 -- row: seconds float8?

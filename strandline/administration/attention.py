@@ -16,7 +16,7 @@ def lines_of(report: Standing | StatusReport, starter: str) -> list[str]:
         f"{name} is registered but unserved: sessions feed it, and no live worker runs it"
         if name in {pipeline.name for pipeline in report.pipelines}
         else f"{name} is not registered: sessions name it, and no worker has brought it yet"
-        for name in report.unserved
+        for name in (report.unserved if report.workers else ())
     ]
     lines += [
         f"{stage.name} waits: {stage.reason}"

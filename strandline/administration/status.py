@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -15,6 +16,7 @@ from strandline.pipelines.generations.registry import serving_generations, setti
 from strandline.pipelines.replay.records import replays
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.inspection.status import (
+    FailingStages,
     LedgerTotals,
     LedgerTotalsRow,
     OldestUnchained,
@@ -55,10 +57,9 @@ def read_standing(database: Database, settings: Settings) -> Standing:
     live = database.fetch(StatusWorkers(dead_after_seconds=dead_after))
     used = {row.pipeline for row in database.fetch(UsedPipelines())}
     differing = settings_differing(serving_generations(database), settings)
+    reasons = _reasons(database, live)
     pipelines = [
-        _pipeline(
-            row, used, _served_stages(row.generation_id, live), differing, _reasons(row.generation_id, live)
-        )
+        _pipeline(row, used, _served_stages(row.generation_id, live), differing, reasons)
         for row in database.fetch(StatusPipelines(dead_after_seconds=dead_after))
     ]
     registered = {pipeline.name for pipeline in pipelines}
@@ -140,12 +141,19 @@ def _served_stages(generation: int, live: list[StatusWorkersRow]) -> set[str]:
     return {stage for worker in live if generation not in worker.unbuildable for stage in worker.stages}
 
 
-def _reasons(generation: int, live: list[StatusWorkersRow]) -> dict[str, str]:
-    reasons: dict[str, str] = {}
+def _reasons(database: Database, live: list[StatusWorkersRow]) -> dict[str, str]:
+    """What workers say of work that waits, by ``generation/stage``; a worker may not know that it is over."""
+    told: dict[str, str] = {}
     for worker in live:
-        reasons |= json.loads(worker.condition).get("reasons", {})
-    prefix = f"{generation}/"
-    return {key.removeprefix(prefix): reason for key, reason in reasons.items() if key.startswith(prefix)}
+        told |= json.loads(worker.condition).get("reasons", {})
+    rows = database.fetch(FailingStages()) if told else []
+    failing = {f"{row.generation_id}/{row.stage}": row.next_attempt_at for row in rows}
+    now = datetime.now(UTC)
+    return {
+        key: f"{reason} The next attempt is at {at:%H:%M:%S %Z}." if at > now else reason
+        for key, reason in told.items()
+        if (at := failing.get(key)) is not None
+    }
 
 
 def _calls(ledger: Sequence[LedgerTotalsRow]) -> CallsReport:
@@ -177,7 +185,9 @@ def _pipeline(
     due, leased, dead = ({item["stage"]: item for item in json.loads(text)} for text in counts)
     own = pipeline_named(row.pipeline).stages
     names = list(dict.fromkeys([*own, *due, *leased, *dead]))
-    stages = [_stage(stage, due, leased, dead, reasons.get(stage)) for stage in names]
+    stages = [
+        _stage(stage, due, leased, dead, reasons.get(f"{row.generation_id}/{stage}")) for stage in names
+    ]
     return PipelineReport(
         name=row.pipeline,
         generation=row.generation_id,

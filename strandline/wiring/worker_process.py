@@ -10,6 +10,7 @@ from celery.platforms import SecurityWarning
 
 from strandline.pipelines.engine.engine import Watch
 from strandline.producers.doorbell.doorbell import Doorbell
+from strandline.schemas.errors import BrokerUnavailableError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.sealed.opening import sealed_content
@@ -75,7 +76,6 @@ def run_worker(
         )
         alone.work_for(worker, list(built), bell.ring)
         serve(app, worker, list(built))
-        patience.for_broker(app)
         # Celery warns that root may be handed pickled code; only JSON is accepted here.
         warnings.filterwarnings("ignore", category=SecurityWarning)
         celery_worker = app.Worker(
@@ -95,7 +95,15 @@ def run_worker(
         app.on_worker_start = shutdown.take_signals_again
         # Before the first hint comes: a lease is worth nothing without a heartbeat.
         patience.for_postgres(worker.start)
-        celery_worker.start()
+        try:
+            patience.for_broker(app)
+        except BrokerUnavailableError:
+            worker.stop()
+            raise
+        if worker.is_stopping:
+            worker.stop()
+        else:
+            celery_worker.start()
         bell.close()
         return int(celery_worker.exitcode or 0)
     finally:

@@ -280,12 +280,28 @@ def test_a_worker_waits_for_a_broker_that_starts_after_it(rig: Rig, running: lis
         broker.down()
         worker = begin(running, rig.url, broker.url, "600")
         wait_until(lambda: said(worker, "server=the broker"), timeout=60, what="the worker to say so")
+        sql = "SELECT pid FROM strandline.worker WHERE condition ->> 'no_broker' IS NOT NULL"
+        wait_until(
+            lambda: rows_of(rig.url, sql) == [(worker.pid,)], timeout=60, what="status to show it without"
+        )
         broker.up()
+        wait_until(lambda: not rows_of(rig.url, sql), timeout=60, what="status to show it with its broker")
         wait_until(lambda: said(worker, "is ready"), timeout=60, what="the worker to be ready")
         assert said(worker, "worker waits for a server") == 1
         worker.process.send_signal(signal.SIGTERM)
         assert worker.process.wait(300) == 0
     wait_until(lambda: said(worker, "stops (SIGTERM)"), timeout=5, what="the reason why it stops")
+
+
+def test_a_signal_ends_a_worker_that_waits_for_its_broker(rig: Rig, running: list[WorkerProcess]) -> None:
+    with BrokerProxy(rig.broker_url) as broker:
+        broker.down()
+        worker = begin(running, rig.url, broker.url, "600")
+        wait_until(lambda: said(worker, "server=the broker"), timeout=60, what="the worker to say so")
+        worker.process.send_signal(signal.SIGTERM)
+        assert worker.process.wait(300) == 0
+    assert not said(worker, "worker ends before its batches do")
+    assert rows_of(rig.url, "SELECT pid FROM strandline.worker") == []
 
 
 def test_a_worker_waits_for_a_postgres_that_starts_after_it(rig: Rig, running: list[WorkerProcess]) -> None:

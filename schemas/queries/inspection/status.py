@@ -130,6 +130,18 @@ class StatusWorkers(Query[StatusWorkersRow], name="status_workers", repeatable=T
     dead_after_seconds: Decimal | float
 
 
+class FailingStagesRow(NamedTuple):
+    generation_id: int
+    stage: str
+    next_attempt_at: datetime
+
+
+class FailingStages(Query[FailingStagesRow], name="failing_stages", repeatable=True):
+    """The stages with due lanes whose last attempt failed, if none has succeeded since; and when the first is
+    tried again.
+    """
+
+
 class OldestUnchained(Query[SecondsRow], name="oldest_unchained", repeatable=True):
     """The age of the oldest act that no worker has chained into its trail; null if all are."""
 

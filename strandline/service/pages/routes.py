@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strandline.service.pages import conversations, letters, login, now, replays, statics, users
+from strandline.service.pages import conversations, letters, login, now, own, replays, statics, users
 
 PAGE_ROUTES = [
     *now.pages.routes,
@@ -11,5 +11,6 @@ PAGE_ROUTES = [
     *replays.pages.routes,
     *letters.pages.routes,
     *login.pages.routes,
+    *own.pages.routes,
     *statics.pages.routes,
 ]

@@ -30,7 +30,7 @@ from strandline.service.gate.problems import (
 from strandline.service.gate.sending import Sending
 from strandline.service.pages.asking import PLACES, AnswerError, Asking
 from strandline.service.pages.operations import REVEAL
-from strandline.service.pages.sessions import PATH, PageSession, cookie_in
+from strandline.service.pages.sessions import COOKIE, PATH, PageSession, cookie_in
 from strandline.service.pages.visits import Visit, way_to
 from strandline.service.route import log_defect
 from strandline.service.service import Service
@@ -66,6 +66,7 @@ class PageRoute(Route):
     """
 
     has_head = False
+    cookie = COOKIE
 
     def __init__(self, method: str, path: str, endpoint: Endpoint, *, is_open: bool = False) -> None:
         super().__init__(PATH + path, endpoint, include_in_schema=False)
@@ -84,14 +85,14 @@ class PageRoute(Route):
             return
         except Exception as error:  # noqa: BLE001  # the outermost edge of a request
             response = await _refusal(visit, error, self.path_format)
-        for name, value in HEADERS.items():
+        for name, value in self._headers(service).items():
             response.headers.setdefault(name, value)
         await response(scope, receive, sending)
 
     async def _answer(self, scope: Scope, receive: Receive, visit: Visit) -> Response:
         headers = dict(scope["headers"])
         service, sealer = visit.service, visit.sealer
-        cookie = cookie_in(headers.get(b"cookie"))
+        cookie = cookie_in(headers.get(b"cookie"), self.cookie)
         session = sealer.open(cookie, time.time())
         if not self._is_open:  # without a session there is no act to give notice of
             visit.query = {name: values[-1] for name, values in _fields_in(scope["query_string"]).items()}
@@ -99,16 +100,24 @@ class PageRoute(Route):
         visit.ends_at = 0 if session is None else session.ends_at
         visit.ask, visit.token = Asking(scope, receive, keys), sealer.token(cookie)
         if not keys and not self._is_open:
-            return _to_login(headers)
+            return self._without_session(headers)
         visit.places = {name: _place(name, value) for name, value in scope["path_params"].items()}
         if self.method == "POST":
             check_source(headers)
-            seconds = service.settings.service_body_seconds
-            body = await read_body(receive, max_bytes=MAX_FORM_BYTES, seconds=seconds)
-            visit.fields = _fields_in(body)
+            await self._read_form(receive, visit)
             if keys and not sealer.is_token(cookie, visit.field("token") or ""):
                 raise ProblemError(FORBIDDEN, detail=FORM_REFUSED)
         return await self._respond(visit)
+
+    async def _read_form(self, receive: Receive, visit: Visit) -> None:
+        seconds = visit.service.settings.service_body_seconds
+        visit.fields = _fields_in(await read_body(receive, max_bytes=MAX_FORM_BYTES, seconds=seconds))
+
+    def _headers(self, service: Service) -> Mapping[str, str]:
+        return HEADERS
+
+    def _without_session(self, headers: Mapping[bytes, bytes]) -> Response:
+        return _to_login(headers)
 
 
 class Refusing(PageRoute):
@@ -127,7 +136,8 @@ class Refusing(PageRoute):
 class Pages:
     """The routes of the page's subjects, in the order in which they are declared."""
 
-    def __init__(self) -> None:
+    def __init__(self, route: type[PageRoute] = PageRoute) -> None:
+        self._route = route
         self.routes: list[PageRoute] = []
 
     def __call__(self, route: str, *, is_open: bool = False) -> Callable[[Endpoint], Endpoint]:
@@ -135,7 +145,7 @@ class Pages:
         method, path = route.split()
 
         def declare(endpoint: Endpoint) -> Endpoint:
-            self.routes.append(PageRoute(method, path.rstrip("/"), endpoint, is_open=is_open))
+            self.routes.append(self._route(method, path.rstrip("/"), endpoint, is_open=is_open))
             return endpoint
 
         return declare
@@ -189,7 +199,7 @@ class Pages:
                 PATH + PLACES.sub(lambda match: quote(str(values[match[1]]), safe=""), back), done=done
             )
 
-        self.routes.append(PageRoute("POST", path, answer))
+        self.routes.append(self._route("POST", path, answer))
 
 
 def check_source(headers: Mapping[bytes, bytes]) -> None:

@@ -13,6 +13,8 @@ from hashlib import sha256
 
 COOKIE = "strandline_page"
 PATH = "/page"
+OWN_COOKIE = "strandline_own"
+OWN_PATH = f"{PATH}/own"
 SESSION_SECONDS = 8 * 3_600
 _SEALED = re.compile(r"(\d{10})((?:\.[0-9a-f]{16}){1,2})\.([0-9a-f]{64})")
 
@@ -66,13 +68,17 @@ class Sealer:
         return hmac.new(self._secret, f"strandline page {purpose} {text}".encode(), sha256).hexdigest()
 
 
-def cookie_in(header: bytes | None) -> str:
-    """The session's cookie of a request, whatever other cookies are; empty without one."""
+def cookie_in(header: bytes | None, cookie: str) -> str:
+    """A session's cookie of a request, whatever other cookies are; empty without one."""
     pairs = (pair.strip().partition("=") for pair in (header or b"").decode("latin-1").split(";"))
-    return next((value for name, _, value in pairs if name == COOKIE), "")
+    return next((value for name, _, value in pairs if name == cookie), "")
 
 
-def cookie_header(value: str, *, is_secure: bool, seconds: int = SESSION_SECONDS) -> str:
-    """``Set-Cookie``; with 0 seconds it removes the cookie."""
+def cookie_header(
+    value: str, *, is_secure: bool, seconds: int = SESSION_SECONDS, is_own: bool = False
+) -> str:
+    """``Set-Cookie``; with 0 seconds it removes the cookie.  ``is_own``: for frames in pages of others."""
+    named = f"{OWN_COOKIE}={value}; Path={OWN_PATH}" if is_own else f"{COOKIE}={value}; Path={PATH}"
+    sites = "None; Partitioned" if is_own else "Strict"
     secure = "; Secure" if is_secure else ""
-    return f"{COOKIE}={value}; Path={PATH}; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+    return f"{named}; Max-Age={seconds}; HttpOnly; SameSite={sites}{secure}"

@@ -17,7 +17,7 @@ from strandline.schemas.wire import acts
 from strandline.service.pages.asking import Asking
 from strandline.service.pages.operations import STANDING
 from strandline.service.pages.rendering import render
-from strandline.service.pages.sessions import Sealer
+from strandline.service.pages.sessions import OWN_PATH, Sealer
 from strandline.service.service import Service
 
 MAX_DIGITS = 17
@@ -95,6 +95,11 @@ class Visit:
         """Of this page, revealed or not."""
         path: str = self.scope["path"]
         return path.removesuffix("/reveal") if self.is_revealed else path
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is for the view of one's own memory."""
+        return f"{self.scope['path']}/".startswith(f"{OWN_PATH}/")
 
     def address(self, path: str, **changed: str) -> str:
         """A path with the filters of this page, some of them changed."""

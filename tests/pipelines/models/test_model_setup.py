@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from strandline.administration.status import read_status
 from strandline.cli.doctor.models import check_models
@@ -13,13 +14,18 @@ from strandline.cli.doctor.servers import check_database
 from strandline.cli.servers.targets import Servers
 from strandline.pipelines.engine.failures import KEPT_SECONDS, Troubles
 from strandline.pipelines.inspect.explain_message import explain
+from strandline.schemas.queries.work.workers import TellCondition
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import SUMMARY_STAGE
 from strandline.schemas.wire.explanations import MessageExplanation
+from strandline.wiring.assembly import prepare_stages
 from tests.conftest import Rig, nothing_due, rows_of, wait_until
 from tests.producers.doorbell.test_doorbell import some_lane
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.busy_workers import check_done_once, environment
+from tests.support.workers.draining import drain_everything, due_lanes
+from tests.support.workers.hand_worker import HandWorker
 
 REFUSALS = [
     ({"status": 401, "code": "invalid_api_key"}, "the key was refused (401)"),
@@ -71,6 +77,42 @@ def test_a_refusal_of_every_model_call_is_named_and_work_waits_until_it_is_mende
     assert reasons() == []
     assert worker.stop() == 0
     assert "sk-secret-key" not in "".join(worker.output)
+
+
+def test_a_reason_of_one_worker_ends_when_another_does_the_work(rig: Rig) -> None:
+    """A worker that does not try again itself would tell its reason for a minute more."""
+    settings = rig.settings.model_copy(
+        update={
+            "openai_base_url": rig.model.base_url,
+            "openai_api_key": SecretStr("sk"),
+            "retry_base_seconds": 30,
+        }
+    )
+
+    def reason() -> str | None:
+        pipelines = read_status(rig.database, settings).pipelines
+        return next(stage.reason for one in pipelines for stage in one.stages if stage.name == "extract")
+
+    rig.model.behave(status=401)
+    for user in ("ana", "bob"):
+        rig.memory(f"of-{user}", user_id=user).put({"role": "user", "content": "I sail."})
+        rig.memory(f"of-{user}", user_id=user).flush(all=True)
+    drain_everything(rig.database, rig.url, settings, ["extract"])
+    ((generation,),) = rows_of(
+        rig.url, "SELECT DISTINCT generation_id FROM strandline.lane WHERE last_error > ''"
+    )
+    other = HandWorker(rig.database, prepare_stages(rig.database, settings))
+    told = json.dumps({"reasons": {f"{generation}/extract": "The key was refused."}})
+    rig.database.fetch(TellCondition(worker_id=other.worker_id, condition=told))
+    assert "The key was refused. The next attempt is at " in (reason() or "")
+    rig.model.behave()
+    anas = identify_user("default", "ana").shard_key
+    assert rows_of(
+        rig.url, "UPDATE strandline.lane SET next_attempt_at = now() WHERE shard_key = %s RETURNING 1", anas
+    )
+    drain_everything(rig.database, rig.url, settings, ["extract"])
+    assert reason() is None
+    assert due_lanes(rig.url, ["extract"]), "the other user's work is not tried again yet"
 
 
 @pytest.fixture

@@ -136,6 +136,7 @@ ACROSS_SHARDS = {
     "status counts everything": {
         "status_keys",
         "oldest_unchained",
+        "failing_stages",
         "status_pipelines",
         "longest_due",
         "stage_rates",

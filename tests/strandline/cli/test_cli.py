@@ -196,7 +196,7 @@ def test_status_of_a_database(run: Run, database_url: str, make_memory: MakeMemo
     assert status["unserved"] == ["facts", "summary", "vectors"]
 
     plain = run("status", STRANDLINE_DATABASE_URL=database_url)
-    assert "registered but unserved" in plain.out
+    assert "no worker is alive" in plain.out
     assert ESCAPE not in plain.out + plain.err
 
 

@@ -20,11 +20,14 @@ from tests.support.servers.model_server import ModelServer
 from tests.support.servers.service_server import RunningService
 from tests.support.workers.worker_processes import launch_worker
 
+# Of a page that may show a user's own view in a frame.
+SITE = "http://localhost:1"
 CHROMIUM = Path("/usr/bin/chromium")
-# Headless, and of itself it asks for nothing.
+# Headless, and of itself it asks for nothing; the service is on loopback, a site around it is not.
 ARGUMENTS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--disable-features=LocalNetworkAccessChecks",
 ]  # fmt: skip
 AXE = (Path(__file__).parents[3] / "support/axe/axe.min.js").read_text()
 VIOLATIONS = """
@@ -78,6 +81,7 @@ def begun_world(stack: EmbeddedStack, broker_url: str) -> Iterator[World]:
         RunningService(
             url,
             service_page_secret=SECRET,
+            service_page_origins=SITE,
             OPENAI_BASE_URL=model.base_url,
             OPENAI_API_KEY="sk-tests",
             embedding_backend="local",

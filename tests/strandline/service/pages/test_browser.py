@@ -10,7 +10,10 @@ from playwright.sync_api import Browser
 
 from strandline.deploy.embedded.stack import EmbeddedStack
 from tests.strandline.service.pages.browsing import (
+    AXE,
     CHROMIUM,
+    SITE,
+    VIOLATIONS,
     Walk,
     World,
     begun_world,
@@ -72,6 +75,38 @@ def test_a_users_own_key_shows_that_user(world: World, browser: Browser) -> None
         assert walk.page.inner_text("h1") == "User ana"
         assert walk.page.locator("nav >> text=Now").count() == 0
         assert walk.violations() == []
+
+
+@pytest.mark.parametrize("site", [SITE, "http://localhost:2"])
+def test_a_named_site_alone_shows_a_users_own_view_in_a_frame(
+    world: World, browser: Browser, site: str
+) -> None:
+    key = world.service.make_key(user_id="gwen", scopes=["read", "facts"])
+    around = f"""<!doctype html><title>A chat</title><iframe name="memory" title="Memory"></iframe>
+        <form method="post" action="{world.service.url}/page/own" target="memory">
+        <input type="hidden" name="key" value="{key.key}"><button>Show my memory</button></form>"""
+    with Walk(world, browser) as walk:
+        walk.page.route(f"{site}/", lambda route: route.fulfill(body=around, content_type="text/html"))
+        walk.page.goto(f"{site}/")
+        if site != SITE:
+            with walk.page.expect_response("**/page/own") as answer:
+                walk.click("text=Show my memory")
+            assert answer.value.status == 403
+            return
+        walk.click("text=Show my memory")
+        frame = walk.page.frame_locator("iframe")
+        frame.locator("h1:text-is('Your memory')").wait_for()
+        frame.locator("#text").fill("Climbs.")
+        frame.locator("button:text-is('Add')").click()
+        frame.locator("td:has-text('Climbs.')").wait_for()
+        assert frame.locator("nav, header").count() == 0
+        inside = walk.page.frame(name="memory")
+        assert inside is not None
+        inside.evaluate(AXE)
+        assert inside.evaluate(VIOLATIONS) == []
+        frame.locator("text=Correct or delete").click()
+        frame.locator("button:text-is('Delete')").click()
+        frame.locator("text=The fact is deleted").wait_for()
 
 
 def test_live_numbers_pause_and_resume(world: World, browser: Browser) -> None:
