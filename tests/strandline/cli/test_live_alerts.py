@@ -72,8 +72,10 @@ def begun_prometheus(folder: Path) -> Iterator[Prometheus]:
 def started(command: list[str], says: str, **variables: str) -> Iterator[str]:
     """A process until it is told to end; gives the address that its output names."""
     variables = {"PATH": "/usr/bin:/bin", "STRANDLINE_EMBEDDED": "never", **variables}
-    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    with forking.Popen(command, env=variables, **output) as process:
+    with forking.Popen(
+        command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
         try:
             yield next(match[1] for line in process.stdout if (match := re.search(says, line)))
         finally:
