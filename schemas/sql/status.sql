@@ -20,7 +20,9 @@ SELECT g.pipeline, g.generation_id, g.state, g.entry_stage, g.config::text, (
             AND @beats(w, statement_timestamp(), %(dead_after_seconds)s)
         GROUP BY l.stage) AS x)::text AS leased, (
     SELECT coalesce(json_agg(x), '[]') FROM (
-        SELECT d.stage, count(*) AS dead, min(d.retry_at) AS retry_at FROM strandline.dead_letter d
+        SELECT d.stage, count(*) AS dead, min(d.retry_at) AS retry_at,
+            (array_agg(d.reason ORDER BY d.created_at DESC))[1] AS reason
+        FROM strandline.dead_letter d
         WHERE d.generation_id = g.generation_id AND d.dropped_at IS NULL GROUP BY d.stage) AS x)::text AS dead
 FROM strandline.generation g WHERE g.state <> 'retired' ORDER BY g.pipeline, g.generation_id
 

@@ -18,6 +18,7 @@ class StageReport(Report):
     turn that waits for others has no age until that wait ends.
     ``reason``: why that work waits, as a live worker says; null where none knows a reason.
     ``retry_at``: when the first of its dead letters is retried by itself; null if none is.
+    ``dead_reason``: of the newest one.
     """
 
     name: str
@@ -27,6 +28,7 @@ class StageReport(Report):
     lag_seconds: float
     reason: str | None
     retry_at: datetime | None = None
+    dead_reason: str | None = None
 
 
 class PipelineReport(Report):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from strandline.schemas.display.shown_text import quantity, quote, time_text
 from strandline.schemas.values.undelivered import Undelivered
-from strandline.schemas.wire.work import NamespaceLimitsReport, Standing, StatusReport
+from strandline.schemas.wire.work import NamespaceLimitsReport, StageReport, Standing, StatusReport
 
 # Workers chain acts within seconds; the alert StrandlineTrailNotChained has the same bound.
 UNCHAINED_SECONDS = 600.0
@@ -25,11 +25,10 @@ def lines_of(report: Standing | StatusReport, starter: str) -> list[str]:
         if stage.reason
     ]
     lines += [
-        f"{quantity(stage.dead, 'dead letter')} of {stage.name}; the next is retried by itself"
-        f" {time_text(stage.retry_at)}"
+        f"{quantity(stage.dead, 'dead letter')} of {stage.name}: {stage.dead_reason} {_retry_of(stage)}"
         for pipeline in report.pipelines
         for stage in pipeline.stages
-        if stage.retry_at is not None
+        if stage.dead
     ]
     lines += [
         f"{pipeline.name} goes on as it was made; the settings differ ({'; '.join(pipeline.differences)}):"
@@ -61,6 +60,12 @@ def lines_of(report: Standing | StatusReport, starter: str) -> list[str]:
             " `strandline doctor` looks at the broker"
         )
     return lines if report.workers else [*lines, f"no worker is alive; `{starter}` starts one"]
+
+
+def _retry_of(stage: StageReport) -> str:
+    if stage.retry_at is not None:
+        return f"The next is retried by itself {time_text(stage.retry_at)}."
+    return "Remove the cause, then retry: `strandline dead-letters`."
 
 
 def waiting_line(limits: NamespaceLimitsReport) -> str:

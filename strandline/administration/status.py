@@ -218,6 +218,7 @@ def _stage(
         lag_seconds=round(max(0.0, float(due.get(name, {}).get("lag_seconds", 0.0))), 3),
         reason=reason if name in due else None,
         retry_at=dead.get(name, {}).get("retry_at"),
+        dead_reason=dead.get(name, {}).get("reason"),
     )
 
 

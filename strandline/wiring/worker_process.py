@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from celery.platforms import SecurityWarning
 
@@ -18,7 +19,7 @@ from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import queue_name
 from strandline.wiring.archives import open_archive
 from strandline.wiring.assembly import prepare_stages, stop_points
-from strandline.workers.celery_app.app import make_app, serve
+from strandline.workers.celery_app.app import WorkerApp, make_app, serve
 from strandline.workers.celery_app.shutdown import Shutdown
 from strandline.workers.startup import Patience
 from strandline.workers.without_broker import WithoutBroker
@@ -93,18 +94,23 @@ def run_worker(
         )
         shutdown.take_signals()
         app.on_worker_start = shutdown.take_signals_again
-        # Before the first hint comes: a lease is worth nothing without a heartbeat.
-        patience.for_postgres(worker.start)
-        try:
-            patience.for_broker(app)
-        except BrokerUnavailableError:
-            worker.stop()
-            raise
-        if worker.is_stopping:
-            worker.stop()
-        else:
-            celery_worker.start()
+        _work(worker, celery_worker, app, patience)
         bell.close()
         return int(celery_worker.exitcode or 0)
     finally:
         database.close()
+
+
+def _work(worker: Worker, celery_worker: Any, app: WorkerApp, patience: Patience) -> None:
+    """Work until the process is to end; while its broker is away at its start, without it."""
+    # Before the first hint comes: a lease is worth nothing without a heartbeat.
+    patience.for_postgres(worker.start)
+    try:
+        patience.for_broker(app)
+    except BrokerUnavailableError:
+        worker.stop()
+        raise
+    if worker.is_stopping:
+        worker.stop()
+    else:
+        celery_worker.start()

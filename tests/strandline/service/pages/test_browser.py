@@ -136,6 +136,7 @@ def test_from_now_to_the_cause_a_retry_and_the_fact(world: World, browser: Brows
     world.await_dead("chat-3")
     with Walk(world, browser) as walk:
         walk.log_in()
+        assert "of extract: The model's answer stayed unusable" in walk.page.inner_text("main")
         walk.click("#dead-link")
         walk.click("text=chat-3")
         walk.click("a:has-text('Why')")
