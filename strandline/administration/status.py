@@ -143,15 +143,15 @@ def _served_stages(generation: int, live: list[StatusWorkersRow]) -> set[str]:
 
 def _reasons(database: Database, live: list[StatusWorkersRow]) -> dict[str, str]:
     """What workers say of work that waits, by ``generation/stage``; a worker may not know that it is over."""
-    told: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for worker in live:
-        told |= json.loads(worker.condition).get("reasons", {})
-    rows = database.fetch(FailingStages()) if told else []
+        reasons |= json.loads(worker.condition).get("reasons", {})
+    rows = database.fetch(FailingStages()) if reasons else []
     failing = {f"{row.generation_id}/{row.stage}": row.next_attempt_at for row in rows}
     now = datetime.now(UTC)
     return {
         key: f"{reason} The next attempt is at {at:%H:%M:%S %Z}." if at > now else reason
-        for key, reason in told.items()
+        for key, reason in reasons.items()
         if (at := failing.get(key)) is not None
     }
 
