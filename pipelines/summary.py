@@ -9,10 +9,11 @@ from functools import partial
 from typing import Any, ClassVar
 
 from strandline.pipelines.capture import load_capture
+from strandline.pipelines.engine.parts import halves, steps_in_order
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer, add_state, latest_state
 from strandline.pipelines.models.answers import RolledSummary, ask, parse_summary
 from strandline.pipelines.models.contract import SummaryTask, TextModel, TranscriptLine
-from strandline.pipelines.transcript import Transcript, halves, load_transcript
+from strandline.pipelines.transcript import Transcript, load_transcript
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane
 
@@ -71,7 +72,7 @@ class SummaryStage:
 
     def effect(self, batch: Batch, work: SummaryWork, answers: Mapping[str, RawAnswer]) -> str | None:
         """The state after the batch, as JSON; None if the one before it stays: no answer says anything."""
-        for step in reversed(work.transcript.steps_in_order(answers)):
+        for step in reversed(steps_in_order(answers, work.transcript.lines_of)):
             answer = answers[step]
             rolled = self._read(answer)
             if rolled.summary:

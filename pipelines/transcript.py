@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from strandline.pipelines.engine.parts import items_of, split_name
 from strandline.pipelines.engine.stage import Batch, RawAnswer
-from strandline.pipelines.models.answers import MAX_NAME_CHARACTERS, open_lines
+from strandline.pipelines.models.answers import MAX_NAME_CHARACTERS, open_numbers
 from strandline.pipelines.models.contract import TranscriptLine
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.work.lanes import BatchMessages
@@ -50,30 +49,17 @@ class Transcript:
         return {step if at == 1 else f"{step}-{at}": tuple(lines) for at, lines in enumerate(groups, 1)}
 
     def lines_of(self, step: str) -> tuple[TranscriptLine, ...]:
-        """The lines of a step of ``calls``, or of a part of one (``_parts``); none if they are gone."""
-        whole, mark, part = _split_name(step)
-        if not mark:
-            return self.lines_by_step(whole.partition("-")[0]).get(whole, ())
-        runs = [map(int, run.split("-")) for run in part.split(".")]
-        return tuple(line for first, last in runs for line in self.lines[first - 1 : last])
-
-    def steps_in_order(self, steps: Iterable[str]) -> list[str]:
-        """Steps with answers, by their lines; without those whose lines another one has answered as well."""
-        chosen: list[str] = []
-        through: Counter[int] = Counter()
-        lines = {step: shown for step in steps if (shown := self.lines_of(step))}
-        for step in sorted(lines, key=lambda one: (lines[one][0].number, -len(lines[one]))):
-            depth = step.count(_FURTHER)
-            if lines[step][0].number > through[depth]:
-                chosen.append(step)
-                through[depth] = lines[step][-1].number
-        return chosen
+        """The lines of a step of ``calls``, or of a part of one; none if they are gone."""
+        whole, mark, numbers = split_name(step)
+        if mark:
+            return items_of(numbers, self.lines)
+        return self.lines_by_step(whole.partition("-")[0]).get(whole, ())
 
     def left_out(self, answers: Mapping[str, RawAnswer]) -> list[Message]:
         """The messages with a line that none of the answers to these steps is about."""
         answered: set[int] = set()
         for step, answer in answers.items():
-            answered |= {line.number for line in self.lines_of(step)} - open_lines(answer.body.decode())
+            answered |= {line.number for line in self.lines_of(step)} - open_numbers(answer.body.decode())
         return [message for number, message in enumerate(self.messages, 1) if number not in answered]
 
     def event_of(self, number: int) -> FlushEvent:
@@ -81,42 +67,6 @@ class Transcript:
 
     def message_of(self, number: int) -> Message:
         return self.messages[number - 1]
-
-
-_Parts = list[tuple[str, tuple[TranscriptLine, ...]]]
-# Behind the name of a step: before the lines of its part, and of a part that an answer left open.
-_PART, _FURTHER = "/", "+"
-
-
-def halves(step: str, lines: tuple[TranscriptLine, ...]) -> _Parts:
-    """Two parts of a step, by their names, with half of its lines each; none of a single line."""
-    return _parts(step, lines, -(-len(lines) // 2)) if len(lines) > 1 else []
-
-
-def further(step: str, lines: Sequence[TranscriptLine], most: int) -> _Parts:
-    """Parts of a step, by their names, with as many lines as ``most``, which its answer left open."""
-    return _parts(step, lines, most, _FURTHER)
-
-
-def _parts(step: str, lines: Sequence[TranscriptLine], most: int, deeper: str = "") -> _Parts:
-    whole, mark, _ = _split_name(step)
-    begin = whole + (mark.strip(_PART) + deeper or _PART)
-    parts = (tuple(lines[at : at + most]) for at in range(0, len(lines), most))
-    return [(begin + _runs(part), part) for part in parts]
-
-
-def _split_name(step: str) -> list[str]:
-    return [*re.split(r"([/+]+)", step, maxsplit=1), "", ""][:3]
-
-
-def _runs(lines: Sequence[TranscriptLine]) -> str:
-    """Numbers of lines, as in "3-3.5-9"."""
-    runs: list[list[int]] = []
-    for line in lines:
-        if not runs or line.number != runs[-1][-1] + 1:
-            runs.append([])
-        runs[-1].append(line.number)
-    return ".".join(f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def load_transcript(fetcher: Fetcher, batch: Batch) -> Transcript:

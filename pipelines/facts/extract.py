@@ -16,18 +16,12 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from strandline.pipelines.capture import load_capture
+from strandline.pipelines.engine.parts import FURTHER, halves, in_parts, steps_in_order
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.facts.grounding import ground_fact
-from strandline.pipelines.models.answers import FEW_LINES, ExtractedFact, ask, open_lines, parse_extract
+from strandline.pipelines.models.answers import FEW_ITEMS, ExtractedFact, ask, open_numbers, parse_extract
 from strandline.pipelines.models.contract import ExtractTask, TextModel, TranscriptLine
-from strandline.pipelines.transcript import (
-    Transcript,
-    full_text,
-    further,
-    halves,
-    load_transcript,
-    shown_name,
-)
+from strandline.pipelines.transcript import Transcript, full_text, load_transcript, shown_name
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.derived.facts_merge import InsertCandidates
 from strandline.schemas.queries.work.lanes import ContextMessages, InsertReceipts, PassOn
@@ -138,8 +132,8 @@ class ExtractStage:
         )
 
         def follow(answer: RawAnswer) -> list[Call]:
-            left = open_lines(answer.body.decode())
-            few = further(step, [line for line in lines if line.number in left], FEW_LINES)
+            left = open_numbers(answer.body.decode())
+            few = in_parts(step, [line for line in lines if line.number in left], FEW_ITEMS, FURTHER)
             return [self._call(batch, work, *part) for part in few]
 
         def parts() -> list[Call]:
@@ -198,7 +192,7 @@ def _candidates(
     transcript = work.transcript
     by_call = [
         _facts(transcript, answers[step], max_facts(batch, transcript.lines_of(step)))
-        for step in transcript.steps_in_order(answers)
+        for step in steps_in_order(answers, transcript.lines_of)
     ]
     facts = (fact for facts in by_call for fact in facts)
     by_event: dict[UUID, list[ExtractedFact]] = {}

@@ -9,7 +9,7 @@ model, when its answer is applied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from strandline.pipelines.audit.appending import Act, append_owners_act
 from strandline.pipelines.capture import load_capture
+from strandline.pipelines.engine.parts import FURTHER, in_parts, items_of, split_name, steps_in_order
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.facts.condense import condense, condense_call, plan_condensing
 from strandline.pipelines.facts.folding import (
@@ -35,7 +36,7 @@ from strandline.pipelines.facts.instructions import (
     load_instructions,
     read_changes,
 )
-from strandline.pipelines.models.answers import MergeOperation, ask, parse_merge
+from strandline.pipelines.models.answers import FEW_ITEMS, MergeOperation, ask, open_numbers, parse_merges
 from strandline.pipelines.models.contract import MergeTask, NumberedFact, TextModel
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.queries.derived.capture import WithholdCandidate
@@ -107,22 +108,24 @@ class MergeStage:
         *,
         is_alone: bool,
     ) -> Call:
-        def parts() -> list[Call]:
-            fewer, middle = known[: -(-len(known) // 2)], len(candidates) // 2
-            return [
-                self._call(work, _part(work, fewer, half), fewer, half, is_alone=True)
-                for half in (candidates[:middle], candidates[middle:])
-                if half
-            ]
+        def follow(answer: RawAnswer) -> list[Call]:
+            left = open_numbers(answer.body.decode())
+            few = in_parts(step, [one for one in candidates if one.number in left], FEW_ITEMS, FURTHER)
+            return [self._call(work, name, known, part, is_alone=is_alone) for name, part in few]
+
+        def smaller() -> list[Call]:
+            fewer = known[: -(-len(known) // 2)]
+            some = in_parts(_showing(step, len(fewer)), candidates, -(-len(candidates) // 2))
+            return [self._call(work, name, fewer, part, is_alone=True) for name, part in some]
 
         task = MergeTask(known, candidates, work.capture.switched_off)
         is_divisible = is_alone and max(len(known), len(candidates)) > 1
-        return Call(step, partial(ask, self.model, task), parts=parts if is_divisible else None)
+        return Call(step, partial(ask, self.model, task), follow, smaller if is_divisible else None)
 
     def effect(self, batch: Batch, work: MergeWork, answers: Mapping[str, RawAnswer]) -> Decided:
         condensing = work.condensing
         return Decided(
-            tuple(_operations(work, answers)),
+            _operations(work, answers),
             None if condensing is None else answers[condensing.step],
             tuple(read_changes(one, answers[one.step], work.capture.capture) for one in work.instructions),
         )
@@ -173,24 +176,27 @@ def _step(work: MergeWork) -> str:
     return f"merge-{shown.hexdigest()}"
 
 
-def _part(work: MergeWork, known: Sequence[NumberedFact], candidates: Sequence[NumberedFact]) -> str:
-    return f"{_step(work)}/{candidates[0].number}-{candidates[-1].number}/{len(known)}"
+def _showing(step: str, known_count: int) -> str:
+    """The name of a call that shows so many of the known facts."""
+    whole, mark, numbers = split_name(step)
+    return f"{whole.partition('.')[0]}.{known_count}{mark}{numbers}"
 
 
-def _operations(work: MergeWork, answers: Mapping[str, RawAnswer]) -> Iterator[MergeOperation]:
-    whole, count = _step(work), len(work.candidates)
-    spans = [(1, -count, len(work.known), whole)] if whole in answers else []
-    for step in answers:
-        if step.startswith(f"{whole}/"):
-            first, last, shown = map(int, step.removeprefix(f"{whole}/").replace("/", "-").split("-"))
-            spans.append((first, -last, shown, step))
-    through = 0
-    for first, last, shown, step in sorted(spans):
-        if first > through:
-            through = -last
-            decided = parse_merge(answers[step].body.decode(), shown, count)
-            yield from (op for op in decided if first <= op.candidate <= through)
-    yield from (MergeOperation("add", number, None, None) for number in range(through + 1, count + 1))
+def _operations(work: MergeWork, answers: Mapping[str, RawAnswer]) -> tuple[MergeOperation, ...]:
+    whole, candidates = _step(work), _number_facts(work.candidates)
+
+    def candidates_of(step: str) -> tuple[NumberedFact, ...]:
+        name, mark, numbers = split_name(step)
+        if name.partition(".")[0] != whole:
+            return ()
+        return items_of(numbers, candidates) if mark else candidates
+
+    def read(step: str) -> tuple[str, int, list[int]]:
+        _, _, shown = split_name(step)[0].partition(".")
+        numbers = [one.number for one in candidates_of(step)]
+        return answers[step].body.decode(), int(shown or len(work.known)), numbers
+
+    return parse_merges(map(read, steps_in_order(answers, candidates_of)), len(candidates))
 
 
 def _number_facts(facts: Sequence[Candidate | RelatedFactsRow]) -> tuple[NumberedFact, ...]:

@@ -232,7 +232,7 @@ class Reading(Generic[_Answer]):
     def is_empty_by_mistake(self) -> bool:
         """Whether there were items, and none could be read."""
         is_incomplete = self.left_out > 0 or self.is_cut
-        return is_incomplete and not getattr(self.answer, _list_name(type(self.answer)))
+        return is_incomplete and not getattr(self.answer, list_name(type(self.answer)))
 
 
 def answer_schema(name: TaskName) -> dict[str, Any]:
@@ -266,7 +266,7 @@ def _read_spelled(form: type[_Answer], text: str) -> Reading[_Answer]:
         except _OtherFormError as error:
             problem = problem or str(error)
             continue
-        if not _says_nothing(getattr(reading.answer, _list_name(form))):
+        if not _says_nothing(getattr(reading.answer, list_name(form))):
             return reading
         if reading.is_empty_by_mistake:
             problem = "No item of the answer's list is complete and has the form asked for."
@@ -295,7 +295,7 @@ class _OtherFormError(Exception):
 
 
 def _read(form: type[_Answer], candidate: Found, is_alone: bool) -> Reading[_Answer]:
-    listed, item = _list_name(form), _item_form(form)
+    listed, item = list_name(form), _item_form(form)
     fields = _fields(candidate, listed, item, is_alone)
     try:
         return Reading(form.model_validate(fields), is_cut=candidate.is_cut)
@@ -322,9 +322,12 @@ def _fields(candidate: Found, listed: str, item: type[BaseModel] | None, is_alon
     {"facts": {"1": {"text": …}}}     each item by a name
     {"facts": {"text": …}}            one item for the list
     {"facts": "…"}                    one text for the list
+    {"count": 1, "items": [{…}]}      the list by another name, next to words and numbers alone
     """
     is_bare = isinstance(candidate.value, list)
     value = _unwrapped(_readable(candidate.value, _MAX_FORM_LEVELS + _MAX_WRAPPING), listed)
+    if item and is_alone and isinstance(value, dict) and not (listed in value or _has_form(item, value)):
+        value = _sole_list(value) or value
     is_list = isinstance(value, list) and candidate.is_outermost
     if is_list and (any(map(_is_object, value)) or (value == [] and is_bare and is_alone)):
         value = {listed: value}
@@ -358,6 +361,12 @@ def _unwrapped(value: Any, listed: str) -> Any:
         elif isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
             (value,) = value
     return value
+
+
+def _sole_list(value: dict[str, Any]) -> list[Any] | None:
+    """The list of objects in an object that has words and numbers besides."""
+    held = [one for one in value.values() if isinstance(one, (list, dict))]
+    return held[0] if len(held) == 1 and isinstance(held[0], list) and any(map(_is_object, held[0])) else None
 
 
 def _with_plain_name(value: Any, listed: str) -> Any:
@@ -411,13 +420,13 @@ def _form_problem(error: ValidationError) -> str:
 
 
 @cache
-def _list_name(form: type[BaseModel]) -> str:
+def list_name(form: type[BaseModel]) -> str:
     return next(iter(form.model_fields))
 
 
 @cache
 def _item_form(form: type[BaseModel]) -> type[BaseModel] | None:
-    kinds = get_args(form.model_fields[_list_name(form)].annotation)
+    kinds = get_args(form.model_fields[list_name(form)].annotation)
     return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
 

@@ -32,10 +32,20 @@ from strandline.pipelines.models.answer_forms import (
     OperationName,
     Reading,
     SummaryAnswer,
+    list_name,
     read_answer,
     storable,
 )
-from strandline.pipelines.models.contract import CondenseTask, ExtractTask, SummaryTask, Task, TextModel
+from strandline.pipelines.models.contract import (
+    CondenseTask,
+    ExtractTask,
+    MergeTask,
+    NumberedFact,
+    SummaryTask,
+    Task,
+    TextModel,
+    TranscriptLine,
+)
 from strandline.pipelines.models.placeholders import is_placeholder
 from strandline.pipelines.text.spoken_dates import as_date
 from strandline.schemas.errors import UnusableAnswerError
@@ -46,13 +56,23 @@ MAX_SUMMARY_CHARACTERS = 20_000
 MAX_TOPIC_CHARACTERS = 60
 MAX_TOPICS = 8
 MAX_NAME_CHARACTERS = 120
-_SENTENCES = re.compile(r"""(?s)\A.*(?:[.!?]["')\]]*(?=\s|$)|[\u3002\uff01\uff1f])""")
+# A point behind these ends no sentence: one letter, a few consonants, as in "Dr" and "bzw", and some words.
+_CONSONANTS = "[bcdfghj-np-tvwxzбвгджзклмнпрстфхцчшщ]"
+_SHORTENED = (
+    "prof sra dra srta sig dott avv ing gen rev gov sen capt inc ave abs evtl usw mevr etc ca проф ул им"
+)
+_POINT = "".join(
+    rf"(?<!\b{form})" for form in (r"[^\W\d_]", *(_CONSONANTS * n for n in (2, 3, 4)), *_SHORTENED.split())
+)
+_SENTENCES = re.compile(
+    rf"""(?si)\A.*(?:(?:{_POINT}\.|[!?])["')\]]*(?=\s|$)|[\u3002\uff01\uff1f\u061f\u0964])"""
+)
 # Most changes of one instruction.
 MAX_INSTRUCTED_CHANGES = 200
 # One sentence cannot say more than this many facts did, nor more than so many lines.
 MAX_MERGED_FACTS = 12
-# Lines that a cut answer leaves open are asked about in parts of so many, or fewer.
-FEW_LINES = 10
+# Lines, or candidates, that a cut answer leaves open are asked about in parts of so many, or fewer.
+FEW_ITEMS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +137,9 @@ class CheckedAnswer:
     """An answer in the form that is stored: one JSON object without NUL and lone surrogates.
 
     ``shortcoming`` says why a better one should be asked for; the answer can be used if none comes.
-    ``weight`` tells which of two says more: the facts that can be used, else the characters.
-    ``covered``: the lines that the facts of a cut answer are about, if the others are to be asked about by
-    themselves; None: all lines are answered.
+    ``weight`` tells which of two says more: the facts or decisions that can be used, else the characters.
+    ``covered``: places, from 1, of the lines that the facts of a cut answer are about, or of the candidates
+    that it decides on, if the others are to be asked about by themselves; None: all are answered.
     """
 
     text: str
@@ -148,13 +168,38 @@ def check_answer(task: Task, text: str) -> CheckedAnswer:
         if not shortcoming and _lacks_sources(answer, len(task.lines)):
             shortcoming = "No fact names the numbers of the lines that it is from."
     stored = _as_stored(answer.model_dump(exclude_unset=True))
-    weight = len(stored)
-    covered = None
+    weight, covered = len(stored), None
     if isinstance(task, ExtractTask):
         facts = [fact for item in answer.facts if (fact := _fact(item, len(task.lines)))]
         weight = len(facts)
-        covered = _lines_of(facts, len(task.lines)) if reading.is_cut else None
-    return CheckedAnswer(stored, shortcoming, weight, covered)
+        covered = {n for fact in facts if len(fact.messages) <= MAX_MERGED_FACTS for n in fact.messages}
+    elif isinstance(task, MergeTask):
+        covered = _decided_places(task, answer, is_cut=reading.is_cut)
+        weight = len(covered)
+    count = len(items_of(task))
+    # A few are asked about once more if less than half of them are answered.
+    is_enough = covered is not None and (count > FEW_ITEMS or 2 * len(covered) >= count)
+    return CheckedAnswer(
+        stored, shortcoming, weight, frozenset(covered or ()) if reading.is_cut and is_enough else None
+    )
+
+
+def items_of(task: Task) -> Sequence[TranscriptLine | NumberedFact]:
+    """The lines or candidates of a task, some of which another answer may be about."""
+    if isinstance(task, ExtractTask):
+        return task.lines
+    return task.candidates if isinstance(task, MergeTask) else ()
+
+
+def _decided_places(task: MergeTask, answer: MergeAnswer, *, is_cut: bool) -> set[int]:
+    """Places of the candidates that an answer decides on."""
+    places = {candidate.number: place for place, candidate in enumerate(task.candidates, 1)}
+    operations = [item for item in answer.operations if _target_exists(item, len(task.known))]
+    decided = {places[item.candidate] for item in operations if item.candidate in places}
+    # The facts that the last one ends may not all be there.
+    if is_cut and operations and operations[-1].op == "invalidate" and len(decided) > 1:
+        decided.discard(places.get(operations[-1].candidate, 0))
+    return decided
 
 
 def _read(task: Task, text: str) -> Reading[Any]:
@@ -170,40 +215,43 @@ def _read(task: Task, text: str) -> Reading[Any]:
     return Reading(answer.model_copy(update={"summary": summary}), is_cut=True)
 
 
-def _lines_of(facts: Iterable[ExtractedFact], line_count: int) -> frozenset[int] | None:
-    """The lines that facts are about; None if that is less than half of a few lines."""
-    covered = {n for fact in facts if len(fact.messages) <= MAX_MERGED_FACTS for n in fact.messages}
-    return frozenset(covered) if line_count > FEW_LINES or 2 * len(covered) >= line_count else None
-
-
-def with_first_lines(task: Task, most: int) -> Task:
-    """The task about the first of its lines, numbered from 1; one without numbered lines as it is."""
+def with_first(task: Task, most: int) -> Task:
+    """The task about the first of its lines, numbered from 1, or of its candidates."""
+    if isinstance(task, MergeTask):
+        return replace(task, candidates=task.candidates[:most])
     if not isinstance(task, ExtractTask):
         return task
     lines = (replace(line, number=place) for place, line in enumerate(task.lines[:most], 1))
     return replace(task, lines=tuple(lines))
 
 
-def by_lines_of(task: ExtractTask, asked: int, answer: CheckedAnswer) -> str:
-    """An answer about the first ``asked`` lines of a task, by its lines' numbers, with those left open."""
-    numbers = [line.number for line in task.lines]
+def without_items(task: Task) -> CheckedAnswer:
+    """The answer that leaves all open."""
+    return CheckedAnswer(_as_stored({list_name(FORMS[task.name]): []}), covered=frozenset())
+
+
+def by_numbers_of(task: Task, asked: int, answer: CheckedAnswer) -> str:
+    """An answer about the first ``asked`` items of a task, by their numbers, with those left open."""
+    numbers = [item.number for item in items_of(task)]
     shown = range(1, asked + 1)
     read = shown if answer.covered is None else answer.covered
     left = [number for place, number in enumerate(numbers, 1) if place not in read]
-    if not left and numbers == [*shown]:
+    if not left and (numbers == [*shown] or not isinstance(task, ExtractTask)):
         return answer.text
-    facts = [
-        {**fact, "messages": [numbers[n - 1] for n in fact.get("messages") or [asked] if n in shown]}
-        for fact in json.loads(answer.text)["facts"]
-        if fact.get("messages") or asked == 1
-    ]
-    return _as_stored({"facts": facts, "open_lines": left})
+    stored = json.loads(answer.text)
+    if isinstance(task, ExtractTask):
+        stored["facts"] = [
+            {**fact, "messages": [numbers[n - 1] for n in fact.get("messages") or [asked] if n in shown]}
+            for fact in stored["facts"]
+            if fact.get("messages") or asked == 1
+        ]
+    return _as_stored({**stored, "open": left})
 
 
-def open_lines(text: str) -> frozenset[int]:
-    """The lines that a stored extract answer leaves open, by their numbers."""
+def open_numbers(text: str) -> frozenset[int]:
+    """The lines, or candidates, that a stored answer leaves open, by their numbers."""
     with suppress(ValueError):
-        return frozenset(json.loads(text).get("open_lines", ()))
+        return frozenset(json.loads(text).get("open", ()))
     return frozenset()
 
 
@@ -243,11 +291,19 @@ def parse_merge(text: str, known_count: int, candidate_count: int) -> tuple[Merg
     fact that it ends.  Operations on numbers that do not exist are ignored.  A candidate without any
     operation is added: forgetting it would lose a user's statement.
     """
-    answer = read_answer(MergeAnswer, text).answer
+    return parse_merges([(text, known_count, range(1, candidate_count + 1))], candidate_count)
+
+
+def parse_merges(
+    answers: Iterable[tuple[str, int, Iterable[int]]], candidate_count: int
+) -> tuple[MergeOperation, ...]:
+    """As ``parse_merge`` for several answers: the text, known facts shown, and candidates asked about."""
     proposed: dict[int, list[OperationAnswer]] = {n: [] for n in range(1, candidate_count + 1)}
-    for item in answer.operations:
-        if item.candidate in proposed and _target_exists(item, known_count):
-            proposed[item.candidate].append(item)
+    for text, known_count, asked in answers:
+        answered = set(asked) - open_numbers(text)
+        for item in read_answer(MergeAnswer, text).answer.operations:
+            if item.candidate in answered and _target_exists(item, known_count):
+                proposed[item.candidate].append(item)
     ended: set[int] = set()
     decided = [op for n, items in proposed.items() for op in _decide(n, items, ended)]
     return tuple(_without_rootless(decided))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any, Protocol, TypeVar, cast
 
-from strandline.pipelines.models.answers import check_answer
+from strandline.pipelines.models.answers import by_numbers_of, check_answer, items_of
 from strandline.pipelines.models.contract import EmbeddingAnswer, ModelAnswer, Task, TaskName
 from strandline.pipelines.models.embedding_batches import unit_length
 from strandline.pipelines.models.prompts.render import render
@@ -94,7 +94,8 @@ class InstalledTextModel:
                 f"The model {self.model!r} returned {type(text).__name__}; it has to return text of at most"
                 f" {MAX_ANSWER_CHARACTERS:,} characters."
             )
-        return ModelAnswer(check_answer(task, text).text, self.model, prompt.hash, 0, 0)
+        checked = by_numbers_of(task, len(items_of(task)), check_answer(task, text))
+        return ModelAnswer(checked, self.model, prompt.hash, 0, 0)
 
 
 class InstalledEmbedder:

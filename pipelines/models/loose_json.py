@@ -194,10 +194,12 @@ class _Reader:
                     break
                 case _:
                     key, value = self._key(), _CUT
-                    if (mark := self._next()) and mark in _COLONS:
+                    if not (mark := self._next()):
+                        self.is_cut = True
+                    elif mark in _COLONS:
                         self.at += 1
                         value = self.read_value(depth)
-                    elif not self.is_cut:
+                    else:
                         raise Unreadable(self.at)
                     if value is not _CUT and pairs.setdefault(key, value) != value:
                         raise Unreadable(self.at)

@@ -203,7 +203,9 @@ class _EmbeddingCall:
             return self._after_refusal(batch, error.rejection)
         self.answered += 1
         self.tokens += usage.prompt_tokens if usage else sum(map(len, batch)) // 4
-        return list(map(self._vector, vectors))
+        # A server that gives others as many numbers as they need gives a wrong vector for a text of its own.
+        is_odd = any(len(vector) == self._embedder.dimensions for vector in vectors)
+        return [self._vector(vector, is_odd=is_odd) for vector in vectors]
 
     def probe(self) -> None:
         """Embed one word within the time that is left, but no longer than a probe may take."""
@@ -253,8 +255,10 @@ class _EmbeddingCall:
             raise TransientModelError("The embedding took longer than its time limit.")
         return left
 
-    def _vector(self, vector: Sequence[float]) -> tuple[float, ...]:
+    def _vector(self, vector: Sequence[float], *, is_odd: bool) -> tuple[float, ...]:
         if vector and len(vector) != self._embedder.dimensions:
+            if is_odd:
+                return NONE
             # Wrong for every text alike, so an outage until the setting is right, and no text's fault.
             raise ProviderSetupError(
                 f"The model {self._embedder.model} returns {len(vector)} dimensions, but"

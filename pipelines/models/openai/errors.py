@@ -315,8 +315,14 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 _RATE = re.compile(r"rate.?limit|too many requests|throttl|rate exceeded", re.IGNORECASE)
+_FORM = re.compile(
+    r"not (yet )?(supported|allowed|permitted|implemented)|unsupported|unrecogni[sz]ed"
+    r"|unknown (field|param|arg)",
+    re.IGNORECASE,
+)
 # The status that other servers send with what the words say.
-_MEANING = {_QUOTA: 402, _RATE: 429, _KEY: 401, _MODEL: 404, _MODERATED: 400, _TOO_LONG: 400}
+_MEANING = {_QUOTA: 402, _RATE: 429, _KEY: 401, _MODEL: 404}
+_MEANING |= dict.fromkeys((_MODERATED, _TOO_LONG, _FORM), 400)
 
 # OpenAI's words for a request that no waiting makes small enough.
 _REQUEST_TOO_LARGE = re.compile(r"request too large", re.IGNORECASE)

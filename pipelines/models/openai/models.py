@@ -12,13 +12,15 @@ from dataclasses import replace
 
 from strandline.pipelines.models.answer_forms import storable
 from strandline.pipelines.models.answers import (
-    FEW_LINES,
+    FEW_ITEMS,
     CheckedAnswer,
-    by_lines_of,
+    by_numbers_of,
     check_answer,
-    with_first_lines,
+    items_of,
+    with_first,
+    without_items,
 )
-from strandline.pipelines.models.contract import ChooseTask, ExtractTask, ModelAnswer, Task, TaskName
+from strandline.pipelines.models.contract import ChooseTask, ModelAnswer, Task, TaskName
 from strandline.pipelines.models.openai.client import PROBE_SECONDS, ModelClient
 from strandline.pipelines.models.openai.errors import (
     RejectedError,
@@ -79,8 +81,8 @@ class OpenAITextModel:
         self.model = str(role.of.model)
         self._forms = KnownForms(RequestForm.of_role(role.of))
         self._has_answered = False
-        # The most lines that are asked about at once.
-        self._lines = 2**31
+        # The most lines, or candidates, that are asked about at once.
+        self._most = 2**31
         # Whether answers begin with thoughts, and tokens for these.
         self._thinks, self._thoughts = False, THOUGHT_TOKENS
 
@@ -95,17 +97,15 @@ class OpenAITextModel:
             TransientModelError: time-out, connection failure, 429, 5xx, or a wrong key, model or address.
             PermanentModelError: refused, or unusable after the repair.
         """
-        shown = with_first_lines(task, self._lines)
+        shown = with_first(task, self._most)
         prompt = render(shown, self._prompts)
         checked, spent = self._ask(shown, _messages(prompt))
-        text = checked.text
-        if isinstance(task, ExtractTask) and isinstance(shown, ExtractTask):
-            asked = len(shown.lines)
-            text = by_lines_of(task, asked, checked)
-            if checked.covered is not None:
-                self._lines = FEW_LINES
-            elif asked == self._lines:
-                self._lines *= 2
+        asked = len(items_of(shown))
+        text = by_numbers_of(task, asked, checked)
+        if checked.covered is not None:
+            self._most = FEW_ITEMS
+        elif asked == self._most:
+            self._most *= 2
         return ModelAnswer(text, self.model, prompt.hash, spent.prompt_tokens, spent.completion_tokens)
 
     def _ask(self, task: Task, messages: Messages) -> tuple[CheckedAnswer, Usage]:
@@ -150,8 +150,8 @@ class OpenAITextModel:
         if best.text:
             logger.warning("an answer is used in part", extra={"model": self.model, "reason": problem})
             return best, spent
-        if completion.is_cut_off and isinstance(task, ExtractTask) and len(task.lines) > FEW_LINES:
-            return CheckedAnswer('{"facts":[]}', covered=frozenset()), spent
+        if completion.is_cut_off and len(items_of(task)) > FEW_ITEMS:
+            return without_items(task), spent
         if not completion.text.strip() and not completion.is_cut_off:
             self.probe()  # which finds out whether all answers are empty
         repaired = " after one repair" if is_repair else ""
@@ -188,12 +188,17 @@ class OpenAITextModel:
         form, is_explained = self._forms.now(), True
         while True:
             request = form.request(self.model, messages, task, room)
+            body = None
             try:
-                completion = read_completion(
-                    self._client.post(COMPLETIONS, request, timeout_seconds=timeout_seconds)
-                )
+                body = self._client.post(COMPLETIONS, request, timeout_seconds=timeout_seconds)
+                completion = read_completion(body)
             except RejectedError as error:
                 rejection = error.rejection
+            except TransientModelError:
+                if body is None or (plain := self._forms.without_stream(form)) is None:
+                    raise
+                form, is_explained = plain, False
+                continue
             else:
                 self._has_answered = True
                 if self._forms.keep(form, is_explained=is_explained):
@@ -260,7 +265,7 @@ def _passes(error: ModelError) -> bool:
 def _is_explained(rejection: Rejection, error: ModelError) -> bool:
     """Whether a refusal is for another reason than the form of the request."""
     is_known = isinstance(error, (ProviderSetupError, RateLimitError))
-    return is_known and rejection.status not in (405, 415)
+    return is_known and rejection.status not in (405, 406, 415)
 
 
 def _messages(prompt: Prompt) -> Messages:

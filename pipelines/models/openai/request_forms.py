@@ -41,9 +41,9 @@ THOUGHT_TOKENS = 16_384
 # A form that is weaker than it need be is given up after so long.
 _FORM_SECONDS = 3_600.0
 
-_REFUSING = frozenset({400, 404, 405, 415, 422, 500, 501})
+_REFUSING = frozenset({400, 404, 405, 406, 415, 422, 500, 501})
 # Statuses of an unexplained refusal of the form.
-_UNEXPLAINED = frozenset({400, 405, 415, 422, 500, 501})
+_UNEXPLAINED = _REFUSING - {404}
 
 _ANSWER_FORMAT = re.compile(
     r"response.?format|json.?schema|json.?object|json_validate|structured.?output|guided|grammar|response.?schema"
@@ -62,7 +62,7 @@ _LIMIT = re.compile(
 _MIN_LIMIT_TOKENS = 256
 # Also in groups of three, but none within a name or a date.
 _NUMBER = re.compile(r"(?<![\w-])(?:(?<!\[)\d{1,3}(?:,\d{3})+|\d{3,7})(?![\w-])")
-_STREAM = re.compile(r"stream", re.IGNORECASE)
+_STREAM = re.compile(r"(?<![a-z])stream|server-sent|\bSSE\b", re.IGNORECASE)
 _TEMPERATURE = re.compile(r"temperature", re.IGNORECASE)
 
 
@@ -185,6 +185,11 @@ class KnownForms:
             return plainest
         self._is_broken_in_any = rejection.status >= 500
         return None
+
+    def without_stream(self, form: RequestForm) -> RequestForm | None:
+        """The form without a stream, if none of the server's streams was ever read."""
+        is_proven = form.stream == "none" or any(one.stream == form.stream for one in self._worked)
+        return None if is_proven else replace(form, stream="none")
 
     def keep(self, form: RequestForm, *, is_explained: bool) -> bool:
         """Ask in this form from now on; without an explanation, only once it has helped twice.

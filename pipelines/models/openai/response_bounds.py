@@ -111,7 +111,8 @@ def watch_body(max_bytes: int) -> Callable[[httpx2.Response], None]:
     """
 
     def watch(response: httpx2.Response) -> None:
-        encoding = response.headers.pop("content-encoding", "").strip().lower()
+        named = response.headers.pop("content-encoding", "").lower().split(",")
+        encoding = ",".join(one for one in map(str.strip, named) if one not in _PLAIN)
         if encoding not in _READABLE:
             raise UnboundedAnswerError("it is compressed, although the request forbids that, and not as gzip")
         is_stream = "event-stream" in response.headers.get("content-type", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,7 +19,7 @@ from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
 from strandline.schemas.values.normal_form import fingerprint
 from strandline.wiring.assembly import prepare_stages
 from tests.conftest import MakeMemory, Rig, nothing_due, rows_of
-from tests.support.servers.model_server import ModelServer, RecordedRequest
+from tests.support.servers.model_server import ModelServer, RecordedRequest, answer_to
 from tests.support.stored import dead_letters
 from tests.support.workers.draining import drain_everything, due_lanes
 from tests.support.workers.hand_worker import HandWorker, say
@@ -294,6 +295,42 @@ def test_five_hundred_candidates_are_merged(rig: Rig, model_settings: Settings) 
         rig.url, "SELECT count(*) FROM strandline.batch WHERE stage = 'merge' AND state = 'applied'"
     )
     assert merges < 25, "a backlog costs fewer merges than extractions"
+
+
+@pytest.mark.parametrize("most", [1, 4, 7, 15])
+def test_a_merge_whose_answers_are_cut_decides_on_every_candidate(
+    rig: Rig, tell: Tell, model_settings: Settings, most: int
+) -> None:
+    """A server that has room for so many decisions in an answer."""
+    told = [f"harbour {n} was fine" for n in range(24)]
+    tell(*told)
+    asked: list[int] = []
+
+    def respond(request: RecordedRequest) -> dict[str, Any] | None:
+        prompt = request.body["messages"][1]["content"]
+        if "<candidates>" not in prompt:
+            return None
+        text = json.dumps(answer_to(prompt))
+        asked.append(text.count('"op"'))
+        is_cut = asked[-1] > most
+        end = [found.start() for found in re.finditer('{"op"', text)][most] if is_cut else len(text)
+        return {
+            "choices": [
+                {
+                    "index": 0,
+                    "finish_reason": "length" if is_cut else "stop",
+                    "message": {"role": "assistant", "content": text[:end]},
+                }
+            ]
+        }
+
+    rig.model.behave(responder=respond)
+    tell(*(text.upper() if n % 2 else f"quay {n} was fine" for n, text in enumerate(told)), *told)
+    live = sorted(text for text, is_live, _by in facts(rig.url) if is_live)
+    assert live == sorted(told + [f"quay {n} was fine" for n in range(0, 24, 2)])
+    assert asked[0] == 48 and max(asked[1:]) <= 20
+    assert verify(rig.database, deep=True).violations == ()
+    assert dead_letters(rig.url) == 0
 
 
 def test_sessions_of_one_user_never_race(rig: Rig, model_settings: Settings) -> None:

@@ -148,7 +148,7 @@ def test_a_line_that_a_cut_answer_leaves_open_is_answered_by_another_one_alone(
     lines = tuple(TranscriptLine(number, "user", None, "a", moment) for number in range(1, 21))
     said = Transcript(tuple(Message("user", "a", seq=line.number) for line in lines), (), lines)
     answers = {
-        step: RawAnswer("m", "", json.dumps({"facts": [], "open_lines": left}).encode())
+        step: RawAnswer("m", "", json.dumps({"facts": [], "open": left}).encode())
         for step, left in open_by_step.items()
     }
     assert [message.seq for message in said.left_out(answers)] == left_out

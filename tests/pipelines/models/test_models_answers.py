@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.pipelines.models.answer_forms import MAX_LIST_ITEMS, answer_schema
+from strandline.pipelines.models.answer_forms import MAX_LIST_ITEMS, ExtractAnswer, answer_schema, read_answer
 from strandline.pipelines.models.answers import (
     MAX_FACT_CHARACTERS,
     MergeOperation,
@@ -196,6 +196,40 @@ def test_further_fields_of_an_answer_do_no_harm_to_its_facts(beside: str) -> Non
     assert len(parse_extract(checked, 1)) == 1
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"count": 1, "items": ["a", "b"]}',
+        '{"count": 1, "items": [1, 2]}',
+        '{"count": 0, "items": []}',
+        '{"count": 1, "items": [{"id": 1}]}',
+        '{"items": [{"text": "a", "messages": [1]}], "others": []}',
+        '{"items": [{"text": "a", "messages": [1]}], "meta": {}}',
+        '{"count": 1, "items": [{"text": "a", "messages": [1]}]} [1]',
+    ],
+)
+def test_a_list_by_another_name_is_one_of_facts_alone(text: str) -> None:
+    with pytest.raises(PermanentModelError):
+        check_answer(EXTRACT, text)
+
+
+def test_an_item_with_a_list_of_objects_stays_an_item() -> None:
+    text = (
+        '{"text": "Ann likes tea.", "messages": [1], "said": {}, "notes": [{"text": "b", "messages": [1]}]}'
+    )
+    for one in (text, text.replace(' "said": {},', "")):
+        (fact,) = parse_extract(check_answer(EXTRACT, one).text, 1)
+        assert fact.text == "Ann likes tea."
+
+
+def test_wherever_a_list_ends_its_complete_items_are_read() -> None:
+    item = {"text": "Ann likes tea.", "messages": [1, 2], "topics": ["tea"], "about_date": None}
+    text = json.dumps({"facts": [item] * 3})
+    for end in range(text.index("}") + 1, len(text)):
+        read = read_answer(ExtractAnswer, text[:end])
+        assert read.is_cut and len(read.answer.facts) >= text[:end].count("}")
+
+
 def test_of_a_long_list_the_beginning_is_read() -> None:
     facts = [{"text": f"fact {number}", "messages": [1]} for number in range(MAX_LIST_ITEMS + 5)]
     assert len(parse_extract(extract(*facts), 1, max_facts=MAX_LIST_ITEMS + 5)) == MAX_LIST_ITEMS
@@ -276,6 +310,21 @@ def test_a_long_summary_is_cut() -> None:
         ("Ana sails!\nShe", "Ana sails!"),
         ("アナは船に乗る。彼女", "アナは船に乗る。"),
         ("Ana earns 3.5 mill", "Ana earns 3.5 mill"),
+        ("Ana sails. She saw Dr.", "Ana sails."),
+        ("Ana sails. She saw Prof. Dr. J.", "Ana sails."),
+        ("Ana sails to St. Kilda, i.e.", "Ana sails to St. Kilda, i.e."),
+        ("Ana segelt. Sie wohnt in der Lindenstr.", "Ana segelt. Sie wohnt in der Lindenstr."),
+        ("Ana segelt. Das sind ca.", "Ana segelt."),
+        ("Ana navigue. Elle connaît M.", "Ana navigue."),
+        ("Ana navega. Conoce a la Sra.", "Ana navega."),
+        ("Ana naviga. Conosce il sig.", "Ana naviga."),
+        ("Ana vaart. Zij kent dhr.", "Ana vaart."),
+        ("Ana żegluje. Zna mgr.", "Ana żegluje."),
+        ("Ана плавает. Она живёт на ул.", "Ана плавает."),
+        ("Ana sails. She lives in Rome. He", "Ana sails. She lives in Rome."),
+        ("Ana sails with Ann. Then sh", "Ana sails with Ann."),
+        ("아나는 배를 탔다. 그녀", "아나는 배를 탔다."),
+        ("अना नाव चलाती है। वह", "अना नाव चलाती है।"),
     ],
 )
 def test_a_summary_that_is_cut_ends_with_a_sentence(cut: str, kept: str) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -13,8 +15,16 @@ import pytest
 from strandline import ConfigurationError
 from strandline.pipelines.generations.definitions import recipe_for
 from strandline.pipelines.generations.registry import register
-from strandline.pipelines.models.contract import SummaryTask, TranscriptLine
-from strandline.pipelines.models.installed import load_embedder, load_text_model
+from strandline.pipelines.models.answers import open_numbers
+from strandline.pipelines.models.contract import (
+    ExtractTask,
+    MergeTask,
+    NumberedFact,
+    SummaryTask,
+    Task,
+    TranscriptLine,
+)
+from strandline.pipelines.models.installed import InstalledTextModel, load_embedder, load_text_model
 from strandline.schemas.errors import PermanentModelError, ProviderDownError, TransientModelError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
@@ -135,3 +145,18 @@ def test_vectors_have_length_1_and_others_are_refused() -> None:
 def test_what_is_no_model_is_named(load: Callable[[str], object], name: str, problem: str) -> None:
     with pytest.raises(ConfigurationError, match=problem):
         load(name)
+
+
+def test_a_cut_answer_leaves_the_other_lines_and_candidates_open() -> None:
+    numbers = range(1, 25)
+    candidates = tuple(NumberedFact(n, f"Ann sold boat {n}.", TASK.lines[0].created_at) for n in numbers)
+    texts: dict[Task, str] = {
+        ExtractTask(tuple(replace(TASK.lines[0], number=n) for n in numbers)): (
+            '{"facts": [{"text": "Ann has a boat.", "messages": [3]}, {"te'
+        ),
+        MergeTask((), candidates): '{"operations": [{"op": "add", "candidate": 3, "fact": null}, {"op": "ad',
+    }
+    for task, text in texts.items():
+        code = SimpleNamespace(complete=lambda *_, text=text, **__: text)
+        answer = InstalledTextModel("own", code, 1.0, None).answer(task)
+        assert open_numbers(answer.text) == {*numbers} - {3}

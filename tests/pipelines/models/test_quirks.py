@@ -14,7 +14,7 @@ import pytest
 
 from strandline.pipelines.models.answers import (
     MergeOperation,
-    open_lines,
+    open_numbers,
     parse_extract,
     parse_merge,
     parse_summary,
@@ -113,6 +113,10 @@ AROUND = {
     "notes of Python": GOOD.replace("[{", "[ # a note\n{", 1),
     "tuples": GOOD.replace("[1]", "(1,)"),
     "a name twice": GOOD.replace('"messages": [1]', '"messages": [1], "messages": [1]'),
+    "a count beside": json.dumps({"number_of_facts": 2, "items": [BOAT, REX]}),
+    "words and an empty value beside": json.dumps({"status": "ok", "error": None, "results": [BOAT, REX]}),
+    "a count beside, one key around": json.dumps({"answer": {"total": 2, "data": [BOAT, REX]}}),
+    "a count beside, in a fence": f"```json\n{json.dumps({'n': 2, 'list': [BOAT, REX], 'more': False})}\n```",
     "names without quotes": GOOD.replace('"facts"', "facts").replace('"text"', "text"),
 }
 
@@ -234,8 +238,41 @@ def test_of_a_list_that_is_cut_the_complete_items_are_used_and_the_other_lines_l
     server.behave(responder=lambda _: said(GOOD[:-12], finish=finish))
     answer = model.answer(EXTRACT).text
     (fact,) = parse_extract(answer, 2)
-    assert fact.text == BOAT["text"] and open_lines(answer) == {2}
+    assert fact.text == BOAT["text"] and open_numbers(answer) == {2}
     assert len(server.requests) == 1
+
+
+def add(number: int) -> dict[str, Any]:
+    return {"op": "add", "candidate": number, "fact": None, "text": None}
+
+
+END = {"op": "invalidate", "candidate": 12, "fact": 1, "text": None}
+
+
+@pytest.mark.parametrize(
+    ("operations", "left_open"),
+    [
+        ([*map(add, range(1, 13))], {*range(13, 25)}),
+        ([*map(add, range(1, 24, 2))], {*range(2, 25, 2)}),
+        ([*map(add, range(1, 12)), END], {*range(12, 25)}),
+        ([END], {*range(1, 25)} - {12}),
+        ([add(99), add(3)], {*range(1, 25)} - {3}),
+        ([{**END, "fact": 9}, add(3)], {*range(1, 25)} - {3}),
+        ([], {*range(1, 25)}),
+    ],
+)
+def test_of_a_merge_that_is_cut_the_complete_decisions_are_used_and_the_other_candidates_left_open(
+    server: ModelServer, model: OpenAITextModel, operations: list[Any], left_open: set[int]
+) -> None:
+    numbers = range(1, 25)
+    task = MergeTask(MERGE.known, tuple(NumberedFact(n, f"Ann sold boat {n}.", MOMENT) for n in numbers))
+    text = json.dumps({"operations": [*operations, add(24)]})
+    server.behave(responder=lambda _: said(text[: -len(json.dumps(add(24))) + 3], finish="length"))
+    assert open_numbers(model.answer(task).text) == left_open
+    server.behave(responder=lambda _: said(json.dumps({"operations": [*map(add, numbers)]})))
+    assert open_numbers(model.answer(task).text) == {*range(11, 25)}, "a few at once from then on"
+    assert open_numbers(model.answer(task).text) == {*range(21, 25)}
+    assert open_numbers(model.answer(task).text) == frozenset()
 
 
 BODY = json.dumps(said(GOOD)).encode()
@@ -276,6 +313,9 @@ PLACES: dict[str, Respond] = {
     "marks that keep it from running": lambda _: Raw(200, b")]}'\n" + BODY),
     "more behind it": lambda _: Raw(200, BODY + b"\n\0" + BODY),
     "gzip": lambda _: Raw(200, gzip.compress(BODY), (("Content-Encoding", "gzip"),)),
+    "gzip, next to another word": lambda _: Raw(
+        200, gzip.compress(BODY), (("Content-Encoding", "identity, GZIP"),)
+    ),
     "gzip, and no word of it": lambda _: Raw(200, gzip.compress(BODY)),
     "gzip in two pieces": lambda _: Raw(200, gzip.compress(BODY[:40]) + gzip.compress(BODY[40:])),
     "a word of gzip alone": lambda _: Raw(200, BODY, (("Content-Encoding", "gzip"),)),
@@ -333,6 +373,10 @@ def refusing(when: Callable[[dict[str, Any]], Any], status: int, body: Any) -> R
     return lambda request: Raw(status, raw) if when(request.body) else said(GOOD)
 
 
+def streams(body: dict[str, Any]) -> bool:
+    return bool(body.get("stream"))
+
+
 def has_schema(body: dict[str, Any]) -> bool:
     return bool(body.get("response_format", {}).get("type") == "json_schema")
 
@@ -383,7 +427,19 @@ FORMS: dict[str, Respond] = {
         422,
         {"detail": "stream_options: extra inputs are not permitted"},
     ),
-    "no streams": refusing(lambda body: body.get("stream"), 400, {"error": {"message": "Streaming is off"}}),
+    "no streams": refusing(streams, 400, {"error": {"message": "Streaming is off"}}),
+    "no streams, by their field": refusing(
+        streams, 422, {"detail": [{"loc": ["body", "stream"], "msg": "Input should be False"}]}
+    ),
+    "no streams, by another name": refusing(streams, 400, {"message": "SSE is not available"}),
+    "no streams, as no type that is accepted": refusing(streams, 406, b""),
+    "no streams, and no word": refusing(streams, 501, b"<h1>Not Implemented</h1>"),
+    "no streams, by an error within a 200": lambda request: (
+        {"error": "streaming is not supported"} if streams(request.body) else None
+    ),
+    "empty streams": refusing(streams, 200, b""),
+    "streams that end at once": refusing(streams, 200, b"data: [DONE]\n\n"),
+    "a page for a stream": refusing(streams, 200, b"<html></html>"),
     "streams alone": refusing(
         lambda body: not body.get("stream"),
         400,
@@ -417,6 +473,22 @@ def test_one_odd_refusal_weakens_nothing_for_good(server: ModelServer, model: Op
     for _ in range(2):
         model.answer(EXTRACT)
     assert [has_schema(request.body) for request in server.requests] == [True, False, True, True]
+
+
+@pytest.mark.parametrize(
+    "trouble", [(500, b"upstream connect error"), (200, b"data: {"), (200, b"<html></html>")]
+)
+def test_trouble_that_passes_weakens_nothing(
+    server: ModelServer, model: OpenAITextModel, trouble: tuple[int, bytes]
+) -> None:
+    model.answer(EXTRACT)
+    server.behave(responder=lambda _: Raw(*trouble), times=1)
+    with pytest.raises(TransientModelError):
+        model.answer(EXTRACT)
+    model.answer(EXTRACT)
+    assert [(has_schema(one.body), "stream_options" in one.body) for one in server.requests] == [
+        (True, True)
+    ] * 3
 
 
 def error(message: str, **more: Any) -> dict[str, Any]:

@@ -155,7 +155,16 @@ def test_a_text_that_is_refused_however_short_goes_without_a_vector(
 
 
 @pytest.mark.parametrize(
-    "none", ["[" + "NaN," * 7 + "NaN]", "[" + "null," * 7 + "null]", "null", "[]", '"?"', f'"{"[" * 5000}"']
+    "none",
+    [
+        "[1, 2]",
+        "[" + "NaN," * 7 + "NaN]",
+        "[" + "null," * 7 + "null]",
+        "null",
+        "[]",
+        '"?"',
+        f'"{"[" * 5000}"',
+    ],
 )
 def test_a_vector_that_is_none_is_left_out(server: ModelServer, embedder: OpenAIEmbedder, none: str) -> None:
     body = json.dumps(vectors(["a", "b"])).replace(json.dumps(hashed_vector("b", 8)), none)
