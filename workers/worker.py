@@ -40,6 +40,8 @@ from strandline.workers.upkeep.resealing import Resealing
 from strandline.workers.upkeep.retaining import OpenArchive, StepPoint, make_retaining
 from strandline.workers.upkeep.sealing import Sealing
 
+# Hints that wait for a provider; the sweep finds the others, less and less often.
+MAX_PUT_OFF = 64
 # Between two looks whether a hint that led to no work names a lane of this database.
 LOOK_SECONDS = 1.0
 
@@ -150,6 +152,7 @@ class Worker:
         self._heartbeat = Periodic("heartbeat", settings.heartbeat_interval_seconds, self._beat)
         self._upkeep = Periodic("upkeep", settings.heartbeat_interval_seconds, self._keep_up)
         self._take_over = TakeOver(self.take_over)
+        self._put_off: dict[Lane, None] = {}
         self._foreign_hints = ForeignHints(database, self.condition)
         self._sweep = Sweep(
             database,
@@ -204,6 +207,8 @@ class Worker:
         """
         with self._log_failures():
             turn = self._drain_next(hint)
+            if turn.lane is None and turn.outcome == "postponed" and len(self._put_off) < MAX_PUT_OFF:
+                self._put_off[hint] = None
             if turn.lane == hint:
                 return
             self._foreign_hints.look(hint)
@@ -306,6 +311,7 @@ class Worker:
         """
         failures: list[StrandlineError] = []
         for work in (
+            self._ring_again,
             self._release_undrained_lanes,
             self._shorten_leases,
             self._tell_unbuildable,
@@ -318,6 +324,14 @@ class Worker:
                 failures.append(error)
         if failures:
             raise failures[0]
+
+    def _ring_again(self) -> None:
+        """Ring for hints put off, once their provider may be asked again."""
+        stages = {hint: self._stages.of(hint.generation_id, hint.stage) for hint in list(self._put_off)}
+        hints = [hint for hint, stage in stages.items() if stage is None or stage.wait_seconds() <= 0]
+        for hint in hints:
+            del self._put_off[hint]
+        self._ring(hints)
 
     def _release_undrained_lanes(self) -> None:
         """Release lanes whose release was lost: no other worker would take them over while this one lives."""

@@ -18,6 +18,7 @@ from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.models.provided.pace import Pace, ProviderPace
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.lanes import Lane
 from strandline.wiring.assembly import prepare_stages
 from strandline.workers.in_process import BackgroundRunner
 from strandline.workers.worker import Worker
@@ -188,6 +189,27 @@ def test_so_they_do_with_three_processes_of_workers(rig: Rig) -> None:
         rig.start_worker(**environment)
     put_thirty_sessions(rig, broker_url=rig.broker_url)
     see_that_all_is_done(rig, server)
+
+
+def test_a_hint_that_came_while_the_provider_waited_is_rung_for_again(
+    rig: Rig, paced_settings: Settings
+) -> None:
+    """The sweep would wait longer with each such hint, and miss windows of the limit."""
+    rig.model.behave(status=429, retry_after="1", times=1)
+    memory = rig.memory("s", user_id="u", memory_blocks=["facts"])
+    memory.put({"role": "user", "content": "I own a boat."})
+    memory.flush(all=True)
+    rung: list[Lane] = []
+    stages = prepare_stages(rig.database, paced_settings)
+    worker = Worker(rig.database, stages, paced_settings, ring=rung.extend, with_sweep=False)
+    worker.start()
+    (lane,) = due_lanes(rig.url)
+    for _hint in range(3):
+        worker.take_up(lane)
+    wait_until(lambda: bool(rung), timeout=30, what="a ring")
+    worker.stop()
+    assert rung == [lane]
+    assert len(rig.model.requests) == 1
 
 
 class Died(BaseException):
