@@ -12,6 +12,7 @@ from contextlib import (
     AbstractContextManager,
     asynccontextmanager,
     contextmanager,
+    nullcontext,
 )
 from time import monotonic
 from typing import Any
@@ -40,11 +41,16 @@ class _Own:
         self.statement_seconds = math.inf
         self.opened_at = monotonic()
         self.pooled = False
-        self._setting = b""
+        self._setting = self._lone_setting = b""
 
-    def stay_unprepared(self, setting: bytes) -> None:
-        """Prepare no statement, and begin each transaction with ``setting``, if any."""
+    def stay_unprepared(self, setting: bytes, lone_setting: bytes) -> None:
+        """Prepare no statement, and begin each transaction with ``setting``.
+
+        ``lone_setting``: the same as one statement, which is sent together with another one; empty if psycopg
+        has to read that one's rows before the transaction ends.
+        """
         self.pooled, self._setting, self.prepare_threshold = True, setting, None
+        self._lone_setting = lone_setting
 
 
 class OwnConnection(_Own, psycopg.Connection[Any]):
@@ -62,8 +68,9 @@ class OwnConnection(_Own, psycopg.Connection[Any]):
             yield transaction
 
     def run(self, statement: bytes, values: Sequence[object], make_row: MakeRow) -> list[Any]:
-        if not self._setting or self.info.transaction_status != pq.TransactionStatus.IDLE:
-            return run_by_cursor(self, statement, values, make_row)
+        is_alone = bool(self._setting) and self.info.transaction_status == pq.TransactionStatus.IDLE
+        if not is_alone or self._lone_setting:
+            return run_by_cursor(self, statement, values, make_row, self._lone_setting if is_alone else b"")
         with self.transaction():
             return run_by_cursor(self, statement, values, make_row)
 
@@ -86,25 +93,44 @@ class AsyncOwnConnection(_Own, psycopg.AsyncConnection[Any]):
 
     async def run(self, statement: bytes, values: Sequence[object], make_row: MakeRow) -> list[Any]:
         """Async twin of ``OwnConnection.run``."""
-        if not self._setting or self.info.transaction_status != pq.TransactionStatus.IDLE:
-            return await run_by_cursor_async(self, statement, values, make_row)
+        is_alone = bool(self._setting) and self.info.transaction_status == pq.TransactionStatus.IDLE
+        if not is_alone or self._lone_setting:
+            before = self._lone_setting if is_alone else b""
+            return await run_by_cursor_async(self, statement, values, make_row, before)
         async with self.transaction():
             return await run_by_cursor_async(self, statement, values, make_row)
 
 
 def run_by_cursor(
-    connection: psycopg.Connection[Any], statement: bytes, values: Sequence[object], make_row: MakeRow
+    connection: psycopg.Connection[Any],
+    statement: bytes,
+    values: Sequence[object],
+    make_row: MakeRow,
+    before: bytes = b"",
 ) -> list[Any]:
-    """Run a statement on a connection whatever its row factory, and return its rows."""
+    """Run a statement on a connection whatever its row factory, and return its rows.
+
+    ``before``: a statement that is sent together with it, as one transaction.
+    """
     cursor = psycopg.RawCursor(connection, row_factory=lambda _cursor: make_row)
-    cursor.execute(statement, values)
+    with connection.pipeline() if before else nullcontext():
+        if before:
+            connection.execute(before)
+        cursor.execute(statement, values)
     # The description would say whether there are rows as well, and is costly to make.
     return cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []
 
 
 async def run_by_cursor_async(
-    connection: psycopg.AsyncConnection[Any], statement: bytes, values: Sequence[object], make_row: MakeRow
+    connection: psycopg.AsyncConnection[Any],
+    statement: bytes,
+    values: Sequence[object],
+    make_row: MakeRow,
+    before: bytes = b"",
 ) -> list[Any]:
     cursor = psycopg.AsyncRawCursor(connection, row_factory=lambda _cursor: make_row)
-    await cursor.execute(statement, values)
+    async with connection.pipeline() if before else nullcontext():
+        if before:
+            await connection.execute(before)
+        await cursor.execute(statement, values)
     return await cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []

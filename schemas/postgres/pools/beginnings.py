@@ -2,9 +2,8 @@
 
 A server, a database, a role, ``PGOPTIONS`` and other clients of a pooler can change them.  Most are asked for
 as the session starts; one statement then checks the result and the settings that only some roles may set.
-Behind a pooler in transaction mode no setting stays: each transaction corrects the settings found wrong at
-the one backend examined.  An undeclared pooler is noticed here: it drops or refuses options, or answers
-from another backend.
+Behind a pooler in transaction mode no setting stays, and another client's may: each transaction sets them
+all.  An undeclared pooler is noticed here: it drops or refuses options, or answers from another backend.
 """
 
 from __future__ import annotations
@@ -46,6 +45,8 @@ NOT_ASKED_FOR: Mapping[str, tuple[str, str]] = {
     **_TRIGGERS,
     "synchronous_commit": ("local", "local|on|remote_write|remote_apply"),
 }
+# By their present values psycopg reads rows.
+_READ_BY = frozenset({"datestyle", "intervalstyle", "timezone"})
 # Of a caller's connection: psycopg and the statements get along with any value.
 _CALLERS_OWN = frozenset({"bytea_output", "exit_on_error", "extra_float_digits", "intervalstyle", "timezone"})
 
@@ -59,13 +60,12 @@ _REFUSES_OPTIONS = re.compile("unsupported startup parameter|command-line option
 class Beginnings:
     """How the connections of one pool begin, and whether a pooler in transaction mode is before the server.
 
-    A pooler gets ``own_options``, those of the URL, and ``corrected`` is what its transactions set.
+    A pooler gets ``own_options``, those of the URL.
     """
 
     def __init__(self, own_options: str = "", *, is_declared: bool = False, durable: bool = True) -> None:
         self._own_options = own_options
         self.pooled = self.is_declared = is_declared
-        self.corrected: Mapping[str, str] = {}
         looked_for = look_for({**PINNED, **(NOT_ASKED_FOR if durable else _TRIGGERS)})
         self.question = looked_for + _STAY_DURABLE if durable else looked_for
 
@@ -91,10 +91,6 @@ class Beginnings:
     def arguments(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The options to connect with: a pooler takes no settings of a session, nor ``PGOPTIONS``."""
         return {**options, "options": self._own_options} if self.pooled else dict(options)
-
-    def of_role(self) -> str:
-        """The statements after which no transaction has to correct a setting."""
-        return set_all(self.corrected, "ALTER ROLE … SET")
 
     def _note_refusal(self, taken: Mapping[str, Any], error: psycopg.Error) -> None:
         """Return if connecting without our settings may succeed; else raise."""
@@ -123,10 +119,11 @@ class Beginnings:
         wrong = find_wrong(row)
         if not self.pooled:
             return set_all(wrong, "SET SESSION")
-        self.corrected = wrong
-        correcting = set_all(wrong, "SET LOCAL")
-        connection.stay_unprepared(correcting.encode())
-        return correcting or "SELECT"
+        values = {name: value for name, (value, _) in PINNED.items()} | json.loads(row[5]) | wrong
+        correcting = set_all(values, "SET LOCAL")
+        lone = "" if wrong.keys() & _READ_BY else _set_locally(values)
+        connection.stay_unprepared(correcting.encode(), lone.encode())
+        return correcting
 
     def _notice(self, sign: str) -> None:
         if self.pooled:
@@ -234,7 +231,8 @@ def _judge(row: tuple[Any, ...]) -> None:
 def look_for(settings: Mapping[str, tuple[str, str]]) -> bytes:
     """The question of which settings have another value than they need, as JSON in the fifth column.
 
-    Before it come the backend, the mark, and how transactions begin.
+    Before it come the backend, the mark, and how transactions begin; behind it the settings, as JSON, that
+    have no value of ours.
     """
     values = ", ".join(f"('{name}', '{value}', '^({fits})$')" for name, (value, fits) in settings.items())
     return _LOOK.replace("{values}", values).encode()
@@ -260,7 +258,9 @@ SELECT pg_catalog.pg_backend_pid(), pg_catalog.current_setting('strandline.own',
         WHERE e.extname OPERATOR(pg_catalog.=) 'vector' AND t.typname OPERATOR(pg_catalog.=) 'halfvec'
             AND (NOT pg_catalog.pg_type_is_visible(t.oid)
                 OR pg_catalog.current_setting('search_path') OPERATOR(pg_catalog.~) '.pg_catalog')
-    ) AS w)
+    ) AS w),
+    pg_catalog.json_build_object('search_path', pg_catalog.current_setting('search_path'),
+        'synchronous_commit', pg_catalog.current_setting('synchronous_commit'))::pg_catalog.text
 """
 
 
@@ -283,6 +283,12 @@ def set_all(values: Mapping[str, str], verb: str) -> str:
     # A path is a list of names; no other value has anything to escape.
     texts = {name: value if name == "search_path" else f"'{value}'" for name, value in values.items()}
     return "; ".join(f"{verb} {name} = {text}" for name, text in texts.items())
+
+
+def _set_locally(values: Mapping[str, str]) -> str:
+    """The same as ``SET LOCAL``, as one statement."""
+    texts = ((name, value.replace("'", "''")) for name, value in values.items())
+    return "SELECT " + ", ".join(f"pg_catalog.set_config('{name}', '{text}', true)" for name, text in texts)
 
 
 _CALLERS_QUESTION = look_for({name: PINNED[name] for name in PINNED.keys() - _CALLERS_OWN} | _TRIGGERS)

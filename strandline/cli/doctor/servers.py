@@ -117,19 +117,11 @@ def _database(database: Database, settings: Settings, where: str) -> Iterator[Ch
 
 
 def _pooler(beginnings: Beginnings | None) -> Iterator[CheckReport]:
-    if beginnings is None or not beginnings.pooled:
-        return
-    if not beginnings.is_declared:
+    if beginnings is not None and beginnings.pooled and not beginnings.is_declared:
         yield warn(
             "pooler",
             "a pooler is before the server, and is used as in transaction mode",
-            "set STRANDLINE_DATABASE_POOLER=transaction, and give the role its settings",
-        )
-    if beginnings.corrected:
-        yield warn(
-            "pooler",
-            f"each statement takes three more round trips, which set {', '.join(beginnings.corrected)}",
-            f"{beginnings.of_role()}; then RECONNECT the pooler",
+            "set STRANDLINE_DATABASE_POOLER=transaction",
         )
 
 

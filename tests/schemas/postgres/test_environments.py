@@ -161,17 +161,6 @@ def test_a_pooler_gets_the_options_of_the_url_and_no_others(
             look(f"{url}?options=-cwork_mem%3D9MB")
 
 
-@needs_pgbouncer
-def test_doctor_says_what_each_statement_behind_a_pooler_sets(database_url: str) -> None:
-    prepare(Environment("", ("timezone = 'Asia/Kathmandu'",)), database_url)
-    with pgbouncer.pgbouncer_before(database_url) as url:
-        settings = load_settings(database_url=url, database_pooler="transaction")
-        reports = [*check_database(Servers(url, None, "configured", "configured"), settings)]
-    assert [report.advice for report in reports if report.name == "pooler"] == [
-        "ALTER ROLE … SET timezone = 'UTC'; then RECONNECT the pooler"
-    ]
-
-
 def test_a_setting_that_the_role_may_not_correct_is_named(database_url: str) -> None:
     prepare(Environment("", ("session_replication_role = replica",)), database_url)
     with psycopg.connect(database_url, autocommit=True) as connection:

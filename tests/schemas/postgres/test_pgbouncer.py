@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from datetime import UTC, datetime
 
+import psycopg
 import pytest
 
 from strandline import Facts
@@ -16,6 +19,7 @@ from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
+from strandline.schemas.postgres.own_connection import OwnConnection
 from strandline.schemas.settings import load_settings
 from tests.conftest import MakeMemory, Rig, nothing_due, rows_of, wait_until
 from tests.support.servers import pgbouncer
@@ -132,3 +136,72 @@ def test_a_pooler_without_transactions_is_refused(make_memory: MakeMemory, rig: 
         servers = Servers(url, None, "configured", "configured")
         found = [f"{one}" for one in check_database(servers, load_settings(database_url=url))]
         assert any("statement mode" in finding for finding in found), found
+
+
+# Values with which statements would mean something else, or an acknowledgement nothing.
+OTHERS = {
+    "array_nulls": "off",
+    "bytea_output": "escape",
+    "datestyle": "SQL, DMY",
+    "gin_fuzzy_search_limit": "1",
+    "intervalstyle": "sql_standard",
+    "search_path": "pg_temp",
+    "standard_conforming_strings": "off",
+    "synchronous_commit": "off",
+    "timezone": "Asia/Tokyo",
+    "transform_null_equals": "on",
+}
+SEEN = "SELECT " + ", ".join(
+    # Whoever finds it off makes it "local".
+    f"replace(current_setting('{name}'), 'local', 'on')"
+    for name in OTHERS
+)
+
+
+def change_the_database(database_url: str, _pooled_url: str, name: str) -> None:
+    """The pooler's connections end, and those that it makes in their place begin otherwise."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE \"{connection.info.dbname}\" SET {name} = '{OTHERS[name]}'")
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
+def leak_into_every_session(_database_url: str, pooled_url: str, name: str) -> None:
+    with ExitStack() as stack:
+        for _client in range(pgbouncer.SERVER_CONNECTIONS):
+            connection = stack.enter_context(psycopg.connect(pooled_url, prepare_threshold=None))
+            connection.execute(f"SET SESSION {name} = '{OTHERS[name]}'")
+            stack.callback(connection.commit)
+
+
+@pytest.mark.parametrize("change", [change_the_database, leak_into_every_session])
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_changes_under_a_live_client_of_a_pooler_changes_nothing(
+    database_url: str, pooled_url: str, make_memory: MakeMemory, name: str, change: Callable[..., None]
+) -> None:
+    memory = make_memory("s", user_id="u", database_url=pooled_url)
+    memory.put({"role": "user", "content": "before", "id": "1"})
+    database = Database.connect(ConnectionOptions.from_settings(pooled_url, load_settings()))
+    database._open()
+
+    def seen() -> list[tuple[str, ...]]:
+        looks = []
+        for _attempt in range(20):
+            with suppress(psycopg.OperationalError), database._pool.connection() as connection:
+                assert isinstance(connection, OwnConnection)
+                looks += connection.run(SEEN.encode(), (), tuple)
+                with connection.transaction():
+                    looks += connection.execute(SEEN.encode()).fetchall()
+        return [tuple(look) for look in looks]
+
+    (before,) = set(seen())
+    change(database_url, pooled_url, name)
+    assert set(seen()) == {before}
+    created = datetime(2026, 2, 3, 4, 5, tzinfo=UTC)
+    memory.put({"role": "user", "content": "after", "id": "2", "created_at": created})
+    asyncio.run(memory.aput({"role": "user", "content": "at last", "id": "3"}))
+    assert [one.text for one in memory.get_all()] == ["before", "after", "at last"]
+    assert memory.get_all()[1].created_at == created
+    database.close()
