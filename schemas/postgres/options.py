@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 from psycopg import pq
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from strandline.schemas.display.url_schemes import check_database_url
 from strandline.schemas.errors import ConfigurationError
@@ -29,6 +29,8 @@ TCP = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,  # milliseconds
 }
+# No server listens there.
+_NOWHERE = "/nonexistent"
 # Overrides the database's and the role's transaction settings; the mark shows that all took effect.
 TRANSACTIONS = (
     (MARK, "on"),
@@ -150,13 +152,14 @@ class ConnectionOptions:
 
 
 def options_of(url: str) -> dict[str, Any]:
-    """A URL's options, by the names of libpq's options.
+    """A URL's options, by the names of libpq's options; with those of its service that ours would replace.
 
     Raises:
         ConfigurationError: libpq cannot read it; the sentence does not show the URL.
     """
     try:
-        return conninfo_to_dict(url)
+        named = conninfo_to_dict(url)
+        return _of_service(str(named.get("service") or _default("service"))) | named
     except psycopg.ProgrammingError:
         raise ConfigurationError(
             "The database URL cannot be read. In its user, its password and the values of its options,"
@@ -164,10 +167,20 @@ def options_of(url: str) -> dict[str, Any]:
         ) from None
 
 
+def _of_service(service: str) -> dict[str, Any]:
+    """A service's values for waiting and for the session; libpq reads its file for an attempt to connect."""
+    if not service:
+        return {}
+    attempt = pq.PGconn.connect_start(make_conninfo(service=service, host=_NOWHERE).encode())
+    named = {option.keyword.decode(): option.val.decode() for option in attempt.info if option.val}
+    attempt.finish()
+    return {name: named[name] for name in ("options", "connect_timeout", *TCP) if name in named}
+
+
 def all_options(url: str, settings: Iterable[tuple[str, int | str]]) -> str:
     """The options of a session: those of the URL, else ``PGOPTIONS``; ``settings``; and the pinned ones."""
     named = options_of(url)
-    own = named["options"] if "options" in named else _environment_options()
+    own = named["options"] if "options" in named else _default("options")
     every = chain(settings, TRANSACTIONS, ((name, value) for name, (value, _fit) in PINNED.items()))
     return " ".join(filter(None, [str(own), *(f"-c {name}={value}" for name, value in every)]))
 
@@ -193,8 +206,11 @@ def with_defaults(arguments: Mapping[str, Any], *, connect_timeout: int) -> dict
     return {name: value for name, value in defaults.items() if name not in arguments}
 
 
-def _environment_options() -> str:
-    return next((o.val or b"" for o in pq.Conninfo.get_defaults() if o.keyword == b"options"), b"").decode()
+def _default(name: str) -> str:
+    """The value of an option by the environment; empty without one."""
+    return next(
+        (o.val or b"" for o in pq.Conninfo.get_defaults() if o.keyword == name.encode()), b""
+    ).decode()
 
 
 def psycopg_url(url: str) -> str:

@@ -60,6 +60,11 @@ _ADVICE = {
 _MEANINGS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile("Connection refused"), f"the connection was refused; {_CHECK}"),
     (
+        re.compile("no password supplied"),
+        "it asks for a password, which neither the URL nor a password file has; the file that passfile"
+        " or PGPASSFILE names is read only if it is closed to others (chmod 600)",
+    ),
+    (
         re.compile("definition of service"),
         "no service file defines the service of PGSERVICE or of the database URL; correct it",
     ),

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg.pq import Conninfo
 
-from strandline import ConfigurationError
+from strandline import ConfigurationError, DatabaseUnavailableError
 from strandline.cli.doctor.servers import check_database
 from strandline.cli.servers.targets import Servers
 from strandline.deploy.embedded.wheel_binaries import postgres_programs
@@ -24,6 +24,7 @@ from strandline.schemas.postgres.pools.beginnings import MARK, NOT_ASKED_FOR
 from strandline.schemas.postgres.revision import OLDEST_PGVECTOR, version_numbers
 from strandline.schemas.queries.inspection.status import SchemaRevision
 from strandline.schemas.settings import load_settings
+from tests.conftest import MakeMemory
 
 # Costs, memory, logs: a session does the same, sooner or later.
 IRRELEVANT_CATEGORIES = (
@@ -131,6 +132,46 @@ def test_pgoptions_stay_as_well(
         "synchronous_commit": "local",
         "application_name": "strandline",
     }
+
+
+@pytest.mark.parametrize("by", ["the URL", "PGSERVICE", "its own file"])
+def test_options_of_a_service_stay_and_the_urls_are_above_them(
+    by: str,
+    session: Callable[..., dict[str, str]],
+    database_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = tmp_path / "services"
+    of_session = "options=-c work_mem=9MB -c datestyle=German -c synchronous_commit=off"
+    file.write_text(
+        f"[ours]\n{of_session}\nconnect_timeout=17\nkeepalives_idle=60\napplication_name=billing\n"
+    )
+    if by != "its own file":
+        monkeypatch.setenv("PGSERVICEFILE", str(file))
+    else:
+        monkeypatch.setenv("HOME", str(tmp_path))
+        file.rename(tmp_path / ".pg_service.conf")
+    if by == "PGSERVICE":
+        monkeypatch.setenv("PGSERVICE", "ours")
+    query = "sslmode=prefer" if by == "PGSERVICE" else "service=ours"
+    assert session(query, *OURS, "synchronous_commit") == {
+        "work_mem": "9MB",
+        "application_name": "billing",
+        "datestyle": "ISO, DMY",
+        "statement_timeout": "30s",
+        "synchronous_commit": "local",
+    }
+    assert session(f"{query}&options=-cwork_mem%3D7MB", "work_mem") == {"work_mem": "7MB"}
+    options = ConnectionOptions.from_settings(f"{database_url}&{query}", load_settings()).connect_arguments()
+    assert not {"connect_timeout", "keepalives_idle"} & set(options)
+    assert options["keepalives_count"] == 3
+
+
+def test_a_service_that_no_file_has_is_refused_by_name(make_memory: MakeMemory, database_url: str) -> None:
+    memory = make_memory("s", database_url=f"{database_url}&service=nobodys")
+    with pytest.raises(DatabaseUnavailableError, match="no service file defines"):
+        memory.put({"role": "user", "content": "hello"})
 
 
 @pytest.mark.parametrize("level", ["local", "on", "remote_write", "remote_apply"])
