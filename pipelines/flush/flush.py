@@ -8,8 +8,10 @@ plan and the flush, and a process that dies between them leaves everything as it
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -29,6 +31,8 @@ from strandline.schemas.tracing import send_span
 from strandline.schemas.values.flush_event import EVENT_VERSION, FlushCause
 from strandline.schemas.values.lanes import Lane
 from strandline.schemas.values.policy import Deliver
+
+logger = logging.getLogger("strandline.producers")
 
 # A manual flush that loses the race plans again; each loss means that another caller flushed.
 MAX_MANUAL_ATTEMPTS = 10
@@ -80,6 +84,12 @@ class Flushed:
             return self
         lanes = dict.fromkeys(earlier.lanes + self.lanes)
         return Flushed(earlier.event_ids + self.event_ids, tuple(lanes))
+
+
+@lru_cache(maxsize=64)
+def tell_failed_flush(reason: str, _minute: int) -> None:
+    """Log, once a minute for each reason, that a put could not flush: the next one, or the sweep, does."""
+    logger.warning("flush after put failed", extra={"action": "flush_failed", "reason": reason})
 
 
 @dataclass(frozen=True, slots=True)

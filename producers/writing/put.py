@@ -12,7 +12,7 @@ whole one, which finds the session unclaimed, ``claim_session``, and the whole o
 from __future__ import annotations
 
 import json
-import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -20,7 +20,7 @@ from json.encoder import encode_basestring as quoted
 from uuid import uuid4
 
 from strandline.pipelines.audit.appending import Act
-from strandline.pipelines.flush.flush import Flushed, flush_at_put
+from strandline.pipelines.flush.flush import Flushed, flush_at_put, tell_failed_flush
 from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.sessions import claim_session, unknown_pipelines
@@ -234,9 +234,6 @@ def _rarer(put: SinglePut) -> Iterator[str]:
             yield f',"flags":[{",".join(map(quoted, act.flags))}]'
 
 
-logger = logging.getLogger("strandline.producers")
-
-
 @dataclass(slots=True)
 class PutRequest:
     """One put, checked and ready: it can still be refused only because of its ids or its owner.
@@ -383,7 +380,7 @@ def carry_out_put(request: PutRequest, accept: Accept | None = None) -> Operatio
         except StrandlineError as error:
             if accept is None:
                 raise
-            logger.warning("flush after put failed", extra={"action": "flush_failed", "reason": str(error)})
+            tell_failed_flush(str(error), int(time.monotonic() // 60))
     return PutResult([0 if place is None else seqs[place] for place in request.places], flushed)
 
 

@@ -164,7 +164,8 @@ def test_a_retried_put_that_crossed_flushes_if_its_first_attempt_could_not(
             for number in range(6, 12):
                 assert memory.put(said(f"m{number}", "one two three four five six seven")) == number + 1
         connection.execute(b"ALTER FUNCTION strandline.away RENAME TO flush_v1")
-    assert "flush after put failed" in caplog.text
+    told = [record for record in caplog.records if record.message == "flush after put failed"]
+    assert 0 < len(told) < 6, "not for each put"
     assert "strandline migrate" in str(caplog.records[0].__dict__["reason"])
     assert rows_of(rig.url, "SELECT 1 FROM strandline.flush_event") == []
     memory.put(said("m12", "one two three four five six seven"))
