@@ -186,7 +186,8 @@ def begins_with_user(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 def wants_user_first(messages: Sequence[Message]) -> bool:
     """Whether they are written for a provider whose conversations begin with a user's message."""
-    return any(one and one.is_user_first for message in messages for _, one in tool_parts(message.content))
+    contents = [message.content for message in messages if type(message.content) is not str]
+    return any(one and one.is_user_first for content in contents for _, one in tool_parts(content))
 
 
 def _ids(message: Message, *, results: bool) -> tuple[str, ...]:

@@ -65,6 +65,11 @@ class KnownWindow:
         return tuple([one if isinstance(one, Message) else read_rows([one])[0] for one in self.entries])
 
     @cached_property
+    def is_plain(self) -> bool:
+        """Whether no message makes or answers a call, as none does that is a text alone."""
+        return not any(not isinstance(one, Message) or one.tool_call_id for one in self.entries)
+
+    @cached_property
     def texts(self) -> frozenset[str]:
         """The messages' texts."""
         return frozenset([message.text for message in self.messages])
@@ -80,9 +85,7 @@ class KnownWindow:
         """Whether each result among its messages, which are given, is behind its call; looked at once."""
         known: bool | None = self.__dict__.get("settled")
         if known is None:
-            # A text alone makes and answers no call.
-            is_plain = not any(not isinstance(one, Message) or one.tool_call_id for one in self.entries)
-            known = self.__dict__["settled"] = is_plain or is_settled(messages)
+            known = self.__dict__["settled"] = self.is_plain or is_settled(messages)
         return known
 
     def move_to(self, window_from: int, rows: Sequence[StoredMessage], seal: str) -> KnownWindow:
@@ -95,13 +98,26 @@ class KnownWindow:
         begin = bisect_left(self.seqs, window_from)
         gone = self.entries[:begin]
         new, size = _entries(rows)
-        return KnownWindow(
+        moved = KnownWindow(
             seqs=(*self.seqs[begin:], *[row.seq for row in rows]),
             entries=(*self.entries[begin:], *new),
             tokens=self.tokens - sum(map(_tokens, gone)) + sum([row.tokens for row in rows]),
             seal=seal,
             size=self.size - sum(map(_size, gone)) + size,
         )
+        if not gone and self.is_plain:
+            moved._learn(self.__dict__, KnownWindow(entries=tuple(new)))
+        return moved
+
+    def _learn(self, known: Mapping[str, Any], new: KnownWindow) -> None:
+        """Take over what was made of the messages before the new ones; all are plain, or nothing is."""
+        if not new.is_plain:
+            return
+        self.__dict__["is_plain"] = True
+        if "texts" in known:
+            self.__dict__["texts"] = known["texts"] | new.texts
+        if places := known.get("places"):
+            self.__dict__["places"] = places | new.by_place(next(iter(places))[0])
 
 
 NOTHING_KNOWN = KnownWindow()

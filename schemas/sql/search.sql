@@ -32,12 +32,7 @@ SELECT h.*, NULL::text AS part FROM strandline.search_hits_v1(%(shard_key)s, %(g
     %(messages)s, %(facts_generation_id)s::integer, %(facts_shown)s::uuid[], %(topics)s::text[], %(agent_id)s,
     %(team_id)s, %(is_own)s, %(names)s::text[], %(dates_from)s::date[], %(dates_through)s::date[], %(dates_fit)s::float8[],
     %(words)s::integer, %(roles)s::text[], %(since)s::timestamptz, %(until)s::timestamptz, %(labels)s::bigint[],
-    %(clear_labels)s::bigint[], %(beside)s::integer) AS h WHERE %(top_k)s > 0
-UNION ALL
-SELECT f.*, NULL FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, NULL, %(shard_key)s, 4611686018427387904,
-    %(embedding)s::halfvec, %(lexemes)s::text[], 0, %(top_facts)s, false, %(facts_alone_id)s::integer, '{}', NULL, NULL,
-    NULL, %(is_own)s, %(names)s::text[], %(dates_from)s::date[], %(dates_through)s::date[], %(dates_fit)s::float8[],
-    %(words)s::integer) AS f WHERE %(facts_alone_id)s::integer IS NOT NULL
+    %(clear_labels)s::bigint[], %(facts_alone_id)s::integer, %(top_facts)s, %(beside)s::integer) AS h
 UNION ALL
 SELECT 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
     strandline.index_part_v1(%(shard_key)s, %(generation_id)s, %(part_of)s, %(through_session)s, %(through_seq)s,

@@ -104,9 +104,9 @@ class SearchChunks(Query[SearchChunksRow], name="search_chunks", repeatable=True
     until: datetime | None
     labels: list[int] | None
     clear_labels: list[int] | None
-    beside: int
-    top_facts: int
     facts_alone_id: int | None
+    top_facts: int
+    beside: int
     part_of: UUID | None
     through_session: UUID
     through_seq: int

@@ -10,14 +10,15 @@ p_shard_key uuid, p_generation_id integer, p_scope_key uuid, p_visible_in uuid, 
     p_facts_generation_id integer, p_facts_shown uuid[], p_topics text[], p_agent_id text, p_team_id text,
     p_is_own boolean, p_names text[], p_dates_from date[], p_dates_through date[], p_dates_fit float8[],
     p_words integer DEFAULT NULL, p_roles text[] DEFAULT NULL, p_since timestamptz DEFAULT NULL,
-    p_until timestamptz DEFAULT NULL, p_labels bigint[] DEFAULT NULL, p_clear_labels bigint[] DEFAULT NULL
+    p_until timestamptz DEFAULT NULL, p_labels bigint[] DEFAULT NULL, p_clear_labels bigint[] DEFAULT NULL,
+    p_facts_alone_id integer DEFAULT NULL, p_top_facts integer DEFAULT NULL
 
 -- fragment: search_arguments()
 -- The same as it is handed on.
 p_shard_key, p_generation_id, p_scope_key, p_visible_in, p_visible_from, p_embedding, p_lexemes,
             p_similarity_cutoff, p_top_k, p_messages, p_facts_generation_id, p_facts_shown, p_topics,
             p_agent_id, p_team_id, p_is_own, p_names, p_dates_from, p_dates_through, p_dates_fit, p_words, p_roles, p_since,
-            p_until, p_labels, p_clear_labels
+            p_until, p_labels, p_clear_labels, p_facts_alone_id, p_top_facts
 
 -- fragment: search_columns()
 session_key uuid, from_seq bigint, through_seq bigint, fact_id uuid, score float8, similarity float8
@@ -153,6 +154,7 @@ c.shard_key = p_shard_key AND c.generation_id = p_generation_id
     AND NOT (c.session_key = p_visible_in AND c.through_seq >= p_visible_from)
 
 -- fragment: facts_to_search()
+-- Alone they are those of the whole owner, whatever is shown.
 searched_facts AS MATERIALIZED (
     SELECT f.fact_id, f.said_at, f.lexemes, @by_length(cardinality(f.lexemes)) AS length
     FROM strandline.fact f
@@ -164,13 +166,13 @@ searched_facts AS MATERIALIZED (
             SELECT FROM strandline.fact_revision r
             WHERE r.shard_key = p_shard_key AND r.generation_id = p_facts_generation_id
                 AND r.fact_id = f.fact_id AND r.operation <> 'invalidate'
-                AND (p_scope_key IS NULL OR r.session_key = p_scope_key)
-                AND (r.session_key IS DISTINCT FROM p_visible_in OR p_visible_from > ANY (r.seqs)))
+                AND (p_facts_alone_id IS NOT NULL OR (p_scope_key IS NULL OR r.session_key = p_scope_key)
+                    AND (r.session_key IS DISTINCT FROM p_visible_in OR p_visible_from > ANY (r.seqs))))
 ), fact_sources AS MATERIALIZED (
     SELECT k.fact_id, r.session_key, s.seq
     FROM searched_facts k JOIN strandline.fact_revision r ON r.shard_key = p_shard_key
         AND r.generation_id = p_facts_generation_id AND r.fact_id = k.fact_id AND r.operation <> 'invalidate'
-        AND (p_scope_key IS NULL OR r.session_key = p_scope_key)
+        AND (p_facts_alone_id IS NOT NULL OR p_scope_key IS NULL OR r.session_key = p_scope_key)
     CROSS JOIN LATERAL unnest(r.seqs) AS s (seq)
     WHERE r.session_key IS NOT NULL
 ), fact_words AS MATERIALIZED (
@@ -257,18 +259,27 @@ fact_similarities AS (
     SELECT NULL, NULL, NULL, k.fact_id, k.said_at, coalesce(s.similarity, 0), coalesce(s.contrast, 0), coalesce(w.text, 0), 1, 0
     FROM searched_facts k LEFT JOIN fact_similarities s ON s.fact_id = k.fact_id
     LEFT JOIN fact_text_scores w ON w.fact_id = k.fact_id
+), whole_weights AS MATERIALIZED (
+    -- Of all words; with facts, or of messages without them.
+    SELECT true AS with_facts, coalesce(sum(r.weight_in_fact) FILTER (WHERE r.is_held), 0) + max(r.weight_of_none)
+        * greatest(0, coalesce(p_words, count(*)) - count(*) FILTER (WHERE r.is_held)) AS weight
+    FROM word_weights r
+    UNION ALL
+    SELECT false, coalesce(sum(r.weight) FILTER (WHERE r.is_in_messages), 0) + max(r.weight_of_none_there)
+        * greatest(0, coalesce(p_words, count(*)) - count(*) FILTER (WHERE r.is_in_messages))
+    FROM word_weights r
 ), full_text_score AS MATERIALIZED (
     -- The best text's, or more if no text has much of the query and vectors say more: from a contrast of 0.15, which
     -- vectors drawn at random have, to one of 0.25.
-    SELECT nullif(greatest(max(o.text), 0.35::float8
-        * least(1, greatest(0, (max(o.contrast) - 0.15::float8) / 0.1::float8))
-        * (SELECT coalesce(sum(r.weight_in_fact) FILTER (WHERE r.is_held), 0) + max(r.weight_of_none)
-                * greatest(0, coalesce(p_words, count(*)) - count(*) FILTER (WHERE r.is_held))
-            FROM word_weights r)), 0) AS score
-    FROM both_scores o
+    SELECT b.with_facts, nullif(greatest(max(b.text), 0.35::float8
+        * least(1, greatest(0, (max(b.contrast) - 0.15::float8) / 0.1::float8)) * max(w.weight)), 0) AS score
+    FROM (SELECT o.text, o.contrast, p_facts_alone_id IS NULL OR o.fact_id IS NOT NULL AS with_facts
+        FROM both_scores o) AS b JOIN whole_weights w ON w.with_facts = b.with_facts
+    GROUP BY b.with_facts
 ), fused_scores AS (
     SELECT t.number, t.through_seq, t.said_on, t.fact_id, t.said_at, t.similarity, t.factor
-            * (coalesce(t.text / (SELECT f.score FROM full_text_score f), 0)
+            * (coalesce(t.text / (SELECT f.score FROM full_text_score f
+                WHERE f.with_facts = (p_facts_alone_id IS NULL OR t.fact_id IS NOT NULL)), 0)
             * CASE WHEN p_embedding IS NULL THEN 1 ELSE 0.53::float8 END + 0.47::float8 * t.contrast + 0.1::float8 * t.day_fit) AS score
     FROM both_scores t
 ), session_bests AS (
@@ -281,11 +292,15 @@ fact_similarities AS (
     FROM fused_scores t
     LEFT JOIN session_bests b ON b.number = (t.number >> 40) << 40
     LEFT JOIN session_offsets o ON o.number = b.number
-    WHERE t.score > 0 AND t.similarity >= p_similarity_cutoff
+    WHERE t.score > 0
 )
-SELECT s.session_key, s.seq, s.through_seq, s.fact_id, least(s.score, 1), s.similarity
-FROM final_scores s ORDER BY s.score DESC, s.said_on DESC NULLS LAST, s.number DESC, s.said_at DESC, s.fact_id
-LIMIT p_top_k
+(SELECT s.session_key, s.seq, s.through_seq, s.fact_id, least(s.score, 1), s.similarity FROM final_scores s
+    WHERE s.similarity >= p_similarity_cutoff AND (p_facts_alone_id IS NULL OR s.fact_id IS NULL)
+    ORDER BY s.score DESC, s.said_on DESC NULLS LAST, s.number DESC, s.said_at DESC, s.fact_id LIMIT p_top_k)
+UNION ALL
+(SELECT NULL, NULL, NULL, s.fact_id, least(s.score, 1), s.similarity FROM final_scores s
+    WHERE p_facts_alone_id IS NOT NULL AND s.fact_id IS NOT NULL
+    ORDER BY s.score DESC, s.said_at DESC, s.fact_id LIMIT p_top_facts)
 
 -- fragment: compared_exactly()
 -- The rest of a search that reads each piece of its scope (pieces).
@@ -298,7 +313,8 @@ pieces_with_words AS (
 ), @counted_words(), word_weights AS MATERIALIZED (
     SELECT DISTINCT a.lexeme, @rarity(n.places, coalesce(h.places, 0)) AS weight,
         @rarity(n.places + k.facts, coalesce(h.places, 0) + coalesce(o.facts, 0)) AS weight_in_fact,
-        @rarity(n.places + k.facts, 0) AS weight_of_none, coalesce(h.places, 0) + coalesce(o.facts, 0) > 0 AS is_held
+        @rarity(n.places + k.facts, 0) AS weight_of_none, coalesce(h.places, 0) + coalesce(o.facts, 0) > 0 AS is_held,
+        @rarity(n.places, 0) AS weight_of_none_there, coalesce(h.places, 0) > 0 AS is_in_messages
     FROM unnest(p_lexemes) AS a (lexeme)
     CROSS JOIN (SELECT count(*)::float8 AS places FROM pieces p WHERE p.piece = 0) AS n
     CROSS JOIN (SELECT count(*) AS facts FROM searched_facts) AS k

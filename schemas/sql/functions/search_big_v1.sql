@@ -135,7 +135,8 @@ WITH RECURSIVE bounds AS MATERIALIZED (
 ), @counted_words(), word_weights AS MATERIALIZED (
     SELECT h.lexeme, @rarity(h.places, h.holders) AS weight,
         @rarity(h.places + h.facts, h.holders + coalesce(o.facts, 0)) AS weight_in_fact,
-        @rarity(h.places + h.facts, 0) AS weight_of_none, h.holders + coalesce(o.facts, 0) > 0 AS is_held
+        @rarity(h.places + h.facts, 0) AS weight_of_none, h.holders + coalesce(o.facts, 0) > 0 AS is_held,
+        @rarity(h.places, 0) AS weight_of_none_there, h.holders > 0 AS is_in_messages
     FROM (
         SELECT s.lexeme, k.facts, greatest(z.places, w.places) AS places,
             CASE WHEN s.is_sought AND (SELECT count(*) FROM pieces_with_words) < 10000

@@ -26,6 +26,7 @@ BEGIN
     INTO places, sessions, firsts, lasts, facts, scores, similarities
     FROM (
         SELECT f.*, row_number() OVER () AS place FROM strandline.search_v1(@search_arguments()) AS f) AS h;
+    p_facts_generation_id := coalesce(p_facts_alone_id, p_facts_generation_id);
     RETURN QUERY
     WITH hits AS (
         SELECT * FROM unnest(places, sessions, firsts, lasts, facts, scores, similarities)
@@ -64,6 +65,7 @@ BEGIN
         s.created_at, s.envelope::text, s.metadata::text, s.fact_id, s.fact, s.sources
     FROM (
         SELECT w.*, sum(w.bytes) OVER (ORDER BY w.place, w.seq) - w.bytes AS bytes_before FROM shown w) AS s
-    WHERE s.bytes_before < @max_shown_bytes() ORDER BY s.place, s.seq;
+    WHERE s.bytes_before < @max_shown_bytes() OR p_facts_alone_id IS NOT NULL AND s.fact_id IS NOT NULL
+    ORDER BY s.place, s.seq;
 END
 $function$;

@@ -27,6 +27,7 @@
 -- p_dates_from, p_dates_through, p_dates_fit: ranges of days that it names, and how well a day in each fits, 0 to 1.
 -- p_roles, p_since, p_until, p_labels, p_clear_labels: only messages of these roles and times, and with all of these
 -- labels of p_visible_in's session, as sealed or in clear (NULL: of all).
+-- p_facts_alone_id: a derivation of which the best p_top_facts facts of the whole owner follow, ranked by themselves.
 -- A fact belongs to a session if a message there is among its sources; facts that people added belong only to the
 -- owner. score: 0 to 1.  similarity: the cosine, 0 if it is negative or unknown.
 --
@@ -46,8 +47,25 @@ SET max_parallel_workers_per_gather = 0
 SET plan_cache_mode = force_generic_plan
 AS $function$
 #variable_conflict use_column
+DECLARE
+    alone_id CONSTANT integer := p_facts_alone_id;
 BEGIN
-    IF p_roles IS NOT NULL OR p_since IS NOT NULL OR p_until IS NOT NULL OR p_labels IS NOT NULL THEN
+    -- Facts alone and messages are ranked together if all of the owner's pieces are few, and are those looked for.
+    IF alone_id IS NOT NULL AND p_top_k > 0 AND num_nonnulls(p_roles, p_since, p_until, p_labels) = 0 AND (
+        SELECT count(*) <= 1000 AND NOT coalesce(bool_or(n.is_beside), false) FROM (
+            SELECT c.session_key <> p_scope_key OR c.session_key = p_visible_in AND c.through_seq >= p_visible_from AS is_beside
+            FROM strandline.chunk c
+            WHERE c.shard_key = p_shard_key AND c.generation_id = p_generation_id LIMIT 1001) AS n)
+    THEN
+        p_facts_generation_id := alone_id;
+        p_facts_shown := '{}';
+        RETURN QUERY SELECT * FROM strandline.search_small_v1(@search_arguments());
+        RETURN;
+    END IF;
+    p_facts_alone_id := NULL;
+    IF p_top_k = 0 THEN
+        NULL;
+    ELSIF num_nonnulls(p_roles, p_since, p_until, p_labels) > 0 THEN
         RETURN QUERY SELECT * FROM strandline.search_filtered_v1(@search_arguments());
     ELSIF EXISTS (
         SELECT FROM strandline.chunk c
@@ -60,6 +78,11 @@ BEGIN
         RETURN QUERY SELECT * FROM strandline.search_big_v1(@search_arguments());
     ELSE
         RETURN QUERY SELECT * FROM strandline.search_small_v1(@search_arguments());
+    END IF;
+    IF alone_id IS NOT NULL THEN
+        RETURN QUERY SELECT * FROM strandline.search_v1(p_shard_key, p_generation_id, NULL, p_shard_key, 4611686018427387904,
+            p_embedding, p_lexemes, 0, p_top_facts, false, alone_id, '{}', NULL, NULL, NULL, p_is_own, p_names,
+            p_dates_from, p_dates_through, p_dates_fit, p_words);
     END IF;
 END
 $function$

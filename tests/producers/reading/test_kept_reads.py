@@ -7,8 +7,10 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
+from itertools import product
 from typing import Any, TypeVar
 
+import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -132,6 +134,37 @@ def contents(context: MemoryContext) -> list[tuple[str, str]]:
 def by_the_database(url: str, question: str) -> list[tuple[str, str]]:
     with another_process(url) as memory:
         return contents(memory.get(question))
+
+
+def test_facts_alone_are_ranked_with_messages_as_they_are_without(talked: Memory, database_url: str) -> None:
+    """Together if all of the owner's pieces are looked for, else by themselves."""
+    asked = """
+        SELECT h.* FROM strandline.session s JOIN strandline.generation v ON v.pipeline = 'vectors'
+        JOIN strandline.generation f ON f.pipeline = 'facts'
+        CROSS JOIN LATERAL (SELECT c.embedding FROM strandline.chunk c ORDER BY c.from_seq LIMIT 1) AS e
+        CROSS JOIN LATERAL strandline.search_v1(s.shard_key, v.generation_id, {scope}, {visible_in},
+            {visible}, {vector}, '{{boat,7,lighthous}}', {cutoff}, {top}, {messages}, {facts}, '{{}}', NULL,
+            NULL, NULL, true, '{{}}', '{{}}', '{{}}', '{{}}', NULL,
+            p_facts_alone_id => {alone}, p_top_facts => 12) AS h
+    """
+    whole = {"scope": "NULL", "visible_in": "s.shard_key", "visible": 2**62, "cutoff": 0, "top": 12}
+    cases = product(("s.session_key", "NULL"), (2**62, 20), ("e.embedding", "NULL"), (0, 0.3))
+    with psycopg.connect(database_url) as connection:
+        for scope, visible, vector, cutoff in cases:
+            own: dict[str, Any] = {
+                "scope": scope,
+                "visible_in": "s.session_key",
+                "visible": visible,
+                "top": 9,
+            }
+            own |= {"cutoff": cutoff, "vector": vector, "messages": True, "facts": "NULL", "alone": "NULL"}
+            facts = own | whole | {"messages": False, "facts": "f.generation_id"}
+            both, messages, alone = (
+                connection.execute(asked.format(**one).encode()).fetchall()
+                for one in (own | {"alone": "f.generation_id"}, own, facts)
+            )
+            assert both == messages + alone
+            assert len(alone) == 12
 
 
 def test_a_read_by_words_alone_takes_one_statement(

@@ -195,7 +195,7 @@ def plan_inside(scope: Scope, words: list[int], vector: Floats) -> dict[str, Any
     lexemes = [f"w{word}" for word in words]
     keys = [scope.shard_key, scope.generation_id, scope.session_key, None, 2**62]
     values = [*keys, embedding, lexemes, 0.0, FIRST, True, None, [], None, None, None]
-    values += [False, [], [], [], [], None, None, None, None, None, None]
+    values += [False, [], [], [], [], *[None] * 8]
     with psycopg.ClientCursor(scope.connection) as cursor, scope.connection.transaction(force_rollback=True):
         for setting in re.findall(r"^SET (.+)$", settings, re.MULTILINE):
             cursor.execute(f"SET LOCAL {setting}".encode())
