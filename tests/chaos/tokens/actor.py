@@ -222,10 +222,7 @@ class Actor(Asker):
             one = self.begin(door, "fork", owner, session, copy=copy.name, through=through)
             copy.takers = [taker for taker in session.takers if taker.what == "erase user"]
             owner.sessions[copy.name] = copy
-            for placed in list(session.placed.values()):
-                if placed.gone_at > one.began and (placed.seq is None or placed.seq <= through):
-                    self.book.place(one, copy, [placed.token], placed)
-            session.forks.append(copy)
+            self.book.begin_fork(one, session, copy, through)
         self.carry_out(one, door.ask)
         with self.book.lock:
             self.book.settle_fork(one, session, copy)

@@ -241,6 +241,16 @@ class Book:
                 else:
                     placed.take(one)
 
+    def begin_fork(self, one: Operation, source: Session, copy: Session, through: int) -> None:
+        """The copy is about to have these messages; what has left the log may be in what was derived."""
+        with self.lock:
+            for name, placed in list(source.placed.items()):
+                if placed.forgotten_at > one.began and (placed.seq is None or placed.seq <= through):
+                    self.place(one, copy, [placed.token], placed)
+                    if placed.gone_at <= one.began:
+                        copy.placed[name].gone_at = placed.gone_at
+            source.forks.append(copy)
+
     def settle_fork(self, one: Operation, source: Session, copy: Session) -> None:
         with self.lock:
             source.forks.remove(copy)

@@ -102,6 +102,30 @@ def test_what_a_reset_may_have_left_may_still_be_remembered(
     assert not play.book.wrong
 
 
+def test_a_copy_remembers_what_had_left_the_log_of_its_source(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its summary is the source's, which stays when the source is erased."""
+    monkeypatch.setattr(module, "GRACE_SECONDS", 0.0)
+    name = play.put()
+    play.take("reset", "unknown")
+    assert play.history() == 0
+    fork, copy = play.begin("fork"), Session(name="copy")
+    play.owner.sessions["copy"] = copy
+    play.book.begin_fork(fork, play.session, copy, 1)
+    play.book.end(fork, "done")
+    play.book.settle_fork(fork, play.session, copy)
+    play.book.close(play.take("erase session"), play.session)
+    play.book.judge(play.begin("context"), [name], "memory", "the context")
+    assert not play.book.wrong
+    erase = play.begin("erase session")
+    play.book.end(erase, "done")
+    play.book.close(erase, copy)
+    read = play.begin("context")
+    play.book.judge(read, [name], "memory", "the context")
+    assert len(play.book.wrong) == 1
+
+
 def test_a_pop_without_an_answer_may_still_take_effect(play: Play) -> None:
     name = play.put()
     play.take("pop", "unknown")
