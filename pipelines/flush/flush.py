@@ -22,7 +22,6 @@ from strandline.pipelines.flush.plan import (
     plan_manual,
     plan_threshold,
     plan_turn,
-    question_of,
 )
 from strandline.schemas.postgres.operations import Operation, fetch, find_owner_keys
 from strandline.schemas.queries.conversation.flush import EndDelay, Flush, PlanWindow, PostponePlanning
@@ -56,7 +55,6 @@ class Marks:
     max_window_bytes: int
     message_flush_size: int | None
     deliver: Deliver
-    question_seqs: list[int] | None
     idle_for_seconds: float
     idle_seconds: int | None
     watched: bool | None
@@ -269,15 +267,7 @@ def _read_window(shard_key: UUID, session_key: UUID, window: str) -> Operation[W
     seen: dict[str, Any] = json.loads(window)
     seen["marks"]["incarnation"] = UUID(seen["marks"]["incarnation"])
     entries = [
-        Entry(
-            seq,
-            role,
-            tokens,
-            tuple(calls or ()),
-            tuple(answers or ()),
-            size,
-            role == "user" and calls is not None,
-        )
+        Entry(seq, role, tokens, tuple(calls or ()), tuple(answers or ()), size)
         for seq, role, tokens, calls, answers, size in seen["entries"]
     ]
     ids = [name for entry in entries for name in (*entry.calls, *entry.answers)]
@@ -321,7 +311,6 @@ def _apply(
                 tokens=[event.tokens for event in plan.events],
                 messages=[event.messages for event in plan.events],
                 version=EVENT_VERSION,
-                question_seqs=question_of(window.entries, plan.window_from, marks.question_seqs or ()),
                 lazily=lazily,
                 delay_seconds=delay_seconds,
                 traceparent=span.traceparent,

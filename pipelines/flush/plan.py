@@ -12,7 +12,7 @@ places if possible, otherwise also between a call and its result.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -25,7 +25,7 @@ UNBOUNDED = 2**63 - 1
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One message as planning sees it; ``calls`` are the ids of calls that it makes, ``answers`` those of
-    calls whose results it has, ``speaks_too`` tells whether a person adds words to these.
+    calls whose results it has.
     """
 
     seq: int
@@ -34,7 +34,6 @@ class Entry:
     calls: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()
     bytes: int = 0
-    speaks_too: bool = False
 
     @property
     def is_new_turn(self) -> bool:
@@ -67,9 +66,6 @@ class Size:
 # call, so with its instructions it fits any context of 32,000.  Messages and bytes: loaded at a time by a
 # worker, and 64 such events may be one batch.
 EVENT_BOUND = Size(tokens=16_000, messages=500, bytes=1_000_000)
-
-# A turn has seldom more of its user's messages.
-MAX_QUESTIONS = 8
 
 # A cut may part nothing; a call from a late result; or an open call from the messages behind it.
 _DEGREES = _NOTHING, _LATE, _WAITING = range(3)
@@ -333,26 +329,6 @@ def _goes_on(entries: Sequence[Entry]) -> list[int]:
         if entries[index].role == "assistant" or entries[index].is_new_turn:
             closes_at = index - 1
     return following
-
-
-def question_of(entries: Sequence[Entry], window_from: int, known: Sequence[int]) -> list[int]:
-    """The user's messages before the window that its first turn answers: all since the last answer.
-
-    An agent by itself keeps its last task.
-
-    Args:
-        known: of the previous window.
-    """
-    at = bisect_left(entries, window_from, key=lambda entry: entry.seq)
-    is_over = at == len(entries) > 0 and entries[-1].is_answer
-    begins_turn = 0 < at < len(entries) and entries[at].is_new_turn
-    seqs: list[int] = []
-    for entry in reversed(entries[:at]):
-        if entry.is_answer and (seqs or begins_turn or is_over):
-            return seqs[:MAX_QUESTIONS][::-1]
-        if entry.is_new_turn or entry.speaks_too:
-            seqs.append(entry.seq)
-    return [*known, *reversed(seqs)][-MAX_QUESTIONS:]
 
 
 def _plan(window: _Window, ends: Sequence[int], flushed_through: int, bound: Size) -> FlushPlan:

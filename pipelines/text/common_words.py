@@ -68,15 +68,15 @@ def month_names() -> dict[str, int]:
 
 
 @cache
-def spoken_days() -> dict[str, list[str]]:
-    """By language the words of days, as the table says."""
-    days: dict[str, list[str]] = _table()["spoken_days"]
-    return days
+def spoken_table(name: str) -> dict[str, list[str]]:
+    """By language the words of ``days``, or of ``distances`` between them, as the table says."""
+    words: dict[str, list[str]] = _table()[f"spoken_{name}"]
+    return words
 
 
 @cache
 def pattern(name: str) -> re.Pattern[str]:
-    """``negation``, ``no_day``, ``clause``, ``listed`` or ``times``, for text in small letters."""
+    """``negation``, ``no_day``, ``part_of_number``, ``clause``, ``listed`` or ``times``, of small letters."""
     return re.compile("".join(_table()["patterns"][name]))
 
 

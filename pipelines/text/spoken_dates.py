@@ -1,5 +1,6 @@
 """The day that a speaker refers to, from the words and the time of the message: "last Saturday", "yesterday",
-"3 days ago"; in other languages of Europe the days near today, and "next" and "last" with a weekday.
+"3 days ago"; in other languages of Europe the days near today, "next" and "last" with a weekday, and days and
+weeks ago or ahead.
 
 Only phrases that name one day are resolved; "last summer" or "in March" is left to a model.
 """
@@ -10,22 +11,24 @@ import re
 from datetime import date, timedelta
 from functools import cache
 
-from strandline.pipelines.text.common_words import language_of, pattern, spoken_days
+from strandline.pipelines.text.common_words import (
+    language_of,
+    number_words,
+    pattern,
+    spoken_table,
+)
 
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_DAYS_PER = {"day": 1, "week": 7}
 
 _ISO_DATE = re.compile(r"\b(\d{4}-\d{2}-\d{2})\b")
 _WEEKDAY = re.compile(
     rf"(?<!every )\b(last|this past|this coming|next) ({'|'.join(_WEEKDAYS)})\b"
     r"(?! of\b| in (?:the|each|every) month)"
 )
-_AGO = re.compile(rf"\b(\d{{1,3}}|a|{'|'.join(_NUMBERS)}) (day|week)s? ago\b")
-_AHEAD = re.compile(rf"\bin (\d{{1,3}}|a|{'|'.join(_NUMBERS)}) (day|week)s?(?: time)?\b(?! of)")
 # "Last Saturday" in Chinese is the Saturday of the week before, and weeks begin on Monday.
 _WEEKDAY_OF_WEEK = re.compile(r"(上|这|下)个?(?:周|星期|礼拜)([一二三四五六日天])")
 _WEEKS = {"上": -1, "这": 0, "下": 1}
+_NEAR_DAYS = (-2, 2, -1, 0, 1)
 _OFFSETS = (
     (re.compile(r"\bday before yesterday\b|前天|おととい|그저께"), -2),
     (re.compile(r"\bday after tomorrow\b|后天|あさって|모레"), 2),
@@ -55,39 +58,72 @@ def _spoken_date(folded: str, said_on: date) -> date | None:
         return _weekday(weekday.group(1), _WEEKDAYS.index(weekday.group(2)), said_on)
     if weekday := _WEEKDAY_OF_WEEK.search(folded):
         return _weekday_of_week(weekday.group(1), weekday.group(2), said_on)
-    for phrase, sign in ((_AGO, -1), (_AHEAD, 1)):
-        if match := phrase.search(folded):
-            return said_on + sign * timedelta(days=_count(match.group(1)) * _DAYS_PER[match.group(2)])
-    if not _any_day().search(folded):
+    if units := set(_any_unit().findall(folded)):
+        for unit, phrase, days in _distances():
+            if any(map(unit.fullmatch, units)) and (match := phrase.search(folded)):
+                return _at_distance(match, days, said_on)
+    if not _days_but(None).search(folded):
         return None
     folded = pattern("no_day").sub(" ", folded)
     for phrase, days in _OFFSETS:
         if phrase.search(folded):
             return said_on + timedelta(days=days)
     language = language_of(folded)
-    names = sorted(spoken_days(), key=lambda name: name != language)
+    names = sorted(spoken_table("days"), key=lambda name: name != language)
     days_of = (day for name in names if (day := _day_in(name, folded, said_on, is_its=name == language)))
     return next(days_of, None)
 
 
 @cache
-def _any_day() -> re.Pattern[str]:
-    names = (
-        phrase
-        for *phrases, weekdays in spoken_days().values()
-        for phrase in [*phrases[:5], *weekdays.split()]
-    )
-    offsets = "|".join(phrase.pattern for phrase, _ in _OFFSETS)
+def _days_but(left_out: int | None) -> re.Pattern[str]:
+    """The words of days near today, without those of one distance, and of weekdays."""
+    names = [*_WEEKDAYS]
+    for *phrases, _ahead, _back, weekdays in spoken_table("days").values():
+        near = zip(_NEAR_DAYS, phrases, strict=True)
+        names += [phrase for days, phrase in near if days != left_out] + weekdays.split()
+    offsets = "|".join(phrase.pattern for phrase, days in _OFFSETS if days != left_out)
     return re.compile(rf"\b(?:{'|'.join(names)})\b|{offsets}")
 
 
+@cache
+def _any_unit() -> re.Pattern[str]:
+    units = (
+        unit for *_phrases, day, week, _one in spoken_table("distances").values() for unit in (day, week)
+    )
+    return re.compile(rf"\b(?:{'|'.join(units)})\b")
+
+
+@cache
+def _distances() -> list[tuple[re.Pattern[str], re.Pattern[str], int]]:
+    """The word of a unit, a phrase with a number of them, and the days per unit, ago or ahead."""
+    found = []
+    known = "|".join(number_words())
+    for ago, ahead, day, week, one in spoken_table("distances").values():
+        for unit, days in ((day, 1), (week, 7)):
+            for sign, phrase in ((-1, ago), (1, ahead)):
+                text = phrase.replace("N", rf"(\d{{1,3}}|{one}|{known})").replace("U", rf"(?:{unit})\b")
+                found.append((re.compile(unit), re.compile(rf"\b(?:{text})"), sign * days))
+    return found
+
+
+def _at_distance(match: re.Match[str], days: int, said_on: date) -> date | None:
+    """None if words beside the phrase change it: "two weeks ago yesterday", "2 or 3 days ago"."""
+    number = match.lastindex or 0
+    word, before = match.group(number), match.string[: match.start(number)]
+    beside = [*before.split()[-3:], *match.string[match.end() :].split()[:2]]
+    is_part = match.start(number) == match.start() and pattern("part_of_number").search(before)
+    if is_part or _days_but(0).search(" ".join(beside)):
+        return None
+    return said_on + timedelta(days=days * (int(word) if word.isdigit() else number_words().get(word, 1)))
+
+
 def _day_in(language: str, folded: str, said_on: date, *, is_its: bool) -> date | None:
-    *phrases, ahead, back, weekdays = spoken_days()[language]
+    *phrases, ahead, back, weekdays = spoken_table("days")[language]
     for which, words in (("next", ahead), ("last", back)):
         for number, name in enumerate(weekdays.split()):
             if re.search(rf"\b(?:{words}) (?:{name})\b|\b(?:{name}) (?:{words})\b", folded):
                 return _weekday(which, number, said_on)
-    for days, phrase in zip((-2, 2, -1, 0, 1), phrases, strict=True):
+    for days, phrase in zip(_NEAR_DAYS, phrases, strict=True):
         # French "yesterday" is "here" in German.
         if (is_its or phrase != "hier") and re.search(rf"\b(?:{phrase})\b", folded):
             return said_on + timedelta(days=days)
@@ -111,9 +147,3 @@ def _weekday(which: str, weekday: int, said_on: date) -> date:
 def _weekday_of_week(which: str, weekday: str, said_on: date) -> date:
     monday = said_on - timedelta(days=said_on.weekday())
     return monday + timedelta(weeks=_WEEKS[which], days=min("一二三四五六日天".index(weekday), 6))
-
-
-def _count(word: str) -> int:
-    if word.isdigit():
-        return int(word)
-    return 1 if word == "a" else _NUMBERS.index(word) + 1

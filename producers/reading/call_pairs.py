@@ -87,6 +87,11 @@ class Settled:
     def messages(self) -> tuple[Message, ...]:
         return tuple([message for group in self.groups for message in group])
 
+    def lost_calls(self, from_seq: int) -> dict[str, int]:
+        """The ids of calls that are not there, with the numbers of their first results from a number on."""
+        lost = [(one.call_id, one.seq or 0) for one in self.changes if one.kind == "result_left_out"]
+        return {call_id: seq for call_id, seq in reversed(lost) if seq >= from_seq}
+
     def _match(self) -> None:
         waiting: dict[str, list[int]] = {}
         for at, message in enumerate(self._messages):

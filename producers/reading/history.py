@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from strandline.pipelines.flush.plan import UNBOUNDED
-from strandline.producers.reading.call_pairs import settled
+from strandline.producers.reading.call_pairs import Settled, is_settled, settled
 from strandline.producers.reading.context import sum_tokens
+from strandline.producers.reading.recall import recall
 from strandline.producers.search.message_filter import MessageFilter
 from strandline.producers.sessions import check_unowned
 from strandline.schemas.errors import ConfigurationError
@@ -208,19 +209,22 @@ def _one_page_that_fits(
 ) -> Operation[list[Message] | None]:
     head, room = yield from _head_that_fits(identity, max_tokens)
     page = yield from _page_before(identity, _AFTER_ALL, room, max_bytes)
-    return _in_order(head, read_rows(page[::-1])) if len(page) < CONTEXT_PAGE_MESSAGES else None
+    if len(page) == CONTEXT_PAGE_MESSAGES:
+        return None
+    return (yield from _in_order(identity, head, read_rows(page[::-1]), room))
 
 
 def _all_that_fit(identity: SessionIdentity, max_tokens: int, max_bytes: int) -> Operation[list[Message]]:
     head, room = yield from _head_that_fits(identity, max_tokens)
     newest: list[Message] = []
+    left = room
     while True:
         before_seq = (newest[-1].seq or 0) if newest else _AFTER_ALL
-        page = yield from _page_before(identity, before_seq, room, max_bytes)
+        page = yield from _page_before(identity, before_seq, left, max_bytes)
         newest += read_rows(page)
         if len(page) < CONTEXT_PAGE_MESSAGES:
-            return _in_order(head, newest[::-1])
-        room -= sum(row.tokens for row in page)
+            return (yield from _in_order(identity, head, newest[::-1], room))
+        left -= sum(row.tokens for row in page)
         max_bytes -= page[-1].bytes_taken
 
 
@@ -237,6 +241,27 @@ def _page_before(
     return fetch(NewestWithin(**identity.keys, before_seq=before_seq, **bounds))
 
 
-def _in_order(head: Sequence[Message], newest: Sequence[Message]) -> list[Message]:
-    # Without notes: these would have no room.
-    return [*settled((*head, *newest), with_notes=False)]
+def _in_order(
+    identity: SessionIdentity, head: Sequence[Message], newest: list[Message], room: int
+) -> Operation[list[Message]]:
+    """Calls and results in order, and late results with their calls, for which the oldest messages leave.
+
+    Without notes, which would have no room.
+    """
+    shown = [*head, *newest]
+    if is_settled(shown):
+        return shown
+    lost = Settled(shown, with_notes=False).lost_calls(_first_behind_results(newest))
+    recalled = (yield from recall(identity, lost, newest[0].seq or 0)) if lost else []
+    left = room - sum_tokens(recalled)
+    if recalled and left >= room // 2:
+        while sum_tokens(newest) > left:
+            del newest[0]
+        if newest and max(lost.values()) >= (newest[0].seq or 0):
+            shown = [*head, *recalled, *newest]
+    return [*settled(shown, with_notes=False)]
+
+
+def _first_behind_results(newest: Sequence[Message]) -> int:
+    """The number of the first message that is no result: those before it are cut from their calls."""
+    return next((one.seq or 0 for one in newest if not one.answers), _AFTER_ALL)

@@ -11,7 +11,7 @@ out of it), ``narrow`` (the request's filters), ``find_candidates`` (hits of sea
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
@@ -29,6 +29,7 @@ from strandline.producers.reading.choice import choose
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.contributions import is_foreign
 from strandline.producers.reading.narrowing import narrow
+from strandline.producers.reading.recall import recall
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.reading.snapshot import Snapshot, read_snapshot
 from strandline.producers.reading.window_cache import (
@@ -41,19 +42,16 @@ from strandline.producers.reading.window_cache import (
 from strandline.producers.sessions import check_unowned, tell_stored_policy
 from strandline.schemas.display.local_time import today_in
 from strandline.schemas.errors import UnknownReplayError
-from strandline.schemas.postgres.operations import Operation, Pause, content_codec, fetch, find_owner_keys
-from strandline.schemas.queries.conversation.read import CallsOfResults, Coverage, Read
+from strandline.schemas.postgres.operations import Operation, Pause, content_codec, fetch
+from strandline.schemas.queries.conversation.read import Coverage, Read
 from strandline.schemas.queries.upkeep.erasures import ErasedSince
-from strandline.schemas.values.identity import SessionIdentity, call_reference
+from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.lanes import Ring
-from strandline.schemas.values.message import Message, is_unchangeable, read_rows
+from strandline.schemas.values.message import is_unchangeable
 
 # More uncovered messages than this are named as omitted, not read: workers are far behind.
 MAX_TAIL_MESSAGES = 1_000
 MAX_TAIL_BYTES = 16_000_000
-# So far back the call of a late result is looked for, in numbers of messages.
-RECALLED_WITHIN = 2_000
-
 
 DEFAULT_WAIT_SECONDS = 10.0
 FIRST_PAUSE_SECONDS = 0.01
@@ -101,7 +99,7 @@ def _snapshot(request: ReadRequest, pipelines: tuple[str, ...]) -> Operation[tup
         _check_generation(request.generation, snapshot)
     lost = snapshot.lost_calls
     if not known.vain.issuperset(lost):
-        recalled = yield from _recall(request, snapshot.header["is_sealing"], lost, snapshot.window_from)
+        recalled = yield from recall(request.identity, lost, snapshot.window_from)
         looked = known if recalled else replace(known, vain=frozenset(lost))
         snapshot = read_snapshot(rows, looked, most_facts, recalled)
     if not snapshot.header["is_sealing"]:
@@ -117,25 +115,6 @@ def _check_generation(number: int, snapshot: Snapshot) -> None:
             f"No block of this memory reads generation {number}: it does not exist, it was pruned, or the"
             " memory has no block of its pipeline; `strandline generations list` lists them."
         )
-
-
-def _recall(
-    request: ReadRequest, is_sealing: bool, lost: Mapping[str, int], before_seq: int
-) -> Operation[list[Message]]:
-    """The calls, with their other results, of results that came when the calls had left the window."""
-    calls = [call_reference(one) for one in lost]
-    if is_sealing and (keys := (yield from find_owner_keys(request.identity.shard_key))):
-        calls += [keys.reference(one) for one in calls]
-    statement = CallsOfResults(
-        **request.identity.keys, calls=calls, within=RECALLED_WITHIN, before_seq=before_seq
-    )
-    messages = read_rows((yield from fetch(statement)))
-    # A second result of a call brings nothing back.
-    answered = {(call_id, one.seq or 0) for one in messages for call_id in one.answers}
-    waiting = {one for one, at in lost.items() if not any(one == by and seq < at for by, seq in answered)}
-    callers = [one for one in messages if not waiting.isdisjoint(one.calls)]
-    ids = {call_id for one in callers for call_id in one.calls}
-    return [one for one in messages if one in callers or not ids.isdisjoint(one.answers)]
 
 
 def _session_key(request: ReadRequest) -> SessionKey:

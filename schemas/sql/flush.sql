@@ -9,7 +9,7 @@ SELECT strandline.window_v1(%(shard_key)s, %(session_key)s) AS to_flush
 -- name: flush
 -- Move the marks and record the events, if nothing changed since the plan.
 -- params: corrections integer, window_from bigint, flushed_through bigint, tokens_out bigint, messages_out integer,
---     bytes_out bigint, cause text, tokens bigint[], messages integer[], version smallint, question_seqs bigint[],
+--     bytes_out bigint, cause text, tokens bigint[], messages integer[], version smallint,
 --     delay_seconds float8, traceparent text?
 -- row: generation_id integer?, stage text!, scope_key uuid!
 -- repeatable
@@ -17,7 +17,7 @@ SELECT generation_id, stage, scope_key FROM strandline.flush_v1(
     %(shard_key)s, %(session_key)s, %(incarnation)s, %(corrections)s, %(old_window_from)s, %(old_flushed_through)s,
     %(window_from)s, %(flushed_through)s, %(tokens_out)s, %(messages_out)s, %(bytes_out)s, %(cause)s, %(event_ids)s::uuid[],
     %(from_seqs)s::bigint[], %(through_seqs)s::bigint[], %(tokens)s::bigint[], %(messages)s::integer[],
-    %(version)s::smallint, %(question_seqs)s::bigint[], %(lazily)s::boolean, %(delay_seconds)s,
+    %(version)s::smallint, %(lazily)s::boolean, %(delay_seconds)s,
     %(traceparent)s)
 
 -- name: end_delay

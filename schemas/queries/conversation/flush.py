@@ -43,7 +43,6 @@ class Flush(Query[FlushRow], name="flush", repeatable=True):
     tokens: list[int]
     messages: list[int]
     version: int
-    question_seqs: list[int]
     lazily: bool
     delay_seconds: float
     traceparent: str | None

@@ -60,17 +60,13 @@ CASE WHEN cardinality({session}.pipelines) = 0 THEN 0
                 AND @is_shown(m))
     ORDER BY r.number DESC LIMIT %(last_n)s)
 
--- fragment: question_before(shard_key, session_key, window_from)
--- The user's messages of the turn that goes on where a window begins, as a flush notes them (question_of); NULL if an
--- answer ended it.
-(SELECT array_agg(u.seq ORDER BY u.seq) FROM (
-    SELECT q.seq FROM strandline.message q
-    WHERE q.shard_key = {shard_key} AND q.session_key = {session_key} AND q.seq < {window_from}
-        AND q.role = 'user' AND (q.answers IS NULL OR q.calls IS NOT NULL) AND NOT EXISTS (
-            SELECT FROM strandline.message a
-            WHERE a.shard_key = {shard_key} AND a.session_key = {session_key} AND a.seq > q.seq
-                AND a.seq < {window_from} AND a.role = 'assistant' AND a.calls IS NULL)
-    ORDER BY q.seq DESC LIMIT 8) AS u)
+-- fragment: is_asked(message)
+-- Whether a person speaks: in some forms a user's message holds results, and perhaps words beside them.
+({message}.role = 'user' AND ({message}.answers IS NULL OR {message}.calls IS NOT NULL))
+
+-- fragment: is_answer(message)
+-- Whether the assistant ends a turn.
+({message}.role = 'assistant' AND {message}.calls IS NULL)
 
 -- fragment: prompt_of(session, shard_key, session_key)
 -- The number of the message that replaced the prompt last, of those that are in the log still; NULL: the head stands.

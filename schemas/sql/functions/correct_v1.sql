@@ -173,6 +173,7 @@ BEGIN
         ELSIF p_from_seq <= s.window_from THEN
             s.window_from := coalesce(strandline.find_window_v1(p_shard_key, p_session_key), s.window_from);
         END IF;
+        s.question_seqs := strandline.question_v1(p_shard_key, p_session_key, s.window_from, NULL);
     ELSE
         DELETE FROM strandline.message m
             WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key AND m.seq = p_from_seq
@@ -194,8 +195,7 @@ BEGIN
             corrections = number, pinned_through = s.pinned_through, flushed_through = s.flushed_through,
             window_from = s.window_from, pinned_tokens = s.pinned_tokens, window_tokens = s.window_tokens,
             window_messages = s.window_messages, window_bytes = s.window_bytes, replan_at_tokens = 0,
-            question_seqs = CASE p_kind WHEN 'rewind'
-                THEN @question_before(p_shard_key, p_session_key, s.window_from) ELSE t.question_seqs END
+            question_seqs = s.question_seqs
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
     IF p_act IS NOT NULL THEN
         PERFORM strandline.append_act_v1(

@@ -24,7 +24,7 @@ BEGIN
             incarnation = new_life, first_kept = coalesce(t.first_kept, t.log_start_seq), log_start_seq = t.next_seq,
             pinned_through = t.next_seq - 1, window_from = t.next_seq, flushed_through = t.next_seq - 1,
             pinned_tokens = 0, window_tokens = 0, window_messages = 0, window_bytes = 0, replan_at_tokens = 0,
-            watched_until = NULL, overdue_at = NULL
+            watched_until = NULL, overdue_at = NULL, question_seqs = NULL
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
     RETURN true;
 END

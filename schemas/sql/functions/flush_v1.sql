@@ -8,7 +8,6 @@
 -- own, need not wait for the disk.  A crash then loses the flush as a whole, with all that was derived from it: the
 -- session is over its mark again.
 -- p_delay_seconds: the work that is rung for waits so long for what may share its model call; 0: not at all.
--- p_question_seqs: the user's messages that the window's first turn answers and that are no longer in the window.
 -- Returns the lanes to ring for: the session's, or the owner's, as the generation says.
 CREATE FUNCTION strandline.flush_v1(
     p_shard_key uuid,
@@ -29,7 +28,6 @@ CREATE FUNCTION strandline.flush_v1(
     p_tokens bigint[],
     p_messages integer[],
     p_version smallint,
-    p_question_seqs bigint[],
     p_lazily boolean,
     p_delay_seconds double precision,
     p_traceparent text
@@ -39,13 +37,14 @@ LANGUAGE plpgsql AS $function$
 DECLARE
     fed text[];
     tenant text;
+    asked bigint[];
     rung_at timestamptz;
     ready_at timestamptz;
 BEGIN
     IF p_lazily THEN
         PERFORM set_config('synchronous_commit', 'off', true);
     END IF;
-    PERFORM FROM strandline.session t
+    SELECT t.question_seqs INTO asked FROM strandline.session t
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key
           AND t.incarnation = p_incarnation AND t.corrections = p_corrections
           AND t.window_from = p_old_window_from AND t.flushed_through = p_old_flushed_through
@@ -56,8 +55,11 @@ BEGIN
           AND m.session_key = p_session_key AND m.seq = p_flushed_through)) THEN
         RETURN;
     END IF;
+    IF p_window_from <> p_old_window_from THEN
+        asked := strandline.question_v1(p_shard_key, p_session_key, p_window_from, asked);
+    END IF;
     UPDATE strandline.session t SET
-            window_from = p_window_from, flushed_through = p_flushed_through, question_seqs = p_question_seqs,
+            window_from = p_window_from, flushed_through = p_flushed_through, question_seqs = asked,
             window_tokens = t.window_tokens - p_tokens_out,
             window_messages = t.window_messages - p_messages_out,
             window_bytes = t.window_bytes - p_bytes_out, replan_at_tokens = 0

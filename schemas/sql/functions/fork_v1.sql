@@ -230,8 +230,9 @@ BEGIN
         FROM twins t WHERE t.event_id NOT IN (SELECT d.event_id FROM done d);
     END LOOP;
 
+    s.question_seqs := strandline.question_v1(p_shard_key, p_new_key, s.window_from, NULL);
     UPDATE strandline.session t SET window_from = s.window_from,
-            question_seqs = @question_before(p_shard_key, p_new_key, s.window_from), window_tokens = shown.tokens,
+            question_seqs = s.question_seqs, window_tokens = shown.tokens,
             window_messages = shown.messages, window_bytes = shown.bytes, pinned_tokens = shown.pinned_tokens
         FROM (
             SELECT coalesce(sum(m.tokens) FILTER (WHERE m.seq >= s.window_from), 0) AS tokens,

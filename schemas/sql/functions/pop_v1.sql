@@ -52,12 +52,14 @@ BEGIN
         s.flushed_through := s.next_seq - 1;
         s.window_from := s.next_seq;
     END IF;
+    IF s.window_messages = 0 THEN
+        s.question_seqs := strandline.question_v1(p_shard_key, p_session_key, s.window_from, s.question_seqs);
+    END IF;
     UPDATE strandline.session t SET
             window_tokens = s.window_tokens, window_messages = s.window_messages,
             window_bytes = s.window_bytes, pinned_tokens = s.pinned_tokens, replan_at_tokens = 0,
             pinned_through = s.pinned_through, flushed_through = s.flushed_through,
-            window_from = s.window_from, question_seqs = CASE WHEN s.window_messages > 0 THEN t.question_seqs
-                ELSE @question_before(p_shard_key, p_session_key, s.window_from) END
+            window_from = s.window_from, question_seqs = s.question_seqs
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
     IF p_act IS NOT NULL THEN
         PERFORM strandline.append_act_v1(

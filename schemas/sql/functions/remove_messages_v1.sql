@@ -147,7 +147,7 @@ BEGIN
             WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key AND m.seq > step.through_seq
               AND m.seq < s.next_seq;
         UPDATE strandline.session t SET window_from = step.through_seq + 1, window_tokens = s.window_tokens,
-                window_messages = s.window_messages, window_bytes = s.window_bytes, replan_at_tokens = 0
+                window_messages = s.window_messages, window_bytes = s.window_bytes, replan_at_tokens = 0, question_seqs = NULL
             WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
     END IF;
     status := 'removed';

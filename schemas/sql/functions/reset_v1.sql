@@ -54,7 +54,8 @@ BEGIN
             incarnation = new_life, log_start_seq = t.next_seq, first_kept = NULL,
             pinned_through = t.next_seq - 1, window_from = t.next_seq,
             flushed_through = t.next_seq - 1, pinned_tokens = 0, window_tokens = 0,
-            window_messages = 0, window_bytes = 0, replan_at_tokens = 0, watched_until = NULL, overdue_at = NULL
+            window_messages = 0, window_bytes = 0, replan_at_tokens = 0, watched_until = NULL, overdue_at = NULL,
+            question_seqs = NULL
         FROM strandline.session old
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key
           AND old.shard_key = t.shard_key AND old.session_key = t.session_key

@@ -12,7 +12,7 @@ LANGUAGE sql VOLATILE AS $function$
             'window_messages', s.window_messages, 'window_bytes', s.window_bytes,
             'max_window_messages', s.max_window_messages, 'max_window_bytes', s.max_window_bytes,
             'message_flush_size', s.message_flush_size,
-            'deliver', s.deliver, 'question_seqs', s.question_seqs,
+            'deliver', s.deliver,
             'idle_for_seconds', extract(epoch FROM statement_timestamp() - s.last_put_at),
             'idle_seconds', s.idle_seconds, 'watched', s.watched_until > statement_timestamp()),
         'entries', (

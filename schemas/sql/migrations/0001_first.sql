@@ -1535,6 +1535,9 @@ END $$
 -- step: put_v1
 -- function: put_v1
 
+-- step: question_v1
+-- function: question_v1
+
 -- step: read_event_words_v1
 -- function: read_event_words_v1
 

@@ -36,6 +36,7 @@ from strandline.adapters.converter import (
 )
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.content_parts import is_part
+from strandline.schemas.values.foreign_values import is_empty
 from strandline.schemas.values.message import Content, Message, Role
 
 LIBRARY = "langchain"
@@ -153,7 +154,7 @@ def _fields(source: BaseMessage) -> dict[str, Any]:
         return source.model_dump(exclude=set(_IN_MESSAGE), exclude_defaults=True)
     except (TypeError, ValueError):  # what pydantic cannot write out
         fields = {name: getattr(source, name) for name in source.model_fields_set - _IN_MESSAGE}
-        return {name: value for name, value in fields.items() if value}
+        return {name: value for name, value in fields.items() if not is_empty(value)}
 
 
 def _role_of(source: BaseMessage) -> Role:

@@ -121,7 +121,10 @@ def _leftovers(chat: ChatMessage, kwargs: Mapping[str, Any], message: Message) -
 
 def _plain_kwargs(chat: ChatMessage) -> dict[str, Any]:
     """``additional_kwargs`` as JSON values; ``images`` are among the blocks already."""
-    dumped = chat.model_copy(update={"blocks": []}).model_dump()["additional_kwargs"]
+    try:
+        dumped = chat.model_copy(update={"blocks": []}).model_dump()["additional_kwargs"]
+    except ValueError:  # what pydantic cannot write out
+        dumped = chat.additional_kwargs
     return {key: value for key, value in dumped.items() if key != "images"}
 
 

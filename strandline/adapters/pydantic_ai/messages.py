@@ -48,16 +48,6 @@ _FROM_STANDARD = str.maketrans("+/", "-_")
 # The content of a user's prompt.
 
 
-def content_parts(items: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """The content parts for the items of a prompt."""
-    return [_part(item) for item in items]
-
-
-def content_items(parts: Sequence[Mapping[str, Any]] | None) -> list[Any]:
-    """The items that content parts were made from; raises LookupError or TypeError if they were not."""
-    return [_item(part) for part in parts or ()]
-
-
 def _part(item: Any) -> Json:
     if isinstance(item, str):
         return {"type": "text", "text": item}
@@ -176,11 +166,6 @@ def _long(content: Content) -> Sequence[Mapping[str, Any]]:
 # Messages that were not put by way of Pydantic AI.
 
 
-def is_of_request(message: Message) -> bool:
-    """Whether a message goes into a request, and not into a model's response."""
-    return message.role != "assistant"
-
-
 def foreign_parts(message: Message, tool_names: Mapping[str, str]) -> list[Json]:
     """The parts that say the same as ``message``; one, if it belongs to a request.
 
@@ -285,7 +270,7 @@ def model_messages_of(messages: Iterable[Message]) -> list[ModelMessage]:
 
     for message in in_chat_form(messages, LIBRARY):
         tool_names.update(_names_of_calls(message))
-        if not is_of_request(message):
+        if message.role == "assistant":
             end_request()
             restored.append(_response(message))
             continue
@@ -307,7 +292,9 @@ def _request_message(part: Json, left: Json) -> Message:
     own = without(part, "content", "tool_call_id")
     content: Any = part.get("content")
     if kind == "user-prompt" and isinstance(content, list) and content:
-        return with_leftovers(Message("user", content_parts(content)), LIBRARY, {**left, "part": own})
+        return with_leftovers(
+            Message("user", [_part(item) for item in content]), LIBRARY, {**left, "part": own}
+        )
     if kind == "system-prompt":
         return with_leftovers(Message("system", content), LIBRARY, {**left, "part": own})
     if kind not in _SPEAKERS:
@@ -356,7 +343,7 @@ def _own_part(plain: Message, left: Mapping[str, Any]) -> Json:
         raise ValueError("another speaker")
     content: Any = plain.content
     if not isinstance(content, str):
-        content = content_items(content)
+        content = [_item(part) for part in content or ()]
     elif left.get("form") == "json":
         content = json.loads(content)
     own: Json = {**part, "content": content}
@@ -408,8 +395,8 @@ def _dump(message: ModelMessage, encoder: Encoder) -> Json:
         whole = _dump_whole(message)
     except (TypeError, ValueError):  # pydantic cannot encode a tool's result or a call's arguments
         encoder.changed.add("value")
-        odd: Any = message
-        whole = _dump_whole(replace(odd, parts=[_encode_part(part, encoder) for part in odd.parts]))
+        odd: Any = _encode_free(message, encoder)
+        whole = _dump_whole(replace(odd, parts=[_encode_free(part, encoder) for part in odd.parts]))
     short = cast(Json, _without_nulls(whole))
     try:
         return short if _dump_whole(_load(short)[0]) == whole else whole
@@ -417,12 +404,12 @@ def _dump(message: ModelMessage, encoder: Encoder) -> Json:
         return whole
 
 
-def _encode_part(part: Any, encoder: Encoder) -> Any:
-    names = (
-        ("content", "args", "metadata") if part.part_kind in ("tool-return", "tool-call") else ("metadata",)
-    )
-    values = {name: encoder.value(getattr(part, name)) for name in names if hasattr(part, name)}
-    return replace(part, **values)
+def _encode_free(one: Any, encoder: Encoder) -> Any:
+    """A message or part with its fields of any value as JSON."""
+    names = ["args", "metadata", "provider_details"]
+    if getattr(one, "part_kind", None) == "tool-return":
+        names.append("content")
+    return replace(one, **{name: encoder.value(getattr(one, name)) for name in names if hasattr(one, name)})
 
 
 def _dump_whole(message: ModelMessage) -> Json:

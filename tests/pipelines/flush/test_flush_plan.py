@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from strandline.pipelines.flush.plan import (
     EVENT_BOUND,
-    MAX_QUESTIONS,
     Entry,
     FlushPlan,
     Size,
@@ -18,7 +17,6 @@ from strandline.pipelines.flush.plan import (
     plan_manual,
     plan_threshold,
     plan_turn,
-    question_of,
 )
 from strandline.schemas.values.message import Role
 
@@ -512,22 +510,6 @@ def test_a_late_result_is_parted_from_its_call_only_where_the_marks_need_it() ->
     found = plan(before, mark=80)
     assert found is not None
     assert [entry.seq for entry in remaining(before, found)] == [5, 6, 7, 8]
-
-
-@given(ENTRIES)
-@settings(max_examples=300)
-def test_a_window_that_begins_inside_a_turn_knows_its_question(entries: list[Entry]) -> None:
-    for at in range(len(entries) + 1):
-        window_from = entries[at].seq if at < len(entries) else FIRST_SEQ + len(entries)
-        asked = question_of(entries, window_from, [1])
-        people = [n for n, entry in enumerate(entries[:at]) if is_person(entry)]
-        is_turn = 0 < at < len(entries) and is_person(entries[at])
-        is_over = at == len(entries) > 0 and entries[-1].role == "assistant" and not entries[-1].calls
-        begins = at if is_turn or is_over else people[-1] if people else 0
-        answers = [n for n, one in enumerate(entries[:begins]) if one.role == "assistant" and not one.calls]
-        open_since = answers[-1] if answers else -1
-        seqs = [entries[n].seq for n in people if n > open_since]
-        assert asked == (seqs if answers else [1, *seqs])[-MAX_QUESTIONS:]
 
 
 def test_what_an_idle_flush_delivered_is_not_delivered_again() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +17,8 @@ from strandline.producers.reading import read
 from strandline.producers.reading.call_pairs import settled
 from strandline.producers.reading.context import MemoryContext
 from strandline.schemas.errors import ConflictError, DeliveredError, NotFoundError
-from tests.conftest import MakeMemory, Rig
+from strandline.schemas.values.message import Message
+from tests.conftest import MakeMemory, Rig, rows_of
 from tests.producers.reading.history.test_history import native_problems, sent_problems
 from tests.support.providers.adapted import adapted_problems
 from tests.support.providers.drawn_logs import FORMS, LOGS, STEPS, Step, messages_of, openai
@@ -71,6 +73,8 @@ class Log:
                 self.memory.deliver()
             case "pop":
                 self.memory.pop()
+            case "reset":
+                self.memory.reset()
             case "rewind":
                 self.rewind(at)
             case "fork" if seqs:
@@ -100,9 +104,13 @@ class Log:
         assert sent_problems(context) == []
         assert adapted_problems(context) == []
         self.check_pairs(context)
-        window = self.memory.context_window(60)
-        assert settled(window) == window
-        assert sent_problems(replace(context, messages=tuple(window))) == []
+        for room in (60, 200):
+            window = self.memory.context_window(room)
+            assert settled(window) == window
+            assert sent_problems(replace(context, messages=tuple(window))) == []
+            assert adapted_problems(window) == []
+            if not self.is_odd:
+                assert native_problems(self.form, window) == []
         small = self.memory.get(initial_token_count=self.limits["token_limit"] - 40)
         assert sent_problems(small) == []
 
@@ -142,6 +150,60 @@ def test_every_read_is_taken_by_every_provider(
         if step[0] == "read":
             log.check()
     log.check()
+
+
+def marks_of(memory: Memory, url: str) -> tuple[Any, ...]:
+    """The session's key, window, corrections and question."""
+    fields = "session_key, window_from, corrections, question_seqs"
+    (row,) = rows_of(url, f"SELECT {fields} FROM strandline.session WHERE session_id = %s", memory.session_id)
+    return row
+
+
+def open_question(log: Sequence[Message], window_from: int) -> list[int]:
+    """The rule of question_v1, said again over the whole log."""
+    before = [one for one in log if (one.seq or 0) < window_from]
+    first = next((one for one in log if (one.seq or 0) >= window_from), None)
+    answers = [one.seq or 0 for one in before if one.role == "assistant" and not one.calls]
+    asked = [one.seq or 0 for one in before if speaks(one)]
+    ends = (
+        answers[-1:] == [before[-1].seq] if first is None and before else first is not None and speaks(first)
+    )
+    if not asked or (ends and answers and answers[-1] > asked[-1]):
+        return []
+    since = max((seq for seq in answers if seq < asked[-1]), default=0)
+    return [seq for seq in asked if seq > since][-8:]
+
+
+def speaks(message: Message) -> bool:
+    return message.is_new_turn or message.is_more_than_results
+
+
+@settings(
+    max_examples=max(40, LOGS // 6),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    steps=st.lists(st.one_of(STEPS, STEPS, ACTS, st.just(("reset", ()))), max_size=24),
+    form=st.sampled_from(["openai", "anthropic", "mixed"]),
+    limits=LIMITS,
+)
+def test_whatever_moves_the_window_keeps_the_question_of_its_turn(
+    make_memory: MakeMemory, database_url: str, steps: list[Step], form: str, limits: dict[str, Any]
+) -> None:
+    log = Log(make_memory, form, limits)
+    log.memory.put({"role": "user", "content": "m0"})
+    known = marks_of(log.memory, database_url)
+    for step in steps:
+        log.do(step)
+        marks = marks_of(log.memory, database_url)
+        messages = log.memory.get_all()
+        is_empty = not messages or (messages[-1].seq or 0) < marks[1]
+        if is_empty or (marks[:3] != known[:3] and step[0] != "edit"):
+            assert (marks[3] or []) == open_question(messages, marks[1])
+        else:
+            assert marks[3] == known[3]
+        known = marks
 
 
 def put_turn(memory: Memory, question: str, steps: int) -> None:
@@ -217,9 +279,14 @@ def put_and_leave(memory: Memory, form: str, steps: list[Step]) -> None:
     memory.put({"role": "user", "content": "Delete it."})
     for number, step in enumerate(steps):
         memory.put_messages(messages_of(step, FORMS[form], number))
-    for number in range(8):
-        memory.put({"role": "user", "content": f"And {number}?"})
-        memory.put({"role": "assistant", "content": f"So {number}."})
+    for number in range(12):
+        memory.put({"role": "user", "content": f"And {number}, which of the berths in the harbour are free?"})
+        memory.put(
+            {
+                "role": "assistant",
+                "content": f"So {number}, as the clerk of the harbour says, and he knows all berths.",
+            }
+        )
 
 
 @pytest.mark.parametrize("steps", LATE.values(), ids=LATE)
@@ -237,6 +304,10 @@ def test_a_late_result_finds_its_call_that_has_left(
     assert "result_left_out" not in kinds(context) or form == "server"
     assert native_problems(form, context.messages) == sent_problems(context) == []
     assert memory.get().messages == context.messages
+    room = sum(one.tokens or 0 for one in memory.get_all()[-25:])
+    newest = memory.context_window(room)
+    answered = [one for message in newest for one in message.answers]
+    assert answered.count(late[1][0]) == shown.count(late[1][0])
     memory.put_messages(messages_of(late, FORMS[form], 10))
     again = memory.get()
     assert [one for message in again for one in message.answers] == shown, "a second result brings nothing"
@@ -293,7 +364,7 @@ def test_a_call_that_never_was_is_looked_for_once(
     memory.put({"role": "user", "content": "Delete it."})
     memory.put_messages(messages_of(("result", ("never",)), openai, 1))
     first = memory.get()
-    monkeypatch.setattr(read, "_recall", None)
+    monkeypatch.setattr(read, "recall", None)
     assert memory.get().messages == first.messages
     memory.put({"role": "user", "content": "Well?"})
     assert memory.get()[-1].text == "Well?"

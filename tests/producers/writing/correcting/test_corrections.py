@@ -245,7 +245,6 @@ def planned_flush(rig: Rig, session_id: str) -> Flush:
         tokens=[seen.window_tokens],
         messages=[2],
         version=1,
-        question_seqs=[],
         lazily=False,
         delay_seconds=0.0,
         traceparent=None,

@@ -16,10 +16,17 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from llama_index.core.base.llms.types import ChatMessage, ToolCallBlock
 from pydantic import BaseModel
-from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart, ToolReturnPart
+from pydantic_ai.messages import (
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 
 from strandline.adapters import storable as module
 from strandline.adapters.agents.items import items_of
@@ -283,6 +290,52 @@ def _pydantic(value: Any) -> list[Message]:
     if isinstance(value, (bytes, date, float)):  # pydantic writes these itself
         return []
     return stored
+
+
+class Rows:
+    """As an array of NumPy: it has no truth."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("ambiguous")
+
+
+class Closed(dict[str, Any]):
+    def items(self) -> Any:
+        raise RuntimeError("closed")
+
+
+LOOP: dict[str, Any] = {}
+LOOP["me"] = LOOP
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Frame(),
+        Rows(),
+        Closed(a=1),
+        LOOP,
+        len,
+        int,
+        memoryview(b"a"),
+        {"a\ud83d": 1},
+        Decimal("NaN"),
+        nested(300),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_field_of_any_value_that_no_model_sees_loses_no_turn(value: Any) -> None:
+    for stored in (
+        langchain_message(ToolMessage("r", tool_call_id="c", artifact=value)),
+        langchain_message(HumanMessage("x", additional_kwargs={"v": value})),
+        llamaindex_message(ChatMessage(role="user", content="x", additional_kwargs={"v": value})),
+        *messages_of(ModelResponse([TextPart("x")], provider_details={"v": value})),
+        *messages_of(ModelResponse([TextPart("x", provider_details={"v": value})])),
+        *messages_of(ModelRequest([UserPromptPart("x")], metadata={"v": value})),
+        agents_message({"type": "reasoning", "id": "r", "summary": [], "v": value}),
+    ):
+        (kept,) = storable([stored], LIMITS)
+        assert is_accepted(kept)
 
 
 def _as_read(message: Message) -> Message:
