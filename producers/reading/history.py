@@ -251,7 +251,9 @@ def _in_order(
     shown = [*head, *newest]
     if is_settled(shown):
         return shown
-    lost = Settled(shown, with_notes=False).lost_calls(_first_behind_results(newest))
+    # Results in front are cut from their calls.
+    first = next((one.seq or 0 for one in newest if not one.answers), _AFTER_ALL)
+    lost = Settled(shown, with_notes=False).lost_calls(first)
     recalled = (yield from recall(identity, lost, newest[0].seq or 0)) if lost else []
     left = room - sum_tokens(recalled)
     if recalled and left >= room // 2:
@@ -260,8 +262,3 @@ def _in_order(
         if newest and max(lost.values()) >= (newest[0].seq or 0):
             shown = [*head, *recalled, *newest]
     return [*settled(shown, with_notes=False)]
-
-
-def _first_behind_results(newest: Sequence[Message]) -> int:
-    """The number of the first message that is no result: those before it are cut from their calls."""
-    return next((one.seq or 0 for one in newest if not one.answers), _AFTER_ALL)

@@ -102,10 +102,6 @@ def without_own_memory(message: Message, blocks: Sequence[BaseMemoryBlock] = ())
     return replace(message, content=kept)
 
 
-def _mark_of(message: Message) -> Mapping[str, Any]:
-    return {key: value for key, value in message.metadata.items() if key == SHOWN}
-
-
 def _first_text(parts: Sequence[Any]) -> str:
     part = parts[0] if parts else None
     text = part.get("text") if type(part) is dict else None
@@ -221,7 +217,7 @@ def redact_message(message: Message, where: str, limits: PutLimits, redaction: R
         content=body.get("content"),
         name=body.get("name"),
         tool_calls=body.get("tool_calls"),
-        metadata={**metadata, **_mark_of(message)},
+        metadata={**metadata, SHOWN: True} if prepared.is_shown else metadata,
         extra=body.get("extra", {}),
     )
 

@@ -14,7 +14,7 @@ from agno.models.message import Message as AgnoMessage
 from agno.run.agent import RunInput, RunOutput
 from agno.run.team import TeamRunInput, TeamRunOutput
 
-from strandline.adapters.converter import read_call, tool_call, with_leftovers
+from strandline.adapters.converter import ROLES, read_call, tool_call, with_leftovers
 from strandline.adapters.storable import Encoder
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.content_parts import is_part
@@ -25,11 +25,7 @@ Run = RunOutput | TeamRunOutput
 Parts = list[dict[str, Any]]
 
 _ROLES: Mapping[str, Role] = {
-    "user": "user",
-    "assistant": "assistant",
-    "model": "assistant",
-    "tool": "tool",
-    "function": "tool",
+    role: ROLES[role] for role in ("user", "assistant", "model", "tool", "function")
 }
 # Agno's fields of media, and the kinds of our content parts.
 _MEDIA = {"images": "image", "audio": "audio", "videos": "video", "files": "document"}

@@ -98,7 +98,10 @@ def response_message(parts: Sequence[Json], rest: Json) -> tuple[Message, Json]:
     for part in parts:
         kind = part["part_kind"]
         if kind == _CALL and is_name(part["tool_call_id"]):
-            calls.append(_call(part))
+            arguments = part.get("args")
+            calls.append(
+                tool_call(part["tool_call_id"], part["tool_name"], "" if arguments is None else arguments)
+            )
             left.append({**without(part, *_CALL_FIELDS), **_form(part.get("args"))})
         elif kind in _TEXTS:
             content.append({"type": kind, _TEXTS[kind]: part["content"]})
@@ -128,11 +131,6 @@ def _restore_part(left: Mapping[str, Any], content: Any, calls: Any) -> Json:
     if kind == _CALL:
         return {**without(left, "form"), **_call_fields(next(calls), left.get("form"))}
     return {**left, "content": next(content)[_TEXTS[kind]]}
-
-
-def _call(part: Mapping[str, Any]) -> Json:
-    arguments = part.get("args")
-    return tool_call(part["tool_call_id"], part["tool_name"], "" if arguments is None else arguments)
 
 
 def _call_fields(call: Mapping[str, Any], form: object) -> Json:
@@ -269,7 +267,8 @@ def model_messages_of(messages: Iterable[Message]) -> list[ModelMessage]:
         rest = {}
 
     for message in in_chat_form(messages, LIBRARY):
-        tool_names.update(_names_of_calls(message))
+        called = map(read_call, message.tool_calls or ())
+        tool_names.update((str(one.id), one.name or "tool") for one in called)
         if message.role == "assistant":
             end_request()
             restored.append(_response(message))
@@ -353,9 +352,7 @@ def _own_part(plain: Message, left: Mapping[str, Any]) -> Json:
 
 
 def _own_part_as_text(plain: Message, left: Mapping[str, Any]) -> Json:
-    """The part with text in place of content that Pydantic AI writes and does not read: a retry stays a
-    retry.
-    """
+    """The part with text for content that Pydantic AI writes and does not read: a retry stays a retry."""
     part = _own_part(plain, left)
     if plain.role == "user" and part["part_kind"] == "user-prompt":
         raise ValueError("its items are more than their text")
@@ -377,14 +374,6 @@ def _response(message: Message) -> ModelMessage:
     plain, _left = without_leftovers(message, LIBRARY)
     (foreign,) = _load({"kind": "response", "parts": foreign_parts(plain, {})})
     return foreign
-
-
-def _names_of_calls(message: Message) -> dict[str, str]:
-    return {
-        call["id"]: str(call["function"].get("name", "tool"))
-        for call in message.tool_calls or ()
-        if isinstance(call.get("function"), Mapping)
-    }
 
 
 # The JSON form of Pydantic AI.
