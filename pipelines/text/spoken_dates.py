@@ -96,14 +96,14 @@ def _any_unit() -> re.Pattern[str]:
 @cache
 def _distances() -> list[tuple[re.Pattern[str], re.Pattern[str], int]]:
     """The word of a unit, a phrase with a number of them, and the days per unit, ago or ahead."""
-    found = []
+    phrases = []
     known = "|".join(number_words())
     for ago, ahead, day, week, one in spoken_table("distances").values():
         for unit, days in ((day, 1), (week, 7)):
             for sign, phrase in ((-1, ago), (1, ahead)):
                 text = phrase.replace("N", rf"(\d{{1,3}}|{one}|{known})").replace("U", rf"(?:{unit})\b")
-                found.append((re.compile(unit), re.compile(rf"\b(?:{text})"), sign * days))
-    return found
+                phrases.append((re.compile(unit), re.compile(rf"\b(?:{text})"), sign * days))
+    return phrases
 
 
 def _at_distance(match: re.Match[str], days: int, said_on: date) -> date | None:

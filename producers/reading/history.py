@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from strandline.pipelines.flush.plan import UNBOUNDED
 from strandline.producers.reading.call_pairs import Settled, is_settled, settled
 from strandline.producers.reading.context import sum_tokens
-from strandline.producers.reading.recall import recall
 from strandline.producers.search.message_filter import MessageFilter
 from strandline.producers.sessions import check_unowned
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.postgres.operations import Operation, fetch, find_owner_keys
 from strandline.schemas.queries.conversation.messages import (
     BytesOfMessages,
     HeadMessages,
@@ -25,8 +24,9 @@ from strandline.schemas.queries.conversation.messages import (
     NewestWithin,
     RecentMatches,
 )
+from strandline.schemas.queries.conversation.read import CallsOfResults
 from strandline.schemas.queries.rows import MeasuredMessageRow
-from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.values.identity import SessionIdentity, call_reference
 from strandline.schemas.values.message import Message, read_rows
 from strandline.schemas.values.policy import MAX_INTEGER
 
@@ -180,6 +180,8 @@ def _matching_seqs(request: HistoryRequest, limit: int) -> Operation[list[int]]:
 DEFAULT_CONTEXT_TOKENS = 4_000
 CONTEXT_PAGE_MESSAGES = 500
 _AFTER_ALL = 2**63 - 1
+# So far back the call of a late result is looked for, in numbers of messages.
+RECALLED_WITHIN = 2_000
 
 
 def newest_that_fit(
@@ -262,3 +264,22 @@ def _in_order(
         if newest and max(lost.values()) >= (newest[0].seq or 0):
             shown = [*head, *recalled, *newest]
     return [*settled(shown, with_notes=False)]
+
+
+def recall(identity: SessionIdentity, lost: Mapping[str, int], before_seq: int) -> Operation[list[Message]]:
+    """The messages before a number with these calls, and with other results of their calls.
+
+    Args:
+        lost: ids of calls, with the numbers of their first results.
+    """
+    calls = [call_reference(one) for one in lost]
+    if keys := (yield from find_owner_keys(identity.shard_key)):
+        calls += [keys.reference(one) for one in calls]
+    statement = CallsOfResults(**identity.keys, calls=calls, within=RECALLED_WITHIN, before_seq=before_seq)
+    messages = read_rows((yield from fetch(statement)))
+    # A second result of a call brings nothing back.
+    answered = {(call_id, one.seq or 0) for one in messages for call_id in one.answers}
+    waiting = {one for one, at in lost.items() if not any(one == by and seq < at for by, seq in answered)}
+    callers = [one for one in messages if not waiting.isdisjoint(one.calls)]
+    ids = {call_id for one in callers for call_id in one.calls}
+    return [one for one in messages if one in callers or not ids.isdisjoint(one.answers)]

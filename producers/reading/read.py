@@ -28,8 +28,8 @@ from strandline.producers.reading.candidates import NEWEST_FACTS, find_candidate
 from strandline.producers.reading.choice import choose
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.contributions import is_foreign
+from strandline.producers.reading.history import recall
 from strandline.producers.reading.narrowing import narrow
-from strandline.producers.reading.recall import recall
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.reading.snapshot import Snapshot, read_snapshot
 from strandline.producers.reading.window_cache import (
