@@ -16,7 +16,6 @@ from strandline.pipelines.engine.failures import KEPT_SECONDS, Troubles
 from strandline.pipelines.inspect.explain_message import explain
 from strandline.schemas.queries.work.workers import TellCondition
 from strandline.schemas.settings import Settings, load_settings
-from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import SUMMARY_STAGE
 from strandline.schemas.wire.explanations import MessageExplanation
 from strandline.wiring.assembly import prepare_stages
@@ -98,21 +97,18 @@ def test_a_reason_of_one_worker_ends_when_another_does_the_work(rig: Rig) -> Non
         rig.memory(f"of-{user}", user_id=user).put({"role": "user", "content": "I sail."})
         rig.memory(f"of-{user}", user_id=user).flush(all=True)
     drain_everything(rig.database, rig.url, settings, ["extract"])
-    ((generation,),) = rows_of(
-        rig.url, "SELECT DISTINCT generation_id FROM strandline.lane WHERE last_error > ''"
-    )
+    failed = "SELECT generation_id, shard_key FROM strandline.lane WHERE last_error IS NOT NULL LIMIT 1"
+    ((generation, waiting),) = rows_of(rig.url, failed)
     other = HandWorker(rig.database, prepare_stages(rig.database, settings))
     told = json.dumps({"reasons": {f"{generation}/extract": "The key was refused."}})
     rig.database.fetch(TellCondition(worker_id=other.worker_id, condition=told))
     assert "The key was refused. The next attempt is at " in (reason() or "")
     rig.model.behave()
-    anas = identify_user("default", "ana").shard_key
-    assert rows_of(
-        rig.url, "UPDATE strandline.lane SET next_attempt_at = now() WHERE shard_key = %s RETURNING 1", anas
-    )
+    of_others = "UPDATE strandline.lane SET next_attempt_at = now() WHERE shard_key <> %s RETURNING 1"
+    rows_of(rig.url, of_others, waiting)  # the open breaker may have let none of them fail
     drain_everything(rig.database, rig.url, settings, ["extract"])
     assert reason() is None
-    assert due_lanes(rig.url, ["extract"]), "the other user's work is not tried again yet"
+    assert {lane.shard_key for lane in due_lanes(rig.url, ["extract"])} == {waiting}
 
 
 @pytest.fixture
