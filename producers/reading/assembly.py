@@ -197,7 +197,9 @@ def _account_for(
 
 def _searched_in_part(memory: Given, indexed_characters: int) -> Iterator[Omission]:
     for hit in memory.hits:
-        if len(full_text(hit.message)) > indexed_characters:
+        message = hit.message
+        is_short = type(message.content) is str and len(message.content) <= indexed_characters
+        if not (is_short and not message.tool_calls) and len(full_text(message)) > indexed_characters:
             reason = (
                 f"Of message {hit.message.seq} of session {hit.session_id} only the first"
                 f" {indexed_characters:,} characters are searched."

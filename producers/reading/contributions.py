@@ -53,15 +53,19 @@ class RecentCounts:
         for line in _BETWEEN_LINES.split(text):
             counted = self._counts.get((count_text, hash(line)))
             total += self._count(count_text, line) if counted is None else counted
+        self._remember(count_text, text, total)
         return total
 
     def _count(self, count_text: CountText, text: str) -> int:
         counted = count_text(text)
+        self._remember(count_text, text, counted)
+        return counted
+
+    def _remember(self, count_text: CountText, text: str, counted: int) -> None:
         with self._lock:
             while len(self._counts) >= self._kept:
                 del self._counts[next(iter(self._counts))]
             self._counts[count_text, hash(text)] = counted
-        return counted
 
 
 recent_counts = RecentCounts()

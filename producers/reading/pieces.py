@@ -269,11 +269,14 @@ class _Room:
         if len(taken) == len(candidates.by_rank):
             return
         texts = {piece.text for _, piece in taken.values()}
+        left = self.tokens - reserve
         for one in candidates.by_rank:
             piece = one[1]
-            if piece.text not in texts and self.take(piece.tokens, reserve):
+            if piece.tokens <= left and piece.text not in texts:
+                left -= piece.tokens
                 taken[piece.place] = one
                 texts.add(piece.text)
+        self.tokens = left + reserve
 
     def take_facts(
         self, candidates: Candidates, chosen: Mapping[Place, Message], facts: dict[int, FactPiece]

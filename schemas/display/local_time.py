@@ -31,7 +31,8 @@ def in_zone(moment: datetime, time_zone: str | None) -> datetime:
     # Drivers give UTC, or the zone of the server by its name: never a mere offset.
     if type(moment.tzinfo) is timezone and moment.tzinfo is not UTC:
         return moment
-    return at_offset(moment, offset_of(moment.astimezone(_zone(time_zone))) or 0)
+    there = moment.astimezone(_zone(time_zone))
+    return there if time_zone is None else at_offset(moment, offset_of(there) or 0)
 
 
 def today_in(time_zone: str | None) -> date:
