@@ -259,8 +259,11 @@ def _in_order(
     recalled = (yield from recall(identity, lost, newest[0].seq or 0)) if lost else []
     left = room - sum_tokens(recalled)
     if recalled and left >= room // 2:
-        while sum_tokens(newest) > left:
-            del newest[0]
+        over, gone = sum_tokens(newest) - left, 0
+        while over > 0:
+            over -= newest[gone].tokens or 0
+            gone += 1
+        newest = newest[gone:]
         if newest and max(lost.values()) >= (newest[0].seq or 0):
             shown = [*head, *recalled, *newest]
     return [*settled(shown, with_notes=False)]

@@ -333,9 +333,7 @@ WITH lanes AS (
     DELETE FROM strandline.condensation WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
 ), states AS (
     DELETE FROM strandline.block_state WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
-), change AS (
-    @note_change(%(shard_key)s, 'pieces')
-), inputs AS (
+), @noted_change(%(shard_key)s, 'pieces'), inputs AS (
     DELETE FROM strandline.archived_input WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
 ), chunks AS (
     DELETE FROM strandline.chunk WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s

@@ -210,9 +210,7 @@ FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integ
 
 -- name: delete_chunks
 -- Delete the pieces of a batch, which are written again.
-WITH change AS (
-    @note_change(%(shard_key)s, 'pieces')
-)
+WITH @noted_change(%(shard_key)s, 'pieces')
 DELETE FROM strandline.chunk
 WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND batch_id = %(batch_id)s
 
@@ -261,9 +259,7 @@ WITH voided AS (
     WHERE r.shard_key = %(shard_key)s AND r.event_id = ANY (v.event_ids)
         AND r.generation_id = %(generation_id)s AND r.stage = %(stage)s AND r.batch_id = %(batch_id)s
     RETURNING r.event_id
-), change AS (
-    @note_change(%(shard_key)s, 'pieces')
-), pieces AS (
+), @noted_change(%(shard_key)s, 'pieces'), pieces AS (
     DELETE FROM strandline.chunk c
     WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s AND c.batch_id = %(batch_id)s
 )

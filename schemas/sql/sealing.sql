@@ -207,9 +207,7 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = n.generation_id AND f.fa
 -- params: has_vectors boolean, generation_id integer[], session_key uuid[], from_seq bigint[], piece integer[],
 --     version text[], speaker text[]
 -- repeatable
-WITH change AS (
-    @note_change(%(shard_key)s, 'pieces')
-)
+WITH @noted_change(%(shard_key)s, 'pieces')
 UPDATE strandline.chunk c SET lexemes = n.lexemes::tsvector, speaker = n.speaker::text[],
     embedding = CASE WHEN %(has_vectors)s THEN c.embedding END
 FROM unnest(%(generation_id)s::integer[], %(session_key)s::uuid[], %(from_seq)s::bigint[], %(piece)s::integer[],

@@ -3,9 +3,7 @@
 -- name: insert_chunks
 -- Searchable pieces with their lexemes and vectors.
 -- seals: lexemes tsvector, speakers array
-WITH @noted_change(%(shard_key)s, 'added'), earlier_removals AS (
-    @drop_changes(%(shard_key)s, 'pieces')
-)
+WITH @noted_change(%(shard_key)s, 'added')
 INSERT INTO strandline.chunk (shard_key, generation_id, session_key, from_seq, piece, through_seq,
     event_id, batch_id, length, lexemes, embedding, role, speaker, tone, said_on)
 SELECT %(shard_key)s, %(generation_id)s, c.session_key, c.from_seq, c.piece, c.through_seq, c.event_id,

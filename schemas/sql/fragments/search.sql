@@ -26,19 +26,25 @@ session_key uuid, from_seq bigint, through_seq bigint, fact_id uuid, score float
 -- fragment: note_change(owner, kind)
 -- To be done wherever an owner's facts, or pieces of its own messages, are written or deleted: processes keep them.  The
 -- kind 'added' is for new pieces where all others stay, 'pieces' for any other change of them.  A row per transaction, so
--- that nothing is waited for; a set of such rows that was there once never comes back, nor in a database that was restored,
--- whose transactions may have numbers that were used before.
-INSERT INTO strandline.derived_change (shard_key, kind, change_id)
-VALUES ({owner}, {kind}, pg_current_xact_id()::text::bigint)
-ON CONFLICT (shard_key, kind, change_id) DO UPDATE SET changed_at = excluded.changed_at
+-- that nothing is waited for; a set of such rows that was there once never comes back, since rows go only where one of
+-- their kind comes, nor in a database that was restored, whose transactions may have numbers that were used before.
+WITH earlier_changes AS (
+    @drop_changes({owner}, {kind})
+)
+@add_change({owner}, {kind})
 
 -- fragment: noted_change(owner, kind)
 -- The same as queries of a WITH.
 change AS (
-    @note_change({owner}, {kind})
+    @add_change({owner}, {kind})
 ), earlier_changes AS (
     @drop_changes({owner}, {kind})
 )
+
+-- fragment: add_change(owner, kind)
+INSERT INTO strandline.derived_change (shard_key, kind, change_id)
+VALUES ({owner}, {kind}, pg_current_xact_id()::text::bigint)
+ON CONFLICT (shard_key, kind, change_id) DO UPDATE SET changed_at = excluded.changed_at
 
 -- fragment: drop_changes(owner, kind)
 -- Eight rows tell versions apart as well as all; rows that another transaction has locked are passed over.

@@ -45,9 +45,7 @@ BEGIN
                 OR b.state = 'open' AND first_fold IS NOT NULL
                 OR b.batch_id IN (SELECT u.batch_id FROM unfolded u))
         RETURNING b.batch_id, b.event_ids
-    ), change AS (
-        @note_change(p_shard_key, 'pieces')
-    ), pieces AS (
+    ), @noted_change(p_shard_key, 'pieces'), pieces AS (
         DELETE FROM strandline.chunk c USING voided v
         WHERE c.shard_key = p_shard_key AND c.generation_id = p_generation_id AND c.session_key = p_scope_key
             AND c.batch_id = v.batch_id

@@ -10,11 +10,11 @@ CREATE FUNCTION strandline.question_v1(
     p_shard_key uuid, p_session_key uuid, p_window_from bigint, p_known bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql AS $function$
 DECLARE
-    log_from bigint;
     since bigint;
     asked bigint;
+    answered bigint;
 BEGIN
-    SELECT t.log_start_seq, CASE WHEN p_known IS NULL THEN t.log_start_seq ELSE t.window_from END INTO log_from, since
+    SELECT CASE WHEN p_known IS NULL THEN t.log_start_seq ELSE t.window_from END INTO since
         FROM strandline.session t WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
     SELECT m.seq INTO asked FROM strandline.message m
         WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key AND m.seq >= since AND m.seq < p_window_from
@@ -36,14 +36,17 @@ BEGIN
               AND m.seq < p_window_from AND @is_answer(m)) THEN
         RETURN NULL;
     END IF;
-    SELECT m.seq + 1 INTO since FROM strandline.message m
-        WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key AND m.seq >= log_from AND m.seq < asked
-          AND @is_answer(m) ORDER BY m.seq DESC LIMIT 1;
+    SELECT m.seq INTO answered FROM strandline.message m
+        WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key
+          AND m.seq >= least(since, p_known[cardinality(p_known)]) AND m.seq < asked AND @is_answer(m)
+        ORDER BY m.seq DESC LIMIT 1;
     RETURN (
         SELECT array_agg(u.seq ORDER BY u.seq) FROM (
             SELECT m.seq FROM strandline.message m
             WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key
-              AND m.seq BETWEEN coalesce(since, log_from) AND asked AND @is_asked(m)
-            ORDER BY m.seq DESC LIMIT 8) AS u);
+              AND m.seq BETWEEN coalesce(answered + 1, since) AND asked AND @is_asked(m)
+            UNION
+            SELECT k.seq FROM unnest(p_known) AS k (seq) WHERE answered IS NULL
+            ORDER BY seq DESC LIMIT 8) AS u);
 END
 $function$;

@@ -23,6 +23,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.postgres.statements import function_names, function_source, statements
 from strandline.schemas.settings import load_settings
+from strandline.schemas.values.identity import identify_session
 from strandline.wiring.process_resources import ProcessResources
 from tests.conftest import MakeMemory, Rig
 from tests.support.workers.draining import drain_everything
@@ -125,6 +126,42 @@ def test_new_pieces_are_added_to_an_index_and_any_other_change_ends_it(
         memory.replace(1, "On day 0 nobody came.")
         memory.get(QUESTIONS[0])
         assert "search_chunks" in sent(asked, lambda: memory.get(QUESTIONS[1]))
+
+
+def test_a_removal_that_commits_after_many_later_ones_ends_an_index(
+    talked: Memory, make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    """Its number is lower than theirs, so that it would be the first of which nothing is known any more."""
+    other = make_memory("other", user_id="ann", **LIMITS)
+    other.put_messages([{"role": "user", "content": f"Line {number} of gardens."} for number in range(20)])
+    other.flush(all=True)
+    derive(database, database_url)
+    keys = identify_session("default", "s", "ann")
+    with psycopg.connect(database_url) as late, another_process(database_url) as reader:
+        late.execute("SELECT pg_current_xact_id()")
+        for number in range(9):
+            other.replace(number + 1, f"Line {number} of roses.")
+        derive(database, database_url)
+        for question in QUESTIONS * 2:
+            reader.get(question)
+        # As a correction does whose transaction began before those.
+        late.execute(
+            "INSERT INTO strandline.derived_change (shard_key, kind, change_id)"
+            " VALUES (%s, 'pieces', pg_current_xact_id()::text::bigint)", (keys.shard_key,)
+        )  # fmt: skip
+        late.execute(
+            "DELETE FROM strandline.chunk WHERE session_key = %s AND from_seq <= 30", (keys.session_key,)
+        )
+        late.execute(
+            "DELETE FROM strandline.message WHERE session_key = %s AND seq <= 30", (keys.session_key,)
+        )
+        late.commit()
+        other.put({"role": "user", "content": "One more line, of tulips."})
+        other.flush(all=True)
+        derive(database, database_url)
+        for question in QUESTIONS:
+            found = [hit.message.seq or 0 for hit in reader.get(question).hits if hit.session_id == "s"]
+            assert min(found) > 30
 
 
 def contents(context: MemoryContext) -> list[tuple[str, str]]:
