@@ -260,7 +260,7 @@ class AsyncDatabase:
 async def execute(connection: psycopg.AsyncConnection[Any], statement: bytes, query: Query[R]) -> list[R]:
     """Run ``statement`` on a connection whatever its row factory, and return its rows."""
     make_row: MakeRow = partial(tuple.__new__, query.row)  # as ``_make`` does, without a step in Python
-    if isinstance(connection, AsyncOwnConnection):
+    if isinstance(connection, AsyncOwnConnection) and not query.lone:
         return await connection.run(statement, query.values, make_row)
     return await run_by_cursor_async(connection, statement, query.values, make_row)
 

@@ -312,7 +312,7 @@ class Database:
 def execute(connection: psycopg.Connection[Any], statement: bytes, query: Query[R]) -> list[R]:
     """Run ``statement`` on a connection whatever its row factory, and return its rows."""
     make_row: MakeRow = partial(tuple.__new__, query.row)  # as ``_make`` does, without a step in Python
-    if isinstance(connection, OwnConnection):
+    if isinstance(connection, OwnConnection) and not query.lone:
         return connection.run(statement, query.values, make_row)
     return run_by_cursor(connection, statement, query.values, make_row)
 

@@ -31,6 +31,7 @@ class Query(Generic[R_co], metaclass=_Slotted):
     Attributes:
         name: the statement's.
         repeatable: running it again after a lost connection does no harm (reads, and puts by id).
+        lone: Postgres refuses it in a transaction, so behind a pooler too no settings are sent before it.
         row: the type that its rows are made into.
         marks: which values hold content that may be sealed; None: none of them.
         values: the values of the parameters, in their order.
@@ -39,13 +40,14 @@ class Query(Generic[R_co], metaclass=_Slotted):
     __slots__ = ("values",)
     name: ClassVar[str]
     repeatable: ClassVar[bool]
+    lone: ClassVar[bool]
     row: ClassVar[type[tuple[Any, ...]]]
     marks: ClassVar[Marks | None] = None
     values: tuple[object, ...]
 
-    def __init_subclass__(cls, *, name: str, repeatable: bool = False) -> None:
+    def __init_subclass__(cls, *, name: str, repeatable: bool = False, lone: bool = False) -> None:
         (row,) = get_args(cls.__dict__["__orig_bases__"][0])
-        cls.name, cls.repeatable = name, repeatable
+        cls.name, cls.repeatable, cls.lone = name, repeatable, lone
         cls.row = row if isinstance(row, type) else tuple
 
     def __init__(self, **values: object) -> None:

@@ -126,8 +126,9 @@ def _statement(header: Header) -> Iterator[str]:
     if header.row and header.row_name is None:
         yield from _row(row_class(header), header.row)
     row = row_class(header) if header.row else "Never"
-    repeatable = ", repeatable=True" if header.is_repeatable else ""
-    yield f'\nclass {class_name(header.name)}(Query[{row}], name="{header.name}"{repeatable}):'
+    options = ", repeatable=True" if header.is_repeatable else ""
+    options += ", lone=True" if header.sql.startswith("VACUUM") else ""
+    yield f'\nclass {class_name(header.name)}(Query[{row}], name="{header.name}"{options}):'
     yield from _docstring(header.meaning)
     yield ""
     if (marks := header.marks) is not None:

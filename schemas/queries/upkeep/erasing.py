@@ -7,7 +7,7 @@ from typing import Never
 from strandline.schemas.postgres.query import Query
 
 
-class VacuumErased(Query[Never], name="vacuum_erased"):
+class VacuumErased(Query[Never], name="vacuum_erased", lone=True):
     """Make the space of deleted rows free to be used again, in tables and indexes, one table after the other;
     and take new samples. A table that another vacuum works on is passed over.
     """
