@@ -29,8 +29,8 @@ TCP = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,  # milliseconds
 }
-# No server listens there.
-_NOWHERE = "/nonexistent"
+# No server listens there, whatever addresses a service or PGHOSTADDR names.
+_NOWHERE = {"host": "/nonexistent", "hostaddr": ""}
 # Overrides the database's and the role's transaction settings; the mark shows that all took effect.
 TRANSACTIONS = (
     (MARK, "on"),
@@ -171,7 +171,7 @@ def _of_service(service: str) -> dict[str, Any]:
     """A service's values for waiting and for the session; libpq reads its file for an attempt to connect."""
     if not service:
         return {}
-    attempt = pq.PGconn.connect_start(make_conninfo(service=service, host=_NOWHERE).encode())
+    attempt = pq.PGconn.connect_start(make_conninfo(service=service, **_NOWHERE).encode())
     named = {option.keyword.decode(): option.val.decode() for option in attempt.info if option.val}
     attempt.finish()
     return {name: named[name] for name in ("options", "connect_timeout", *TCP) if name in named}

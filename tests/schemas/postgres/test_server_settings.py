@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from strandline.schemas.display.shown_url import LIBPQ_OPTIONS
 from strandline.schemas.postgres.async_database import AsyncDatabase
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import _NEEDED, migrate
-from strandline.schemas.postgres.options import ConnectionOptions
+from strandline.schemas.postgres.options import ConnectionOptions, options_of
 from strandline.schemas.postgres.pools.beginnings import MARK, NOT_ASKED_FOR
 from strandline.schemas.postgres.revision import OLDEST_PGVECTOR, version_numbers
 from strandline.schemas.queries.inspection.status import SchemaRevision
@@ -166,6 +167,23 @@ def test_options_of_a_service_stay_and_the_urls_are_above_them(
     options = ConnectionOptions.from_settings(f"{database_url}&{query}", load_settings()).connect_arguments()
     assert not {"connect_timeout", "keepalives_idle"} & set(options)
     assert options["keepalives_count"] == 3
+
+
+@pytest.mark.parametrize(
+    "named", ["hostaddr=127.0.0.1", "host=127.0.0.1", "host=a,b\nhostaddr=::1,127.0.0.1"]
+)
+def test_a_service_is_read_without_a_connection(
+    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        file = tmp_path / "services"
+        file.write_text(f"[ours]\n{named}\nport={server.getsockname()[1]}\nconnect_timeout=17\n")
+        monkeypatch.setenv("PGSERVICEFILE", str(file))
+        monkeypatch.setenv("PGHOSTADDR", "127.0.0.1")
+        assert options_of("postgresql://?service=ours") == {"service": "ours", "connect_timeout": "17"}
+        with pytest.raises(BlockingIOError):
+            server.accept()
 
 
 def test_a_service_that_no_file_has_is_refused_by_name(make_memory: MakeMemory, database_url: str) -> None:
