@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from strandline import ConflictError, Memory
+from strandline.pipelines.flush.flush import tell_failed_flush
 from tests.conftest import MakeMemory, Rig, rows_of, wait_until
 
 
@@ -155,6 +156,7 @@ def test_a_retried_put_that_crossed_flushes_if_its_first_attempt_could_not(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The put is committed and stands, whatever becomes of the flush; the next put makes up for it."""
+    tell_failed_flush.cache_clear()  # another test may have told it this minute
     memory = rig.memory("s", memory_blocks=["summary"], token_limit=100, token_flush_size=20)
     for number in range(6):
         memory.put(said(f"m{number}", "one two three four five six seven"))
