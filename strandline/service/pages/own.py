@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope
 
 from strandline.schemas.wire import acts
+from strandline.service.gate.heads import address_in, is_loopback
 from strandline.service.gate.problems import FORBIDDEN, UNAUTHENTICATED, ProblemError
 from strandline.service.gate.web_pages import names_in
 from strandline.service.pages.operations import REVEAL
@@ -29,6 +30,10 @@ from strandline.service.pages.visits import Visit, way_to
 from strandline.service.service import Service
 
 ENDED = "This view has ended; load the page around it again."
+IN_CLEAR = (
+    "This view takes a key over TLS, or on this machine alone. Load the page around it and the view by https://;"
+    " behind a proxy, set STRANDLINE_SERVICE_TRUSTED_PROXIES, and have the proxy pass X-Forwarded-Proto on."
+)
 OF_ONE_USER = "This view takes a key of one user."
 _POLICY = "Content-Security-Policy"
 
@@ -67,6 +72,8 @@ class _Entrance(OwnRoute):
         origin = headers.get(b"origin", b"").decode("latin-1").lower()
         if origin not in names_in(visit.service.settings.service_page_origins):
             check_source(headers)
+        if scope["scheme"] != "https" and not _is_this_machine(headers.get(b"host", b"").decode("latin-1")):
+            raise ProblemError(FORBIDDEN, detail=IN_CLEAR)
         await self._read_form(receive, visit)
         key = await visit.service.keys.find(visit.field("key") or "-")
         if key.user_id is None:
@@ -77,6 +84,10 @@ class _Entrance(OwnRoute):
             visit.sealer.seal(session), is_secure=True, is_own=True
         )
         return response
+
+
+def _is_this_machine(host: str) -> bool:
+    return is_loopback(address_in(host) or host.partition(":")[0].lower())
 
 
 pages = Pages(OwnRoute)

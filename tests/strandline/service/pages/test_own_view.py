@@ -28,7 +28,12 @@ def framing(stack: EmbeddedStack) -> Iterator[RunningService]:
     """The service, whose pages of one user one site may frame."""
     with (
         temporary_database(stack.database_url) as url,
-        RunningService(url, service_page_secret=SECRET, service_page_origins=f"{SITE}/") as service,
+        RunningService(
+            url,
+            service_page_secret=SECRET,
+            service_page_origins=f"{SITE}/",
+            service_trusted_proxies="127.0.0.1",
+        ) as service,
     ):
         yield service
 
@@ -113,6 +118,31 @@ def test_only_the_named_site_may_frame_it_and_enter(framing: RunningService, ent
     for headers in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "null"}):
         answer = frame.client.post("/page/own", data={"key": key.key}, headers=headers)
         assert (answer.status_code, "set-cookie" in answer.headers) == (403, False), headers
+
+
+@pytest.mark.parametrize(
+    ("host", "scheme", "status"),
+    [
+        ("memory.example", "http", 403),
+        ("10.0.0.7:8080", "http", 403),
+        ("localhost.example", "http", 403),
+        ("[", "http", 403),
+        ("memory.example", "https", 303),
+        ("LOCALHOST:8080", "http", 303),
+        ("127.0.0.2", "http", 303),
+        ("[::1]:8080", "http", 303),
+    ],
+)
+@pytest.mark.parametrize("site", [SITE, ""])
+def test_no_key_is_taken_in_clear(
+    framing: RunningService, site: str, host: str, scheme: str, status: int
+) -> None:
+    key = framing.make_key(user_id="ana", scopes=["read"])
+    headers = {"Origin": site or f"{scheme}://{host}", "Host": host, "X-Forwarded-Proto": scheme}
+    with framing.client(None) as client:
+        answer = client.post("/page/own", data={"key": key.key}, headers=headers)
+    assert (answer.status_code, "set-cookie" in answer.headers) == (status, status == 303)
+    assert ("over TLS" in answer.text) is (status == 403)
 
 
 def test_a_cookie_opens_what_it_was_made_for(framing: RunningService, enter: Enter) -> None:
