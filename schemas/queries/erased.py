@@ -15,7 +15,6 @@ ERASED = (
     "chunk",
     "condensation",
     "correction",
-    "data_key",
     "dead_letter",
     "due",
     "expired_life",
@@ -37,6 +36,7 @@ ERASED = (
     "session_run",
     "superseded",
     "watch",
+    "data_key",
     "derived_change",
 )
 

@@ -43,11 +43,11 @@ def write_plan() -> Iterator[str]:
 
 
 def _tables() -> list[Table]:
-    """By name, but for two: the order in which they go.
+    """By name, but for three: the order in which they go.
 
     Flush events come first: a replay that makes work of an event holds its row, so that its rows exist when
-    the later tables come. Versions go last: what a process reads and keeps without one would look as if it
-    still stood when the rest has gone.
+    the later tables come. Data keys go behind all that they seal, and versions last: what a process reads and
+    keeps without one would look as if it still stood when the rest has gone.
     """
-    places = {"flush_event": 0, "derived_change": 2}
+    places = {"flush_event": 0, "data_key": 2, "derived_change": 3}
     return sorted(tables.metadata.tables.values(), key=lambda table: (places.get(table.name, 1), table.name))
