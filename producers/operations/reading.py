@@ -29,6 +29,7 @@ from strandline.producers.search.hits import MESSAGES_ALONE, HitKind, SearchScop
 from strandline.producers.search.message_filter import MessageFilter
 from strandline.producers.search.search import SearchRequest, SearchResult, search_history
 from strandline.producers.sessions import history_page, whole_history
+from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.foreign_values import plain_scalar
 from strandline.schemas.values.labels import Scalar
@@ -59,13 +60,15 @@ def get(
             ``.caught_up`` says whether it does.
         timeout: the longest wait, in seconds; default 10.
         block_arguments: what your own blocks are told of this read, by name (``BlockReading``).
-        generation: read as if this one served its pipeline, to compare derivations; default: what serves.
+        generation: read as if this one served its pipeline, to compare derivations, without ``wait_for``;
+            default: what serves.
 
     Raises:
-        ConfigurationError: ``initial_token_count`` is not a number of tokens; no block takes arguments.
+        ConfigurationError: ``initial_token_count`` is not a number of tokens; no block takes arguments;
+            ``wait_for`` with ``generation``.
         InvalidMessageError: ``input`` or one of ``messages`` is not a message.
         OwnerError: the session belongs to another owner.
-        UnknownReplayError: no block reads this generation.
+        UnknownReplayError: no block reads this generation, or it is still being filled.
         DatabaseUnavailableError: Postgres cannot be reached.
     """
     request = make_read(
@@ -95,6 +98,8 @@ def make_read(
     connection: object | None = None,
 ) -> ReadRequest:
     """The read that ``get`` makes of its arguments; raises as ``get``."""
+    if generation is not None and wait_for is not None:
+        raise ConfigurationError("A read waits for what serves alone: leave out wait_for, or generation.")
     resources = session.resources
     return ReadRequest(
         identity=session.identity,

@@ -66,7 +66,7 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
 
     Raises:
         OwnerError: the session belongs to another owner.
-        UnknownReplayError: no block reads the chosen generation.
+        UnknownReplayError: no block reads the chosen generation, or it is still being filled.
         StrandlineError: the database failed.
     """
     pipelines = pipelines_of(request.blocks)
@@ -112,8 +112,9 @@ def _snapshot(request: ReadRequest, pipelines: tuple[str, ...]) -> Operation[tup
 def _check_generation(number: int, snapshot: Snapshot) -> None:
     if number not in [one["generation_id"] for one in snapshot.serving.values()]:
         raise UnknownReplayError(
-            f"No block of this memory reads generation {number}: it does not exist, it was pruned, or the"
-            " memory has no block of its pipeline; `strandline generations list` lists them."
+            f"No block of this memory reads generation {number}: it does not exist, it was pruned, it is"
+            " still being filled, or the memory has no block of its pipeline; `strandline generations list`"
+            " lists them."
         )
 
 

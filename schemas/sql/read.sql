@@ -23,6 +23,8 @@ WITH s AS (
     SELECT c.generation_id, c.pipeline, c.version, c.entry_scope, c.config FROM strandline.generation c
     WHERE c.generation_id = %(generation_id)s::integer AND c.pipeline = ANY (%(pipelines)s::text[])
         AND c.state <> 'retired'
+        -- Until all of the owner is due in it, nothing would say what it lacks.
+        AND (c.backfilled_through IS NULL OR %(shard_key)s <= c.backfilled_through)
 ), g AS (
     SELECT generation_id, pipeline, version, entry_scope, config
     FROM @serving(%(shard_key)s, %(pipelines)s) AS serving

@@ -40,7 +40,9 @@ class ContextRequest(Request, json_schema_extra=example(input="Where do I live?"
     insert_method: Literal["system", "user"] = "system"
     block_arguments: Json | None = None
     generation: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
-        default=None, description="Read as if this generation served its pipeline; null: what serves."
+        default=None,
+        description="Read as if this generation served its pipeline, without `wait_for`; null: what serves."
+        " It takes a key of the whole namespace with the scope `operate`.",
     )
     begun_only: bool = True
     form: MessagesForm = Field(default="stored", description=ABOUT_FORM)

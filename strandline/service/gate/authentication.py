@@ -108,6 +108,11 @@ class Caller:
         return "operate" in self.scopes
 
     @property
+    def may_choose_generations(self) -> bool:
+        """Whether the key may read at a generation that does not serve."""
+        return self.may_operate and not self.is_bound
+
+    @property
     def actor(self) -> str:
         """Who did it, where a person is not named."""
         return f"{KEY_ACTOR_PREFIX}{self.key_id}"

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from strandline.schemas.values.lanes import FACTS
 from strandline.schemas.wire import acts
+from strandline.service.gate.authentication import caller_of
 from strandline.service.pages.operations import REVEAL
 from strandline.service.pages.routing import Pages
 from strandline.service.pages.visits import Visit, number_in
@@ -92,6 +93,8 @@ async def ask(visit: Visit) -> Response:
 
 
 async def _show_question(visit: Visit, asked: Mapping[str, str], contexts: list[Any]) -> Response:
-    may_choose = visit.ask.may(acts.GET_GENERATIONS)
+    may_choose = all(map(visit.ask.may, (acts.GET_GENERATIONS, acts.READ_CONTEXT)))
+    if may_choose:
+        may_choose = caller_of(visit.ask.check(acts.READ_CONTEXT), None, None).may_choose_generations
     generations = (await visit.ask(acts.GET_GENERATIONS))["generations"] if may_choose else []
     return await visit.page("question.html", asked=asked, contexts=contexts, generations=generations)

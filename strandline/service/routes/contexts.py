@@ -29,11 +29,13 @@ from strandline.schemas.wire.contexts import (
 from strandline.schemas.wire.messages import MessageIn
 from strandline.service.answering import Routes
 from strandline.service.forms import context_form, freshness, hit_form, json_response
-from strandline.service.gate.problems import NOT_FOUND, ProblemError
+from strandline.service.gate.problems import FORBIDDEN, NOT_FOUND, ProblemError
 from strandline.service.params import SessionId
 from strandline.service.route import Call
 
 routes = Routes("contexts")
+
+OPERATORS_CHOOSE = "To choose a generation takes a key of the whole namespace with the scope `operate`."
 
 _FOR_LATEST = ContextRequest()
 
@@ -51,7 +53,10 @@ async def read_context(call: Call, session_id: SessionId, body: ContextRequest =
 
     It never waits for a model, unless `wait_for` asks for it; `caught_up` says whether all was covered.
     """
-    if body.wait_for is not None:
+    if body.generation is not None:
+        if not call.caller.may_choose_generations:
+            raise ProblemError(FORBIDDEN, detail=OPERATORS_CHOOSE)
+    elif body.wait_for is not None:
         await _wait(call, session_id, body.wait_for, begun_only=body.begun_only)
     return await call.service.turns.take(call.asker, _read(call, session_id, body))
 

@@ -584,6 +584,39 @@ def test_a_generation_that_no_block_reads_is_refused(
     alone.close()
 
 
+@pytest.mark.parametrize("pipeline", [FACTS, SUMMARY, VECTORS])
+def test_a_read_at_a_generation_covers_what_is_derived_in_it(
+    rig: Rig, memories: list[Memory], after: Settings, pipeline: str
+) -> None:
+    """At each step of filling it is refused, or says that it has not caught up."""
+    replay, stop = begin_generation(rig.database, pipeline, after, hold=True, force=True), threading.Event()
+    told: list[dict[str, int | None]] = []
+
+    def look(progress: Progress) -> None:
+        for memory in memories:
+            try:
+                context = memory.get(generation=replay.generation_id)
+            except UnknownReplayError:
+                assert progress.phase != "deriving"
+            else:
+                assert not context.caught_up
+                told.append(dict(context.covered_through))
+        if progress.phase == "deriving":
+            stop.set()
+
+    with pytest.raises(UnknownReplayError, match="still being filled"):
+        memories[0].get(generation=replay.generation_id)
+    derive_generation(rig.database, replay, on_progress=look, stop=stop)
+    assert len(told) >= len(memories) and {covered[pipeline] for covered in told} == {0}
+    with working(rig.database, after):
+        derive_generation(rig.database, claim_replay(rig.database, replay.replay_id))
+    for memory in memories:
+        served, chosen = memory.get(), memory.get(generation=replay.generation_id)
+        assert chosen.caught_up and chosen.covered_through == served.covered_through
+        with pytest.raises(ConfigurationError, match="leave out wait_for"):
+            memory.get(wait_for=1, generation=replay.generation_id)
+
+
 def test_two_generations_are_compared(rig: Rig, memories: list[Memory], after: Settings) -> None:
     rig.model.behave(responder=reword)
     replay, _ = replay_new(rig.database, after, FACTS, hold=True)

@@ -279,6 +279,34 @@ def test_no_answer_holds_what_its_row_does_not_allow(
     assert not any(unseen.values()), unseen
 
 
+def test_operators_of_the_namespace_alone_choose_a_generation(
+    running: RunningService, askers: tuple[Asker, ...]
+) -> None:
+    """Whether it exists or not: another key learns no number."""
+    user = f"u-{uuid4().hex}"
+    reader = Asker("reader", running.make_key("alpha", scopes=["read"]), user, ())
+    numbers = rows_of(
+        running.database_url,
+        "SELECT generation_id FROM strandline.generation WHERE pipeline = 'summary' AND state = 'serving'",
+    )
+    path = f"/v1/sessions/s-{uuid4().hex}"
+    with running.client(running.make_key("alpha"), user=user) as client:
+        put(client, f"{path}/messages", {"messages": [{"role": "user", "content": "Hello."}]})
+    for asker in (reader, *askers):
+        with running.client(asker.key, user=user if asker.header else None) as client:
+            bodies = [
+                {"generation": numbers[0][0]},
+                {"generation": 99_999},
+                {"generation": 1, "wait_for": 1_000},
+            ]
+            answers = [client.post(f"{path}/context", json=body) for body in bodies]
+        codes = [answer.status_code for answer in answers]
+        expected = {"namespace": [200, 404, 422], "another namespace": [404] * 3}
+        assert codes == expected.get(asker.kind, [403, 403, 403]), asker.kind
+        if codes[0] == 403:
+            assert answers[0].json() == answers[1].json() and "forbidden" in answers[0].json()["type"]
+
+
 SEEN = {
     "list_messages": "messages",
     "read_context": "messages summaries",

@@ -203,11 +203,17 @@ def test_pages_are_rendered_off_the_event_loop(operator: Visitor, monkeypatch: p
 
 def test_an_operator_with_the_key_of_one_user_sees_the_stages_and_the_user(running: RunningService) -> None:
     keys = running.make_key(None, scopes=["operate"]), running.make_key(user_id="ana", scopes=["read"])
+    with running.client(running.make_key(), user="ana") as client:
+        said = {"messages": [{"role": "user", "content": "I sail."}]}
+        client.post("/v1/sessions/of-ana/messages", json=said).raise_for_status()
     with Visitor(running, *keys) as visitor:
         page = visitor.get("/page")
         assert page.url.path == "/page"
         assert "No worker is alive." in page.text
         assert 'href="/page/users/ana"' in page.text
+        assert 'name="generation"' not in visitor.get("/page/question").text
+        asked = visitor.send("/page/question", session_id="of-ana", generation="1")
+        assert asked.status_code == 403 and "takes a key of the whole namespace" in asked.text
 
 
 @pytest.mark.parametrize(
