@@ -87,9 +87,7 @@ def _days_but(left_out: int | None) -> re.Pattern[str]:
 
 @cache
 def _any_unit() -> re.Pattern[str]:
-    units = (
-        unit for *_phrases, day, week, _one in spoken_table("distances").values() for unit in (day, week)
-    )
+    units = (unit for words in spoken_table("distances").values() for unit in words[:2])
     return re.compile(rf"\b(?:{'|'.join(units)})\b")
 
 
@@ -98,11 +96,12 @@ def _distances() -> list[tuple[re.Pattern[str], re.Pattern[str], int]]:
     """The word of a unit, a phrase with a number of them, and the days per unit, ago or ahead."""
     phrases = []
     known = "|".join(number_words())
-    for ago, ahead, day, week, one in spoken_table("distances").values():
+    for day, week, one, verbs, *ago_and_ahead in spoken_table("distances").values():
         for unit, days in ((day, 1), (week, 7)):
-            for sign, phrase in ((-1, ago), (1, ahead)):
+            for sign, phrase in zip((-1, 1), ago_and_ahead, strict=False):
                 text = phrase.replace("N", rf"(\d{{1,3}}|{one}|{known})").replace("U", rf"(?:{unit})\b")
-                phrases.append((re.compile(unit), re.compile(rf"\b(?:{text})"), sign * days))
+                text = text.replace("V", verbs)
+                phrases.append((re.compile(unit), re.compile(rf"\b(?:{text})(?!\w)"), sign * days))
     return phrases
 
 

@@ -196,7 +196,7 @@ def test_each_line_has_its_own_time() -> None:
         ("the day before yesterday", date(2024, 3, 9)),
         ("three days ago", date(2024, 3, 8)),
         ("a week ago", date(2024, 3, 4)),
-        ("in 2 weeks", date(2024, 3, 25)),
+        ("2 weeks from now", date(2024, 3, 25)),
         ("the day after tomorrow", date(2024, 3, 13)),
         ("on 2023-12-24 we", date(2023, 12, 24)),
         ("on 2023-13-24 we", None),
