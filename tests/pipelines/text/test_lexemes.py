@@ -198,5 +198,5 @@ def test_sql_and_python_weigh_voices_alike(search: str) -> None:
 @pytest.mark.parametrize("search", ["search_small_v1", "search_big_v1"])
 def test_sql_and_python_have_one_full_text_score(search: str) -> None:
     source = " ".join(function_source(search, "strandline").replace("::float8", "").split())
-    clearness = f"(max(o.contrast) - {FAINT_CONTRAST}) / {CLEAR_CONTRAST - FAINT_CONTRAST:g}"
-    assert f"greatest(max(o.text), {KNOWN_SHARE} * least(1, greatest(0, {clearness}))" in source
+    clearness = f"(max(b.contrast) - {FAINT_CONTRAST}) / {CLEAR_CONTRAST - FAINT_CONTRAST:g}"
+    assert f"greatest(max(b.text), {KNOWN_SHARE} * least(1, greatest(0, {clearness}))" in source
