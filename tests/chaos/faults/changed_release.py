@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.chaos.children import ROOT, Child
+from tests.chaos.children import ROOT, Child, StoppedTooLateError
 from tests.chaos.faults.faults import CONSUMING, PROVIDER_DOWN, WORKERS, Harm
 from tests.upgrade.next_release import make_next_release
 
@@ -30,12 +30,16 @@ def release_changed(harm: Harm) -> Iterator[None]:
         stack.release = following
         _migrate(harm)
     else:
-        stack.release = ROOT
         with stack.timeline.away(WORKERS):
-            _replace(harm, [*stack.producers, *stack.workers], ROOT)
-            yield
-            stack.release = following
-            _replace(harm, stack.workers, following)
+            try:
+                stack.release = ROOT
+                _replace(harm, [*stack.producers, *stack.workers], ROOT)
+                yield
+            finally:
+                # Whatever failed on the way back: no replay of newer events ends without the next release.
+                stack.release = following
+                if not stack.ending.is_set():
+                    _replace(harm, stack.workers, following)
     _replace(harm, [*stack.workers, *stack.producers], following)
     upgraded.append(time.monotonic())
     yield
@@ -58,7 +62,12 @@ def _migrate(harm: Harm) -> None:
 
 
 def _replace(harm: Harm, children: Sequence[Child], release: Path) -> None:
-    """End each and start it of this release, one after the other; who is away starts so by itself."""
+    """End each and start it of this release, one after the other; who is away starts so by itself.
+
+    Raises:
+        StoppedTooLateError: of the first that had to be killed, when all are replaced.
+    """
+    late: list[StoppedTooLateError] = []
     for child in children:
         if child.release == release:
             continue
@@ -70,5 +79,8 @@ def _replace(harm: Harm, children: Sequence[Child], release: Path) -> None:
             harm.lanes_taken_up(pid)
         try:
             child.wait_for_end(60.0)
-        finally:
-            child.start()
+        except StoppedTooLateError as error:
+            late.append(error)
+        child.start()
+    if late:
+        raise late[0]
