@@ -251,7 +251,10 @@ def by_numbers_of(task: Task, asked: int, answer: CheckedAnswer) -> str:
 def open_numbers(text: str) -> frozenset[int]:
     """The lines, or candidates, that a stored answer leaves open, by their numbers."""
     with suppress(ValueError):
-        return frozenset(json.loads(text).get("open", ()))
+        answer = json.loads(text)
+        numbers = answer.get("open") if isinstance(answer, dict) else None
+        if isinstance(numbers, list):
+            return frozenset(one for one in numbers if isinstance(one, int))
     return frozenset()
 
 
