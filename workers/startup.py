@@ -73,8 +73,7 @@ class Patience:
                     ) from None
                 self._say("the broker", cause)
             else:
-                app.condition.find_broker("take")
-                return
+                return  # it is found again once Celery consumes
             threading.Event().wait(min(PAUSE_SECONDS, self._seconds_left()))
 
     def _seconds_left(self) -> float:
