@@ -19,5 +19,5 @@ def test_an_upgrade_back_and_forward_again_loses_and_refuses_nothing(
 ) -> None:
     assert stack.broker_url is not None
     with Grounds(stack.database_url, stack.broker_url).fresh() as ground:
-        readings = list(Drill(ground, tmp_path, say, rate=10.0, phase_messages=20, kill_at=(3, 5)).run())
+        readings = list(Drill(ground, tmp_path, say, rate=10.0, phase_messages=20, kill_at=(3, 4)).run())
     assert [reading for reading in readings if reading.unit != "s" and reading.verdict != "kept"] == []

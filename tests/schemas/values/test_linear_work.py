@@ -29,7 +29,7 @@ from strandline.schemas.values.message import Message, speaker_name
 from strandline.schemas.values.normal_form import MAX_MARKS, fingerprint, folded, normal_form, stream_safe
 from tests.support.workers.within_cpu import Steps, patterns, stuck_in
 
-# Processor seconds that a step may take: ten times what the slowest takes, and less than it would take with
+# Processor seconds that a step may take: several times what the slowest takes, and less than it would take with
 # the square of the length.  There are five thousand pairs of a pattern and a text.
 LENGTH, SECONDS = 100_000, 15
 PATTERN_LENGTH, PATTERN_SECONDS = 25_000, 1
@@ -110,7 +110,7 @@ def _steps_over_texts() -> Iterator[tuple[str, Callable[[], object]]]:
         ),
     }
     texts = {repeated: repeated * (LENGTH // len(repeated)) for repeated in SAID}
-    many = " ".join(f"word{number}" for number in range(20_000))
+    many = " ".join(f"word{number}" for number in range(LENGTH // len("word1234 ") // 2))
     texts["many words"] = f"{many}: {many}"
     for kind, text in texts.items():
         for name, read in reads.items():
