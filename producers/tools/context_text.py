@@ -1,12 +1,13 @@
 """The result of ``get_context``: the pieces of a read as one numbered text, with their sources.
 
 The limit of tokens holds for the whole result as JSON, sources included.  If not all pieces fit, the best
-matches for the question stay.
+match for the question and the latest message stay, and the latest messages have no gap.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,8 +26,17 @@ _NUMBER_TOKENS = 8
 
 # What pieces are: parts that the read bounds itself, matches, the latest messages, facts that are merely new.
 _WHOLE, _MATCHING, _LATEST, _NEWEST = range(4)
-# The order in which pieces take room, each at most this share of the rest.
-_SHARES = ((_WHOLE, 1.0), (_LATEST, 0.25), (_MATCHING, 1.0), (_NEWEST, 1.0), (_LATEST, 1.0))
+# The order in which pieces take room: at most so many, and this share of the rest.
+_ALL = sys.maxsize
+_SHARES = (
+    (_WHOLE, _ALL, 1.0),
+    (_MATCHING, 1, 1.0),
+    (_LATEST, 1, 1.0),
+    (_LATEST, _ALL, 0.25),
+    (_MATCHING, _ALL, 1.0),
+    (_NEWEST, _ALL, 1.0),
+    (_LATEST, _ALL, 1.0),
+)
 
 Part = Literal["Notes", "Facts", "Summary", "Messages", "Latest messages"]
 
@@ -55,7 +65,7 @@ def context_result(
 ) -> ContextResult:
     """The pieces of a read that fit ``token_limit``, as a text with numbers, and their sources."""
     pieces = list(_pieces(context))
-    kept = _those_that_fit(pieces, token_limit, count_text)
+    kept = _choose(pieces, token_limit, count_text)
     while kept and _cost(result := _lay_out(_in_order(pieces, kept)), count_text) > token_limit:
         kept = kept[:-1]
     return result if kept else ContextResult(text=NOTHING, citations=[])
@@ -103,20 +113,22 @@ def _day(moment: datetime | None) -> str:
     return "" if moment is None else f"{moment:%Y-%m-%d} "
 
 
-def _those_that_fit(
-    pieces: Sequence[_Piece], token_limit: int, count_text: Callable[[str], int]
-) -> list[int]:
+def _choose(pieces: Sequence[_Piece], token_limit: int, count_text: Callable[[str], int]) -> list[int]:
     room = token_limit - _cost(_lay_out([]), count_text) - _headings_cost(count_text)
     costs = [_piece_cost(piece, len(pieces), count_text) for piece in pieces]
-    order = sorted(range(len(pieces)), key=lambda place: pieces[place].rank)
+    fitting = (place for place, cost in enumerate(costs) if cost <= room)
+    order = sorted(fitting, key=lambda place: pieces[place].rank)
     kept: list[int] = []
-    for group, share in _SHARES:
+    for group, most, share in _SHARES:
         left = int(room * share)
-        for place in order:
-            if pieces[place].rank[0] == group and place not in kept and costs[place] <= left:
+        rest = [place for place in order if pieces[place].rank[0] == group and place not in kept]
+        for place in rest[:most]:
+            if costs[place] <= left:
                 left -= costs[place]
                 room -= costs[place]
                 kept.append(place)
+            elif group == _LATEST:
+                break
     return kept
 
 
