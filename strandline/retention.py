@@ -24,6 +24,8 @@ from strandline.replay import connect
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.queries.conversation.retention import (
+    ArchivesWithObjects,
+    DatabaseMark,
     OpenSteps,
     OpenStepsRow,
     PastMessages,
@@ -53,6 +55,7 @@ __all__ = [
     "Retention",
     "RetentionAct",
     "RetentionStatus",
+    "adopt",
     "archived_ranges",
     "connect",
     "get_retention",
@@ -195,6 +198,19 @@ def status(database: Database, *, namespace: str | None = None, limit: int = 20)
     (totals,) = database.fetch(RetentionTotals(namespace=namespace))
     steps = database.fetch(OpenSteps(namespace=namespace, limit=limit))
     return RetentionStatus(totals, tuple(steps), tuple(database.fetch(RetentionRuns(limit=limit))))
+
+
+@checked
+def adopt(database: Database) -> list[str]:
+    """Let this database, which replaces its original, delete what that archived; returns the archives.
+
+    Raises:
+        ArchiveError: an archive cannot be reached.
+    """
+    archives = [row.archive for row in database.fetch(ArchivesWithObjects())]
+    for archive in archives:
+        open_archive(archive).adopt(database.fetch(DatabaseMark())[0].mark)
+    return archives
 
 
 @checked

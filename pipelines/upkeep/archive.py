@@ -31,6 +31,7 @@ class LeavingRange:
         cause: ``ttl``, ``age`` or ``number``.
         rows: the messages as they are stored, in order, important ones included.
         is_first: whether nothing was put into this archive before; only then is its folder made.
+        database_mark: names the database that puts them there.
     """
 
     shard_key: UUID
@@ -44,13 +45,14 @@ class LeavingRange:
     cause: str
     rows: Sequence[LeavingMessagesRow]
     is_first: bool = True
+    database_mark: str = ""
 
     @property
     def object_name(self) -> str:
         """Its place: by owner and session, so that an owner's objects are found together."""
         return (
             f"{self.shard_key}/{self.session_key}/{self.from_seq:020d}-{self.through_seq:020d}-{self.step_id}"
-            f"-{self.rows[0].rows_digest[:8] if self.rows else ''}.jsonl"
+            f"-{self.rows[0].rows_digest[:8] if self.rows else ''}-{self.database_mark}.jsonl"
         )
 
 
@@ -86,6 +88,27 @@ class Archive(Protocol):
     def delete(self, name: str) -> None:
         """Delete an object with its manifest, if it is there; raises ArchiveError if it stays."""
         ...
+
+    def adopt(self, database_mark: str) -> None:
+        """Have the database of this mark delete objects of others too; raises ArchiveError if it cannot."""
+        ...
+
+    def is_adopted_by(self, database_mark: str) -> bool:
+        """Whether the database of this mark was the last to adopt it; raises ArchiveError if unknown."""
+        ...
+
+
+IS_FOREIGN = (
+    "Another database put the object there, and this one is a copy of it. Name another archive for the copy"
+    " (`strandline retention set --archive`); if it replaces the other, run `strandline retention adopt`."
+)
+
+
+def delete_own(archive: Archive, name: str, database_mark: str) -> None:
+    """Delete an object; raises ArchiveError if it stays, as one of a copy's original does."""
+    if not name.endswith(f"-{database_mark}.jsonl") and not archive.is_adopted_by(database_mark):
+        raise ArchiveError(f"Object {name} is not deleted. {IS_FOREIGN}")
+    archive.delete(name)
 
 
 @dataclass(frozen=True, slots=True)

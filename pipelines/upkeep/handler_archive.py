@@ -83,6 +83,12 @@ class HandlerArchive:
     def delete(self, name: str) -> None:
         raise ArchiveError(f"What went to the archive handler {quote(self._name)} cannot be deleted here.")
 
+    def adopt(self, database_mark: str) -> None:
+        """Nothing to adopt: no database deletes there."""
+
+    def is_adopted_by(self, database_mark: str) -> bool:
+        return False
+
     def _failure(self, what: str) -> ArchiveError:
         return ArchiveError(
             f"The archive handler {quote(self._name)} {what}; nothing was removed, and it is called again."

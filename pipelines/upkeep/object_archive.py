@@ -18,6 +18,9 @@ from strandline.pipelines.upkeep.archive import LeavingRange, ReadMessages, dige
 from strandline.schemas.errors import ArchiveError
 from strandline.schemas.private_files import create_private, make_private_folder
 
+# Holds the mark of the database that adopted the objects of others.
+ADOPTED = "adopted-by"
+
 # A failing store must not hold a worker for long: the step is retried.  (The library gives up a silent one
 # after 30 seconds.)
 MAX_RETRIES = 2
@@ -88,6 +91,20 @@ class ObjectArchive:
                 continue
             except _ERRORS as error:
                 raise self._failure("cannot delete", one, error) from error
+
+    def adopt(self, database_mark: str) -> None:
+        try:
+            obstore.put(self._store, ADOPTED, database_mark.encode())
+        except _ERRORS as error:
+            raise self._failure("cannot store", ADOPTED, error) from error
+
+    def is_adopted_by(self, database_mark: str) -> bool:
+        try:
+            return bytes(obstore.get(self._store, ADOPTED).bytes()) == database_mark.encode()
+        except FileNotFoundError:
+            return False
+        except _ERRORS as error:
+            raise self._failure("cannot read", ADOPTED, error) from error
 
     def _create(self, name: str, content: bytes) -> None:
         store = self._store

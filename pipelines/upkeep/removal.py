@@ -20,7 +20,7 @@ from strandline.pipelines.audit.appending import Act, append_act
 from strandline.pipelines.facts.edits import take_away_again
 from strandline.pipelines.flush.flush import deliver_by_hand
 from strandline.pipelines.flush.plan import Entry, plan_manual
-from strandline.pipelines.upkeep.archive import Archive, LeavingRange
+from strandline.pipelines.upkeep.archive import Archive, LeavingRange, delete_own
 from strandline.schemas.errors import ArchiveError, StrandlineError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.operations import Operation, atomic, fetch
@@ -28,6 +28,7 @@ from strandline.schemas.queries.conversation.retention import (
     ArchiveIsUsed,
     BeginAttempt,
     BeginAttemptRow,
+    DatabaseMark,
     DeliverExpired,
     DropStep,
     ExpiredWindow,
@@ -68,7 +69,7 @@ def delete_left_objects(
         try:
             archive = open_archive(left.archive)
             if archive is not None:
-                archive.delete(left.object_name)
+                delete_own(archive, left.object_name, database.fetch(DatabaseMark())[0].mark)
         except ArchiveError as error:
             is_deleted = False
             _log_archive_failure("an object of a step that was given up cannot be deleted", session, error)
@@ -285,10 +286,12 @@ class Remover:
         rows = self._database.fetch(
             LeavingMessages(**step.session, from_seq=step.from_seq, through_seq=step.row.through_seq)
         )
-        leaving = replace(step.range_of(rows), is_first=not self._is_used(step.row.archive))
+        (database,) = self._database.fetch(DatabaseMark())
+        is_first = not self._is_used(step.row.archive)
+        leaving = replace(step.range_of(rows), is_first=is_first, database_mark=database.mark)
         before = step.row.object_name
         if before is not None and archive is not None and (not rows or before != leaving.object_name):
-            archive.delete(before)
+            delete_own(archive, before, leaving.database_mark)
         if not rows:
             return None
         digest = None

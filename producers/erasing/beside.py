@@ -10,11 +10,12 @@ from functools import partial
 from typing import Protocol
 from uuid import UUID
 
-from strandline.pipelines.upkeep.archive import Archive
+from strandline.pipelines.upkeep.archive import IS_FOREIGN, Archive, delete_own
 from strandline.pipelines.upkeep.erasure.receipt import ReaderCheck
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.operations import Operation, Run, fetch
+from strandline.schemas.queries.conversation.retention import DatabaseMark
 from strandline.schemas.queries.upkeep.erasures import ErasedObjects, ErasedObjectsRow
 
 logger = logging.getLogger("strandline.erasures")
@@ -66,7 +67,7 @@ class Archives:
         self._deleted: set[tuple[str, str]] = set()
         self._stay: Counter[str] = Counter()
         self._taken: Counter[str] = Counter()
-        self._lost: dict[tuple[str, str], None] = {}
+        self._lost: dict[tuple[str, str], bool] = {}  # whether it is another database's
         self._opened: dict[str, Archive] = {}
 
     @property
@@ -93,8 +94,12 @@ class Archives:
         ]
 
     def _say_lost(self, archive: str) -> str:
-        lost = [name for other, name in self._lost if other == archive]
-        return f"Archive {archive}: {len(lost)} ranges of messages were not erased there: {_some(lost)}."
+        lost = {name: foreign for (other, name), foreign in self._lost.items() if other == archive}
+        advice = f" {IS_FOREIGN}" if any(lost.values()) else ""
+        return (
+            f"Archive {archive}: {len(lost)} ranges of messages were not erased there: {_some(list(lost))}."
+            f"{advice}"
+        )
 
     def clear(self, erasure: int) -> Operation[Sequence[str]]:
         """Delete the objects that are named by rows that are there; returns the omissions."""
@@ -102,25 +107,26 @@ class Archives:
         rows = yield from fetch(
             ErasedObjects(number=erasure, shard_key=target.owner_key, session_key=target.session_key)
         )
-        yield Run(partial(self._delete, rows))
+        (database,) = yield from fetch(DatabaseMark())
+        yield Run(partial(self._delete, rows, database.mark))
         return self.omissions
 
-    def _delete(self, rows: Sequence[ErasedObjectsRow]) -> None:
+    def _delete(self, rows: Sequence[ErasedObjectsRow], database_mark: str) -> None:
         for row in rows:
             if row.object_name is None:
                 self._taken[row.archive] += 1  # a handler of the application has the messages
             elif row.is_shared:
                 self._stay[row.archive] += 1
             elif (row.archive, row.object_name) not in self._deleted:
-                self._delete_object(row.archive, row.object_name)
+                self._delete_object(row.archive, row.object_name, database_mark)
 
-    def _delete_object(self, archive: str, name: str) -> None:
+    def _delete_object(self, archive: str, name: str, database_mark: str) -> None:
         try:
             if self._beside.open_archive is not None and archive not in self._opened:
                 self._opened[archive] = self._beside.open_archive(archive)
-            self._opened[archive].delete(name)
+            delete_own(self._opened[archive], name, database_mark)
         except (StrandlineError, KeyError) as error:
-            self._lost[archive, name] = None
+            self._lost[archive, name] = IS_FOREIGN in str(error)
             # The row that names it goes, so this and the receipt are what says where it is.
             extra = {"action": "erasure_archive_failed", "object": name, "error": type(error).__name__}
             logger.warning("an archived object was not erased", extra=extra)

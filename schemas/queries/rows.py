@@ -204,6 +204,10 @@ class LevelRow(NamedTuple):
     level: str
 
 
+class MarkRow(NamedTuple):
+    mark: str
+
+
 class MayWriteRow(NamedTuple):
     may_write: bool
 

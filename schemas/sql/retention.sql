@@ -221,6 +221,24 @@ SELECT EXISTS (
 SELECT a.archive FROM strandline.retention_act a WHERE a.archive LIKE 'file:%%'
 UNION SELECT a.archive FROM strandline.session_retention_act a WHERE a.archive LIKE 'file:%%'
 
+-- name: database_mark
+-- What names this database in the names of archived objects: a restored copy has another.  One that is recovered from a
+-- base backup keeps the server's number, and has the target that it was recovered to.
+-- row: mark text!
+SELECT left(encode(sha256(convert_to(concat_ws('/', c.system_identifier, d.oid, 'strandline.retention_step'::regclass::oid,
+    current_setting('recovery_target'), current_setting('recovery_target_lsn'), current_setting('recovery_target_name'),
+    current_setting('recovery_target_time'), current_setting('recovery_target_xid')), 'UTF8')), 'hex'), 16) AS mark
+FROM pg_control_system() c, pg_database d WHERE d.datname = current_database()
+
+-- name: archives_with_objects
+-- The archives that may hold objects which this database names.
+-- row: archive text!
+SELECT a.archive
+FROM (SELECT archive FROM strandline.retention_step WHERE object_name IS NOT NULL
+    UNION SELECT l.archive FROM strandline.given_up_step l WHERE @is_left(l)) AS a
+WHERE a.archive IS NOT NULL
+ORDER BY a.archive
+
 -- name: mark_archived
 -- Record that the messages of a step are in the archive; not of an owner who is being erased.
 -- params: object_digest text?, rows_digest text, messages integer

@@ -189,6 +189,12 @@ class RestoredReport(Report):
     ttl_seconds: int
 
 
+class AdoptedReport(Report):
+    """``retention adopt``: the adopted archives."""
+
+    archives: list[str]
+
+
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
 _FORM = re.compile(r"(\d{1,12})([smhdw])")
 NEVER = "never"
@@ -484,6 +490,16 @@ def restore_command(database: Database, session: str, to: str, namespace: str, t
         "  `get_all()` and `history()` give them; the context that `get` returns begins behind them",
     ]
     return Output(RestoredReport.of(restored), lines)
+
+
+@command.add("adopt", opened_database, AdoptedReport)
+def adopt_command(database: Database) -> Output:
+    """Take over the archives of the database that this one replaces, with the right to delete there.
+
+    A database deletes only what it put there itself, so a restored copy leaves its original's objects alone.
+    """
+    archives = retention.adopt(database)
+    return Output(AdoptedReport(archives=archives), archives or ["no archive has objects of this database"])
 
 
 def _check_handler(archive: str | None) -> None:

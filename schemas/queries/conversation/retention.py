@@ -17,6 +17,7 @@ from strandline.schemas.queries.rows import (
     IsGivenUpRow,
     IsSetRow,
     IsUsedRow,
+    MarkRow,
     NumberRow,
     RunIdRow,
     ShardKeyRow,
@@ -289,6 +290,16 @@ class ArchiveIsUsed(Query[IsUsedRow], name="archive_is_used", repeatable=True):
 
 class ArchiveFolders(Query[ArchiveRow], name="archive_folders", repeatable=True):
     """The folders that were ever named as archives."""
+
+
+class DatabaseMark(Query[MarkRow], name="database_mark", repeatable=True):
+    """What names this database in the names of archived objects: a restored copy has another.  One that is
+    recovered from a base backup keeps the server's number, and has the target that it was recovered to.
+    """
+
+
+class ArchivesWithObjects(Query[ArchiveRow], name="archives_with_objects", repeatable=True):
+    """The archives that may hold objects which this database names."""
 
 
 class MarkArchived(Query[StepIdRow], name="mark_archived"):

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
-from strandline import ArchiveError, Memory, Retention
+from strandline import ArchiveError, Memory, Retention, retention
+from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.erasure import Erasures
 from strandline.pipelines.upkeep.object_archive import ObjectArchive
 from strandline.pipelines.upkeep.removal import StepPoint
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.settings import load_settings
 from strandline.wiring.archives import open_archive
 from tests.conftest import rows_of
 from tests.pipelines.upkeep.test_removal import (  # noqa: F401  # fixtures
@@ -25,6 +28,8 @@ from tests.pipelines.upkeep.test_removal import (  # noqa: F401  # fixtures
     remove,
 )
 from tests.support.aging import DAY
+from tests.support.processes.commands import run_here
+from tests.support.servers.databases import temporary_database
 
 
 @pytest.fixture
@@ -151,3 +156,74 @@ def test_an_object_that_cannot_be_deleted_is_named_in_the_receipt(
     receipt = erasures.erase_user("ana")
     (sentence,) = [one for one in receipt.not_covered if "ranges of messages" in one]
     assert any(str(path).endswith(sentence.rpartition(": ")[2].rstrip(".")) for path in objects(tmp_path))
+
+
+def test_a_restored_copy_deletes_nothing_of_its_original_until_it_adopts_the_archive(
+    forked: Memory,
+    database: Database,
+    stack: EmbeddedStack,
+    database_url: str,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    before = objects(tmp_path)
+    forked.close()
+    database.close()
+    with (
+        temporary_database(stack.database_url, urlsplit(database_url).path[1:]) as copy,
+        temporary_database(stack.database_url, urlsplit(copy).path[1:]) as second,
+    ):
+        refused = Erasures.of_namespace(database_url=copy).erase_user("ana")
+        assert objects(tmp_path) == before != []
+        (sentence,) = [one for one in refused.not_covered if "ranges of messages" in one]
+        assert "`strandline retention adopt`" in sentence
+        adopted = run_here("retention", "adopt", on=second)
+        assert adopted.out == f"file://{tmp_path}/archive\n"
+        receipt = Erasures.of_namespace(database_url=second).erase_user("ana")
+        assert not any("ranges of messages" in one for one in receipt.not_covered)
+        assert [path.name for path in objects(tmp_path)] == ["adopted-by"]
+
+
+def test_the_original_deletes_its_own_objects_though_a_copy_adopted_them(
+    forked: Memory,
+    erasures: Erasures,
+    folder: str,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    open_archive(folder).adopt("a copy")
+    erasures.erase_user("ana")
+    assert [path.name for path in objects(tmp_path)] == ["adopted-by"]
+
+
+@pytest.mark.parametrize("point", ["removal_planned", "removal_stored"])
+def test_a_step_that_a_copy_finds_begun_leaves_the_original_its_object(
+    point: StepPoint,
+    memory: Memory,  # noqa: F811
+    database: Database,
+    stack: EmbeddedStack,
+    database_url: str,  # noqa: F811
+    folder: str,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """Both resume it: their objects have other names, and each erases its own alone."""
+    memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=folder))
+
+    def end(reached: StepPoint) -> None:
+        if reached == point:
+            raise Killed
+
+    with pytest.raises(Killed):
+        remove(database, reach=end)
+    memory.close()
+    database.close()
+    with temporary_database(stack.database_url, urlsplit(database_url).path[1:]) as copy:
+        original = retention.connect(load_settings(database_url=database_url))
+        assert retention.run(original, at_once=True).removed > 0
+        original.close()
+        before = objects(tmp_path)
+        copied = retention.connect(load_settings(database_url=copy))
+        retention.run(copied, at_once=True)
+        (step, *_) = [*retention.status(copied).steps, None]
+        assert point == "removal_planned" or "is a copy of it" in str(step)
+        copied.close()
+        Erasures.of_namespace(database_url=copy).erase_user("ana")
+        assert objects(tmp_path) == before != []

@@ -110,6 +110,7 @@ ACROSS_SHARDS = {
         "aged_owners",
         "archive_folders",
         "archive_is_used",
+        "archives_with_objects",
         "open_steps",
         "owners_with_input",
         "retention_is_set",

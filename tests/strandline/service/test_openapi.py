@@ -153,6 +153,7 @@ RETENTION = {
     "archived_ranges": f"({_OPERATORS}: `strandline retention archived`)",
     "read_archived": f"({_OPERATORS}: `strandline retention archived`)",
     "restore": f"({_OPERATORS}: `strandline retention restore`)",
+    "adopt": f"({_OPERATORS}: `strandline retention adopt`)",
     "provide_input": "(a part of a replay from the archive, in its process)",
     "connect": f"({_LOCAL})",
 }
@@ -248,6 +249,7 @@ SUBCOMMAND_ROUTES = {
     "retention status": f"({_OPERATORS})",
     "retention archived": f"({_OPERATORS})",
     "retention restore": f"({_OPERATORS})",
+    "retention adopt": f"({_OPERATORS})",
     "audit list": f"GET {A}/audit",
     "audit show": f"GET {A}/audit/acts/{{entry_id}}",
     "audit verify": f"GET {A}/audit/verification",
