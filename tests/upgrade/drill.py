@@ -212,7 +212,8 @@ class Drill:
     def _migrate(self, new: Release) -> tuple[int, int]:
         """Migrate, killed at each step; returns how often it was killed, and gave way to a reader."""
         said: list[str] = []
-        # A long report reads both tables until steps have given way: in the first run, which finds no step done.
+        # A long report reads both tables until steps have given way: in the first run, which finds no step
+        # done.
         with psycopg.connect(self.ground.database_url) as report:
             report.execute("SELECT FROM strandline.session, strandline.flush_event LIMIT 1")
             killed = sum([self._run_migrate(new, said, f"step {step} of ", report) for step in self.kill_at])

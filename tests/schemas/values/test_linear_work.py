@@ -29,8 +29,8 @@ from strandline.schemas.values.message import Message, speaker_name
 from strandline.schemas.values.normal_form import MAX_MARKS, fingerprint, folded, normal_form, stream_safe
 from tests.support.workers.within_cpu import Steps, patterns, stuck_in
 
-# Processor seconds that a step may take: several times what the slowest takes, and less than it would take with
-# the square of the length.  There are five thousand pairs of a pattern and a text.
+# Processor seconds that a step may take: several times what the slowest takes, and less than it would take
+# with the square of the length.  There are five thousand pairs of a pattern and a text.
 LENGTH, SECONDS = 100_000, 15
 PATTERN_LENGTH, PATTERN_SECONDS = 25_000, 1
 NOW = datetime(2024, 3, 11, 9, 30, tzinfo=UTC)
