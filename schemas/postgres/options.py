@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from strandline.schemas.display.url_schemes import check_database_url
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.deadlines import GRACE_SECONDS
-from strandline.schemas.postgres.pools.beginnings import MARK, PINNED, Beginnings
+from strandline.schemas.postgres.pools.beginnings import MARK, PINNED, Beginnings, values_of
 from strandline.schemas.settings import Settings
 
 # After these seconds of silence the kernel probes the peer, and gives up a connection that does not answer or
@@ -136,7 +136,9 @@ class ConnectionOptions:
     def beginnings(self) -> Beginnings:
         """How a pool's connections begin."""
         own = options_of(self.url).get("options", "")
-        return Beginnings(own, is_declared=self.pooled, durable=self.durable)
+        # A generic plan would be made for each statement, since none is prepared behind a pooler.
+        session = {name: str(value) for name, value in self._session() if name != "plan_cache_mode"}
+        return Beginnings(own, session, is_declared=self.pooled, durable=self.durable)
 
     def _session(self) -> Iterator[tuple[str, int | str]]:
         yield "statement_timeout", int(self.statement_timeout * 1000)
@@ -181,7 +183,7 @@ def all_options(url: str, settings: Iterable[tuple[str, int | str]]) -> str:
     """The options of a session: those of the URL, else ``PGOPTIONS``; ``settings``; and the pinned ones."""
     named = options_of(url)
     own = named["options"] if "options" in named else _default("options")
-    every = chain(settings, TRANSACTIONS, ((name, value) for name, (value, _fit) in PINNED.items()))
+    every = chain(settings, TRANSACTIONS, values_of(PINNED).items())
     return " ".join(filter(None, [str(own), *(f"-c {name}={value}" for name, value in every)]))
 
 

@@ -23,6 +23,9 @@ from psycopg import pq
 # Makes a row of its columns.
 MakeRow = Callable[[Sequence[Any]], Any]
 
+# Whatever another client of a pooler made the default.
+_BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE"
+
 
 class _Own:
     """A connection of our own pools.
@@ -41,7 +44,8 @@ class _Own:
         self.statement_seconds = math.inf
         self.opened_at = monotonic()
         self.pooled = False
-        self._setting = self._lone_setting = b""
+        self._setting = b""
+        self._lone: tuple[bytes, ...] = ()
 
     def stay_unprepared(self, setting: bytes, lone_setting: bytes) -> None:
         """Prepare no statement, and begin each transaction with ``setting``.
@@ -50,7 +54,7 @@ class _Own:
         has to read that one's rows before the transaction ends.
         """
         self.pooled, self._setting, self.prepare_threshold = True, setting, None
-        self._lone_setting = lone_setting
+        self._lone = (_BEGIN, lone_setting) if lone_setting else ()
 
 
 class OwnConnection(_Own, psycopg.Connection[Any]):
@@ -68,11 +72,17 @@ class OwnConnection(_Own, psycopg.Connection[Any]):
             yield transaction
 
     def run(self, statement: bytes, values: Sequence[object], make_row: MakeRow) -> list[Any]:
-        is_alone = bool(self._setting) and self.info.transaction_status == pq.TransactionStatus.IDLE
-        if not is_alone or self._lone_setting:
-            return run_by_cursor(self, statement, values, make_row, self._lone_setting if is_alone else b"")
-        with self.transaction():
+        if not self._setting or self.info.transaction_status != pq.TransactionStatus.IDLE:
             return run_by_cursor(self, statement, values, make_row)
+        if not self._lone:
+            with self.transaction():
+                return run_by_cursor(self, statement, values, make_row)
+        try:
+            return run_by_cursor(self, statement, values, make_row, self._lone)
+        except psycopg.Error as error:
+            if not self.closed:
+                self.rollback()
+            raise _first(error) from None
 
 
 class AsyncOwnConnection(_Own, psycopg.AsyncConnection[Any]):
@@ -93,12 +103,24 @@ class AsyncOwnConnection(_Own, psycopg.AsyncConnection[Any]):
 
     async def run(self, statement: bytes, values: Sequence[object], make_row: MakeRow) -> list[Any]:
         """Async twin of ``OwnConnection.run``."""
-        is_alone = bool(self._setting) and self.info.transaction_status == pq.TransactionStatus.IDLE
-        if not is_alone or self._lone_setting:
-            before = self._lone_setting if is_alone else b""
-            return await run_by_cursor_async(self, statement, values, make_row, before)
-        async with self.transaction():
+        if not self._setting or self.info.transaction_status != pq.TransactionStatus.IDLE:
             return await run_by_cursor_async(self, statement, values, make_row)
+        if not self._lone:
+            async with self.transaction():
+                return await run_by_cursor_async(self, statement, values, make_row)
+        try:
+            return await run_by_cursor_async(self, statement, values, make_row, self._lone)
+        except psycopg.Error as error:
+            if not self.closed:
+                await self.rollback()
+            raise _first(error) from None
+
+
+def _first(error: BaseException) -> BaseException:
+    """The error that aborted a pipeline: psycopg may raise the next one's."""
+    while isinstance(error, psycopg.errors.PipelineAborted) and error.__context__:
+        error = error.__context__
+    return error
 
 
 def run_by_cursor(
@@ -106,17 +128,19 @@ def run_by_cursor(
     statement: bytes,
     values: Sequence[object],
     make_row: MakeRow,
-    before: bytes = b"",
+    before: Sequence[bytes] = (),
 ) -> list[Any]:
     """Run a statement on a connection whatever its row factory, and return its rows.
 
-    ``before``: a statement that is sent together with it, as one transaction.
+    ``before``: statements sent together with it, which begin a transaction; an error leaves that open.
     """
     cursor = psycopg.RawCursor(connection, row_factory=lambda _cursor: make_row)
     with connection.pipeline() if before else nullcontext():
-        if before:
-            connection.execute(before)
+        for other in before:
+            connection.execute(other)
         cursor.execute(statement, values)
+        if before:
+            connection.execute(b"COMMIT")
     # The description would say whether there are rows as well, and is costly to make.
     return cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []
 
@@ -126,11 +150,13 @@ async def run_by_cursor_async(
     statement: bytes,
     values: Sequence[object],
     make_row: MakeRow,
-    before: bytes = b"",
+    before: Sequence[bytes] = (),
 ) -> list[Any]:
     cursor = psycopg.AsyncRawCursor(connection, row_factory=lambda _cursor: make_row)
     async with connection.pipeline() if before else nullcontext():
-        if before:
-            await connection.execute(before)
+        for other in before:
+            await connection.execute(other)
         await cursor.execute(statement, values)
+        if before:
+            await connection.execute(b"COMMIT")
     return await cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []

@@ -2,8 +2,9 @@
 
 A server, a database, a role, ``PGOPTIONS`` and other clients of a pooler can change them.  Most are asked for
 as the session starts; one statement then checks the result and the settings that only some roles may set.
-Behind a pooler in transaction mode no setting stays, and another client's may: each transaction sets them
-all.  An undeclared pooler is noticed here: it drops or refuses options, or answers from another backend.
+Behind a pooler in transaction mode no setting stays, and another client's may: each transaction sets all
+that a session asks for, and undoes what only other clients set.  An undeclared pooler is noticed here: it
+drops or refuses options, or answers from another backend.
 """
 
 from __future__ import annotations
@@ -11,16 +12,20 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 from weakref import WeakSet
 
 import psycopg
-from psycopg.rows import tuple_row
 
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.postgres.own_connection import AsyncOwnConnection, OwnConnection
+from strandline.schemas.postgres.own_connection import (
+    AsyncOwnConnection,
+    OwnConnection,
+    run_by_cursor,
+    run_by_cursor_async,
+)
 
 logger = logging.getLogger("strandline.database")
 
@@ -45,6 +50,12 @@ NOT_ASKED_FOR: Mapping[str, tuple[str, str]] = {
     **_TRIGGERS,
     "synchronous_commit": ("local", "local|on|remote_write|remote_apply"),
 }
+# Behind a pooler a transaction begins with these; None is the role's own, whatever another client left.
+_OF_A_TRANSACTION: Mapping[str, str | None] = {
+    **dict.fromkeys(("session_authorization", "role", "lock_timeout", "search_path", "synchronous_commit")),
+    "transaction_isolation": "read committed",
+    "transaction_read_only": "off",
+}
 # By their present values psycopg reads rows.
 _READ_BY = frozenset({"datestyle", "intervalstyle", "timezone"})
 # Of a caller's connection: psycopg and the statements get along with any value.
@@ -60,11 +71,19 @@ _REFUSES_OPTIONS = re.compile("unsupported startup parameter|command-line option
 class Beginnings:
     """How the connections of one pool begin, and whether a pooler in transaction mode is before the server.
 
-    A pooler gets ``own_options``, those of the URL.
+    A pooler gets ``own_options``, those of the URL; ``session``: the settings that a session asks for.
     """
 
-    def __init__(self, own_options: str = "", *, is_declared: bool = False, durable: bool = True) -> None:
+    def __init__(
+        self,
+        own_options: str = "",
+        session: Mapping[str, str] | None = None,
+        *,
+        is_declared: bool = False,
+        durable: bool = True,
+    ) -> None:
         self._own_options = own_options
+        self._session = session or {}
         self.pooled = self.is_declared = is_declared
         looked_for = look_for({**PINNED, **(NOT_ASKED_FOR if durable else _TRIGGERS)})
         self.question = looked_for + _STAY_DURABLE if durable else looked_for
@@ -106,24 +125,32 @@ class Beginnings:
         else:
             raise error
 
-    def judge(self, connection: OwnConnection | AsyncOwnConnection, row: tuple[Any, ...]) -> str:
-        """The statements to run on a new connection, by the answer to ``question``.
+    def steps(
+        self, connection: OwnConnection | AsyncOwnConnection
+    ) -> Generator[bytes, list[tuple[Any, ...]], None]:
+        """The statements to run on a new connection; each is sent the rows of the one before.
 
         They correct its settings; behind a pooler they only try to, since each transaction does.  Raises
         ConfigurationError if its transactions begin otherwise than they have to.
         """
-        pid, mark = row[:2]
-        if not self.pooled and (mark != "on" or pid != connection.info.backend_pid):
-            self._notice("it drops the settings of a session, or answers from another backend")
-        _judge(row)
-        wrong = find_wrong(row)
         if not self.pooled:
-            return set_all(wrong, "SET SESSION")
-        values = {name: value for name, (value, _) in PINNED.items()} | json.loads(row[5]) | wrong
-        correcting = set_all(values, "SET LOCAL")
+            (row,) = yield self.question
+            if row[:2] == (connection.info.backend_pid, "on"):
+                _judge(row)
+                if correcting := set_all(find_wrong(row), "SET SESSION"):
+                    yield correcting.encode()
+                return
+            self._notice("it drops the settings of a session, or answers from another backend")
+        # In a transaction, which a pooler in statement mode refuses.
+        yield f"BEGIN; {set_all(_OF_A_TRANSACTION, 'SET LOCAL')}".encode()
+        (row,) = yield self.question
+        wrong = find_wrong(row)
+        yield f"{set_all(wrong, 'SET LOCAL')}; COMMIT".encode()
+        values = {**_OF_A_TRANSACTION, **json.loads(row[5]), **values_of(PINNED), **self._session, **wrong}
+        if connection.info.parameter_status("is_superuser") == "on":
+            values |= values_of(_TRIGGERS)  # which other clients may set as well
         lone = "" if wrong.keys() & _READ_BY else _set_locally(values)
-        connection.stay_unprepared(correcting.encode(), lone.encode())
-        return correcting
+        connection.stay_unprepared(set_all(values, "SET LOCAL").encode(), lone.encode())
 
     def _notice(self, sign: str) -> None:
         if self.pooled:
@@ -140,26 +167,32 @@ class Beginnings:
 
 
 def begin(connection: OwnConnection, beginnings: Beginnings) -> None:
-    """Begin a new connection; raises as ``Beginnings.judge``, or where the role may not correct a setting."""
-    if correcting := beginnings.judge(connection, _ask(connection, beginnings.question)):
-        # Behind a pooler in a transaction, which one in statement mode refuses.
-        with _as_refusal(correcting), connection.transaction() if beginnings.pooled else nullcontext():
-            connection.execute(correcting.encode())
+    """Begin a new connection; raises as ``Beginnings.steps``, or where the role may not correct a setting."""
+    steps = beginnings.steps(connection)
+    with suppress(StopIteration):
+        statement = next(steps)
+        while True:
+            with _as_refusal(statement):
+                rows = run_by_cursor(connection, statement, (), tuple)
+            statement = steps.send(rows)
 
 
 async def begin_async(connection: AsyncOwnConnection, beginnings: Beginnings) -> None:
-    if correcting := beginnings.judge(connection, await _ask_async(connection, beginnings.question)):
-        with _as_refusal(correcting):
-            async with connection.transaction() if beginnings.pooled else nullcontext():
-                await connection.execute(correcting.encode())
+    steps = beginnings.steps(connection)
+    with suppress(StopIteration):
+        statement = next(steps)
+        while True:
+            with _as_refusal(statement):
+                rows = await run_by_cursor_async(connection, statement, (), tuple)
+            statement = steps.send(rows)
 
 
 @contextmanager
-def _as_refusal(correcting: str) -> Iterator[None]:
+def _as_refusal(correcting: bytes) -> Iterator[None]:
     try:
         yield
     except psycopg.errors.InsufficientPrivilege as error:
-        names = ", ".join(_SET.findall(correcting))
+        names = ", ".join(_SET.findall(correcting.decode()))
         raise ConfigurationError(
             f"Connections begin with values of {names} that Strandline cannot work with, and their role may"
             " not set them. Run `ALTER DATABASE … RESET` for each, and `ALTER ROLE … RESET` for the role."
@@ -182,25 +215,16 @@ class SeenConnections:
     def look(self, connection: psycopg.Connection[Any]) -> None:
         """Look at a new connection; raises ConfigurationError, which says what to set."""
         if connection not in self._known:
-            _judge_callers(_ask(connection, _CALLERS_QUESTION))
+            _judge_callers(*run_by_cursor(connection, _CALLERS_QUESTION, (), tuple))
             connection.rollback()
             self._known.add(connection)
 
     async def alook(self, connection: psycopg.AsyncConnection[Any]) -> None:
         """Async twin of ``look``."""
         if connection not in self._known:
-            _judge_callers(await _ask_async(connection, _CALLERS_QUESTION))
+            _judge_callers(*await run_by_cursor_async(connection, _CALLERS_QUESTION, (), tuple))
             await connection.rollback()
             self._known.add(connection)
-
-
-def _ask(connection: psycopg.Connection[Any], statement: bytes) -> tuple[Any, ...]:
-    return psycopg.RawCursor(connection, row_factory=tuple_row).execute(statement).fetchone() or ()
-
-
-async def _ask_async(connection: psycopg.AsyncConnection[Any], statement: bytes) -> tuple[Any, ...]:
-    cursor = await psycopg.AsyncRawCursor(connection, row_factory=tuple_row).execute(statement)
-    return await cursor.fetchone() or ()
 
 
 def _judge_callers(row: tuple[Any, ...]) -> None:
@@ -278,17 +302,27 @@ def find_wrong(row: Sequence[Any]) -> dict[str, str]:
     return json.loads(row[4] or "{}")  # type: ignore[no-any-return]
 
 
-def set_all(values: Mapping[str, str], verb: str) -> str:
+def values_of(settings: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+    """The values to set, by name."""
+    return {name: value for name, (value, _fits) in settings.items()}
+
+
+def set_all(values: Mapping[str, str | None], verb: str) -> str:
     """The statements that set ``values``: ``SET LOCAL`` lets the isolation still be chosen."""
+    return "; ".join(f"{verb} {name} = {_text(name, value)}" for name, value in values.items())
+
+
+def _text(name: str, value: str | None) -> str:
     # A path is a list of names; no other value has anything to escape.
-    texts = {name: value if name == "search_path" else f"'{value}'" for name, value in values.items()}
-    return "; ".join(f"{verb} {name} = {text}" for name, text in texts.items())
+    return "DEFAULT" if value is None else value if name == "search_path" else f"'{value}'"
 
 
-def _set_locally(values: Mapping[str, str]) -> str:
+def _set_locally(values: Mapping[str, str | None]) -> str:
     """The same as ``SET LOCAL``, as one statement."""
-    texts = ((name, value.replace("'", "''")) for name, value in values.items())
-    return "SELECT " + ", ".join(f"pg_catalog.set_config('{name}', '{text}', true)" for name, text in texts)
+    texts = (
+        (name, "'" + value.replace("'", "''") + "'" if value else "NULL") for name, value in values.items()
+    )
+    return "SELECT " + ", ".join(f"pg_catalog.set_config('{name}', {text}, true)" for name, text in texts)
 
 
 _CALLERS_QUESTION = look_for({name: PINNED[name] for name in PINNED.keys() - _CALLERS_OWN} | _TRIGGERS)

@@ -73,20 +73,15 @@ def test_a_pool_of_the_callers_that_begins_otherwise_is_refused(rig: Rig, settin
     asyncio.run(main())
 
 
-async def test_behind_a_pooler_a_connection_that_begins_otherwise_is_refused(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("setting", [SERIALIZABLE, REPEATABLE, READ_ONLY])
+async def test_behind_a_pooler_each_transaction_begins_as_it_has_to(
+    rig: Rig, setting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At once: nothing is asked for at the start of a session there, so the role has to be set."""
     monkeypatch.setenv("STRANDLINE_DATABASE_POOLER", "transaction")
-    monkeypatch.setenv("STRANDLINE_POOL_TIMEOUT_SECONDS", "10000")
-    rig.memory("s").put(user("hello"))
-    set_default(rig.url, SERIALIZABLE)
-    memory = rig.memory("s", database_url=rig.url + "&application_name=afresh")
-    with pytest.raises(ConfigurationError, match="serializable"):
-        memory.put(user("hello"))
-
-    with pytest.raises(ConfigurationError, match="serializable"):
-        await memory.aput(user("hello"))
+    set_default(rig.url, setting)
+    memory = rig.memory("s")
+    assert memory.put(user("hello")) == 1
+    assert await memory.aput(user("hello")) == 2
     await memory.aclose()
 
 

@@ -6,8 +6,9 @@ import asyncio
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime
+from typing import Any
 
 import psycopg
 import pytest
@@ -21,7 +22,8 @@ from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.async_database import AsyncDatabase
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
-from strandline.schemas.postgres.own_connection import OwnConnection
+from strandline.schemas.postgres.own_connection import AsyncOwnConnection, OwnConnection
+from strandline.schemas.queries.inspection.status import SchemaRevision
 from strandline.schemas.queries.upkeep.erasing import VacuumErased
 from strandline.schemas.settings import load_settings
 from tests.conftest import MakeMemory, Rig, nothing_due, rows_of, wait_until
@@ -174,11 +176,19 @@ OTHERS = {
     "synchronous_commit": "off",
     "timezone": "Asia/Tokyo",
     "transform_null_equals": "on",
+    "default_transaction_isolation": "serializable",
+    "default_transaction_read_only": "on",
+    "enable_seqscan": "on",
+    "idle_in_transaction_session_timeout": "7min",
+    "session_replication_role": "replica",
+    "statement_timeout": "7min",
 }
+# What a role may rightly have by default.
+ONLY_LEAKED = {"lock_timeout": "7min", "role": "pg_monitor", "session_authorization": "pg_monitor"}
 SEEN = "SELECT " + ", ".join(
     # Whoever finds it off makes it "local".
-    f"replace(current_setting('{name}'), 'local', 'on')"
-    for name in OTHERS
+    f"replace(current_setting('{name.removeprefix('default_')}'), 'local', 'on')"
+    for name in (*OTHERS, *ONLY_LEAKED)
 )
 
 
@@ -192,16 +202,56 @@ def change_the_database(database_url: str, _pooled_url: str, name: str) -> None:
         )
 
 
+def test_what_another_client_left_before_changes_nothing(pooled_url: str, make_memory: MakeMemory) -> None:
+    for name in (*OTHERS, *ONLY_LEAKED):
+        leak_into_every_session("", pooled_url, name)
+    memory = make_memory("s", database_url=pooled_url)
+    assert memory.put({"role": "user", "content": "hello"}) == 1
+    assert [message.text for message in memory.get_all()] == ["hello"]
+
+
+def test_a_lone_statement_that_fails_says_why_and_leaves_its_connection_usable(pooled_url: str) -> None:
+    options = ConnectionOptions.from_settings(pooled_url, load_settings())
+
+    def divide(connection: psycopg.Connection[Any]) -> list[Any]:
+        assert isinstance(connection, OwnConnection)
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            connection.run(b"SELECT 1 / 0 FROM generate_series(1, 9)", (), tuple)
+        return connection.run(b"SELECT 1", (), tuple)
+
+    async def divide_in_a_loop() -> list[Any]:
+        database = AsyncDatabase.connect(options)
+        await database.fetch(SchemaRevision())
+        async with database._pool.connection() as connection:
+            assert isinstance(connection, AsyncOwnConnection)
+            with pytest.raises(psycopg.errors.DivisionByZero):
+                await connection.run(b"SELECT 1 / 0 FROM generate_series(1, 9)", (), tuple)
+            rows = await connection.run(b"SELECT 1", (), tuple)
+        await database.close()
+        return rows
+
+    with closing(Database.connect(options)) as database:
+        database.fetch(SchemaRevision())
+        with database._pool.connection() as lent:
+            assert [divide(lent) for _attempt in range(50)] == [[(1,)]] * 50
+    assert asyncio.run(divide_in_a_loop()) == [(1,)]
+
+
 def leak_into_every_session(_database_url: str, pooled_url: str, name: str) -> None:
     with ExitStack() as stack:
         for _client in range(pgbouncer.SERVER_CONNECTIONS):
             connection = stack.enter_context(psycopg.connect(pooled_url, prepare_threshold=None))
-            connection.execute(f"SET SESSION {name} = '{OTHERS[name]}'")
+            connection.execute(f"SET SESSION {name} = '{(OTHERS | ONLY_LEAKED)[name]}'".encode())
             stack.callback(connection.commit)
 
 
-@pytest.mark.parametrize("change", [change_the_database, leak_into_every_session])
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        *((name, change_the_database) for name in OTHERS),
+        *((name, leak_into_every_session) for name in (*OTHERS, *ONLY_LEAKED)),
+    ],
+)
 def test_what_changes_under_a_live_client_of_a_pooler_changes_nothing(
     database_url: str, pooled_url: str, make_memory: MakeMemory, name: str, change: Callable[..., None]
 ) -> None:
