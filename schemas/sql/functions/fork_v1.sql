@@ -230,9 +230,8 @@ BEGIN
         FROM twins t WHERE t.event_id NOT IN (SELECT d.event_id FROM done d);
     END LOOP;
 
-    IF s.window_from > s.log_start_seq THEN
-        s.question_seqs := strandline.question_v1(p_shard_key, p_new_key, s.window_from, NULL);
-    END IF;
+    s.question_seqs := CASE WHEN s.window_from > s.log_start_seq THEN
+        strandline.question_v1(p_shard_key, p_new_key, s.window_from, NULL) END;
     UPDATE strandline.session t SET window_from = s.window_from,
             question_seqs = s.question_seqs, window_tokens = shown.tokens,
             window_messages = shown.messages, window_bytes = shown.bytes, pinned_tokens = shown.pinned_tokens
