@@ -20,6 +20,8 @@ from strandline.schemas.values.message import DELETED_CONTENT, Message, by_local
 
 # About 2,000 tokens: a model cites a line, and a fact that cites a pasted file as one cites nothing.
 MAX_LINE_CHARACTERS = 8_000
+# What a long text is cut behind, the best first.
+_ENDS = (("\n", ". ", "! ", "? ", "。", "！", "？"), (" ",))
 # Of the lines of one call: a batch of the usual size is far below, a message of a megabyte far above.
 MAX_CALL_CHARACTERS = 64_000
 
@@ -110,12 +112,13 @@ def plain_text(message: Message) -> str:
 
 
 def cut_pieces(text: str, max_characters: int) -> Iterator[str]:
-    """The text in pieces of bounded length, cut at the last blank where there is one; none if it is empty."""
+    """The text in pieces of bounded length, cut behind a sentence or line, else at a blank; none if empty."""
     while len(text) > max_characters:
-        cut = text.rfind(" ", max_characters // 2, max_characters)
-        at = cut if cut > 0 else max_characters
-        yield text[:at]
-        text = text[at:].lstrip()
+        cuts = (max(text.rfind(end, max_characters // 2, max_characters) for end in ends) for ends in _ENDS)
+        at = next((cut + 1 for cut in cuts if cut > 0), max_characters)
+        piece, text = text[:at].rstrip(), text[at:].lstrip()
+        if piece:
+            yield piece
     if text:
         yield text
 

@@ -18,7 +18,12 @@ import tiktoken
 from strandline.schemas.display.shown_text import MAX_QUOTED_CHARACTERS, quote, shown
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import undivided
-from strandline.schemas.values.content_parts import KINDS, MIN_PAYLOAD_CHARACTERS, source_text, split_payloads
+from strandline.schemas.values.content_parts import (
+    MIN_PAYLOAD_CHARACTERS,
+    kind_of,
+    source_text,
+    split_payloads,
+)
 from strandline.schemas.values.foreign_values import is_empty, plain_scalar
 from strandline.schemas.values.message import Message, plain
 from strandline.schemas.values.policy import MIN_MESSAGE_TOKENS
@@ -34,14 +39,11 @@ SLICE_CHARACTERS = 20_000
 # The rest of longer JSON is estimated by its length, since it is seldom read as text.
 MAX_COUNTED_JSON_CHARACTERS = 20_000
 
-# Tokens of a part that is not text, where the provider's own count is unknown (LlamaIndex's figures).
-KIND_TOKENS: Mapping[str, int] = {"image": 256, "audio": 256, "video": 256, "document": 2048}
+# Tokens of a part by the kind of its data, where the provider's own count is unknown (LlamaIndex's figures).
+PART_TOKENS: Mapping[str, int] = {"image": 256, "audio": 256, "video": 256, "document": 2048}
 
 # Counting this much text takes about 0.2 ms; more is moved off the event loop.
 INLINE_CHARACTERS = 2_000
-
-# The same by the part's type.
-PART_TOKENS: Mapping[str, int] = {part: KIND_TOKENS[kind] for part, kind in KINDS.items()}
 
 _TEXT_KEYS = ("text", "thinking")
 
@@ -75,17 +77,23 @@ def count_parts(
 
 
 def _count(message: Message, count_text: Callable[[str], int], part_tokens: Mapping[str, int]) -> int:
-    texts = sum(_count_readable(text, count_text, part_tokens) for text in _texts(message) if text)
-    estimates = sum(part_tokens.get(part["type"], 0) for part in _parts(message) if not source_text(part))
-    values = sum(
-        _count_readable(_to_json(value), count_text, part_tokens, MAX_COUNTED_JSON_CHARACTERS)
-        for value in _values(message, part_tokens)
+    tokens = sum(_count_readable(text, count_text, part_tokens) for text in _texts(message) if text)
+    values: list[object] = [one for one in message.extra.values() if not isinstance(one, (str, type(None)))]
+    for part in _parts(message):
+        if part["type"] in _TEXT_KEYS or source_text(part):
+            continue
+        if kind := kind_of(part):
+            tokens += part_tokens[kind]
+        else:
+            values.append(_beside_texts(part))
+    jsons = map(_to_json, values)
+    return tokens + sum(
+        _count_readable(one, count_text, part_tokens, MAX_COUNTED_JSON_CHARACTERS) for one in jsons
     )
-    return texts + estimates + values
 
 
 def part_estimates(estimates: Mapping[str, int] | None) -> Mapping[str, int]:
-    """Estimates by part type, from ``estimates`` by kind (``image``, ``audio``, …), else the defaults.
+    """All estimates, by the kind of data (``image``, ``audio``, …): those given, else the defaults.
 
     Raises:
         ConfigurationError: a kind is unknown, or an estimate is not a whole number, 0 or above.
@@ -99,16 +107,15 @@ def part_estimates(estimates: Mapping[str, int] | None) -> Mapping[str, int]:
     except Exception as error:  # the edge to foreign code: the caller's classes
         raise ConfigurationError("part_tokens cannot be read as a mapping.") from error
     for kind, tokens in pairs:
-        if not isinstance(kind, str) or kind not in KIND_TOKENS:
+        if not isinstance(kind, str) or kind not in PART_TOKENS:
             raise ConfigurationError(
-                f"part_tokens names {quote(kind)}; the kinds of content parts are {', '.join(KIND_TOKENS)}."
+                f"part_tokens names {quote(kind)}; the kinds of content parts are {', '.join(PART_TOKENS)}."
             )
         if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
             raise ConfigurationError(
                 f"part_tokens[{quote(kind)}] is {quote(tokens)}; it must be a whole number, 0 or above."
             )
-    by_kind = {**KIND_TOKENS, **dict(pairs)}
-    return {part: by_kind[kind] for part, kind in KINDS.items()}
+    return {**PART_TOKENS, **dict(pairs)}
 
 
 def text_counter(tokenizer: Tokenizer | None = None) -> Callable[[str], int]:
@@ -203,13 +210,6 @@ def _texts(message: Message) -> Iterator[str]:
             yield _to_json(call)
     # A provider's own fields (reasoning, a refusal) are sent back to it, so they count as well.
     yield from (text for text in message.extra.values() if isinstance(text, str))
-
-
-def _values(message: Message, part_tokens: Mapping[str, int]) -> Iterator[object]:
-    yield from (value for value in message.extra.values() if not isinstance(value, (str, type(None))))
-    for part in _parts(message):
-        if part["type"] not in (*part_tokens, *_TEXT_KEYS) and not source_text(part):
-            yield _beside_texts(part)
 
 
 def _beside_texts(part: Mapping[str, Any]) -> dict[str, Any]:

@@ -154,7 +154,7 @@ def read_snapshot(
     if prompts:
         head = head or [one for one in messages if one.seq == prompt]
         messages = tuple([one for one in messages if one.seq not in prompts])
-    if note is not None and any(one.content == note.content for one in head):
+    if note is not None and note.shown_text.strip() in ("", *[one.shown_text.strip() for one in head]):
         note = None  # a framework may put the prompt again with each turn
     pinned = head if note is None else [*head, note]
     shown_elsewhere = prompts.union(one.seq for one in pinned)
@@ -167,7 +167,8 @@ def read_snapshot(
     kept = [one for at, one in enumerate(tail) if one.seq not in asked or one in tail[:at]]
     tail = [one for one in kept if one.seq not in ahead]
     shown = (*ahead.values(), *messages) if ahead else messages
-    before, shown, omitted = _settle_calls(tail, shown, None if ahead else window)
+    room = marks.get("token_limit", 0) - sum_tokens(pinned)
+    before, shown, omitted = _settle_calls(tail, shown, None if ahead else window, room)
     pending = [(name, first, last) for name, first, last in header["pending"] or ()]
     return Snapshot(
         exists=header["session"] is not None,
@@ -246,11 +247,14 @@ def _of_open_turn(
 
 
 def _settle_calls(
-    tail: Sequence[Message], shown: tuple[Message, ...], window: KnownWindow | None
+    tail: Sequence[Message], shown: tuple[Message, ...], window: KnownWindow | None, room: int
 ) -> tuple[Sequence[Message], tuple[Message, ...], tuple[Omission, ...]]:
     if is_settled((*tail, *shown)) if tail or window is None else window.is_settled(shown):
         return tail, shown, ()
     settled = Settled((*tail, *shown))
+    behind = [message for group in settled.groups[len(tail) :] for message in group]
+    if sum_tokens(shown) <= room < sum_tokens(behind):  # the notes alone have no room
+        settled = Settled((*tail, *shown), with_notes=False)
     before = [message for group in settled.groups[: len(tail)] for message in group]
     omitted = [
         Omission(one.kind, one.call_id, REASONS[one.kind], one.seq, one.seq) for one in settled.changes

@@ -23,21 +23,16 @@ from urllib.parse import urlsplit
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.forms.tool_calls import is_thinking
 
-# The kinds of data, by the types of parts that say so.
-KINDS: Mapping[str, str] = {
-    "image": "image",
-    "image_url": "image",
-    "input_image": "image",
-    "image_generation_call": "image",
-    "computer_screenshot": "image",
-    "audio": "audio",
-    "input_audio": "audio",
-    "video": "video",
-    "video_url": "video",
-    "document": "document",
-    "file": "document",
-    "input_file": "document",
-}
+# The kinds of data, by the word that types of parts and names of fields have for it.
+_KINDS: Mapping[str, str] = {
+    "image": "image", "picture": "image", "photo": "image", "screenshot": "image", "audio": "audio",
+    "sound": "audio", "voice": "audio", "video": "video", "document": "document", "file": "document",
+    "attachment": "document",
+}  # fmt: skip
+_NAME = re.compile(
+    rf"(?:input|output|generated|computer)?({'|'.join(_KINDS)})s?"
+    r"(?:url|uri|id|data|base64|file|generationcall)*"
+)
 MARKS: Mapping[str, str] = {
     "image": "[picture]",
     "audio": "[sound]",
@@ -72,12 +67,14 @@ _WORDS = re.compile(r"(?<![a-z])[a-z]{5,20}(?![a-z])")
 _MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z]).*[0-9]", re.DOTALL)
 # What well-known formats begin with.
 _BEGINNINGS = {"iVBORw": "image", "/9j/": "image", "R0lGOD": "image", "JVBERi": "document", "SUQz": "audio"}
-_MEDIA_TYPES = ("media_type", "mime_type", "mimeType", "mediaType")
-_DATA_FIELDS = frozenset({"data", "url", "uri", "fileUri", "file_id", "base64"})
+_MEDIA_TYPES = ("media_type", "mime_type", "mimeType", "mediaType", "contentType")
+_DATA_FIELDS = ("data", "url", "uri", "fileUri", "file_uri", "file_id", "file_data", "base64")
 _NAMES = ("filename", "title", "name")
 _SPOKEN = ("text", "refusal")
 _OUTPUTS = ("output", "outputs", "result", "results", "content", "response")
-_CAPTIONS = ("alt", "alt_text", "caption", "transcript")
+_CAPTIONS = ("alt", "alt_text", "altText", "caption", "description", "transcript", "transcription")
+# What a model gives a tool: the line of its call has it.
+_INPUTS = ("input", "args", "arguments")
 
 
 class ContentPart(Mapping[str, Any]):
@@ -276,12 +273,26 @@ def is_payload(text: str) -> bool:
 
 
 def kind_of(part: Mapping[str, Any]) -> str | None:
-    """The kind of data that a part stands for, by its type, or by the media type in it; None: of none."""
-    if (kind := KINDS.get(part["type"])) is not None:
-        return kind
-    places = (place for place in _places(part) if not _DATA_FIELDS.isdisjoint(place))
-    media_type = next((place[key] for place in places for key in _MEDIA_TYPES if key in place), None)
-    return _kind_of_media(media_type.partition("/")[0]) if isinstance(media_type, str) else None
+    """The kind of data that a part stands for, by its type or its media type; None: of none."""
+    kind = _kind_by_name(part["type"])
+    if kind in (None, "document") and (media_type := _media_type(part)):
+        return _kind_of_media(media_type.partition("/")[0])
+    return kind
+
+
+def _kind_by_name(name: str) -> str | None:
+    match = _NAME.fullmatch(name.replace("_", "").replace("-", "").lower())
+    return _KINDS[match[1]] if match else None
+
+
+def _media_type(part: Mapping[str, Any]) -> str:
+    for place in _places(part):
+        data = [place[key] for key in _DATA_FIELDS if isinstance(place.get(key), str)]
+        names = [place[key] for key in _MEDIA_TYPES if isinstance(place.get(key), str)] if data else []
+        names += [one[5:100].partition(";")[0] for one in data if one.startswith("data:")]
+        if names:
+            return str(names[0])
+    return ""
 
 
 def part_text(part: Mapping[str, Any]) -> str:
@@ -300,29 +311,22 @@ def source_text(part: Mapping[str, Any]) -> str:
 
 
 def _texts_in_base64(part: Mapping[str, Any]) -> Iterator[str]:
-    for place in _places(part):
-        media_type = next((place[key] for key in _MEDIA_TYPES if isinstance(place.get(key), str)), "")
-        data = next(
-            (place[key] for key in ("file_data", "data", "base64") if isinstance(place.get(key), str)), ""
-        )
-        head, is_url, _ = data[:100].partition(";base64,")
-        if (head.removeprefix("data:") if is_url else media_type).startswith("text/"):
+    if _media_type(part).startswith("text/"):
+        for data in _texts(part, ("file_data", "data", "base64")):
             with suppress(ValueError):
-                yield (
-                    b64decode(data.removeprefix(head + is_url if is_url else "")).decode().replace("\x00", "")
-                )
+                yield b64decode(data.rpartition(",")[2]).decode().replace("\x00", "")
 
 
 def spoken_text(extra: Mapping[str, Any]) -> str:
-    """What further fields of a message say: a refusal, the sound of an answer, pictures that a model made."""
+    """What further fields of a message say: a refusal, sound, pictures and files."""
     lines: list[str] = []
     for name, value in extra.items():
-        if isinstance(value, Mapping) and name in KINDS:
-            lines += _lines({**value, "type": name})
-        elif isinstance(value, list):
-            lines += [line for part in value if is_part(part) and kind_of(part) for line in _lines(part)]
-        elif name == "refusal" and isinstance(value, str):
+        if name == "refusal" and isinstance(value, str):
             lines.append(value)
+        for one in value if isinstance(value, list) else [value] if isinstance(value, Mapping) else ():
+            part = {"type": name, **(one if isinstance(one, Mapping) else {})}
+            if is_part(part) and kind_of(part):
+                lines += _lines(part)
     return "\n".join(lines)
 
 
@@ -338,7 +342,7 @@ def _lines(part: Mapping[str, Any]) -> Iterator[str]:
         yield from filter(None, (source_text(part),))
     else:
         outputs = (place[key] for place in _places(part) for key in _OUTPUTS if place.get(key) is not None)
-        yield from _readable(next(outputs, None))
+        yield from [*_readable(next(outputs, None))] or _texts(part, _SPOKEN)
     yield from _texts(part, _CAPTIONS)
 
 
@@ -368,13 +372,13 @@ def _texts(part: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[str]:
 
 def _places(part: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield part
-    yield from (value for value in part.values() if isinstance(value, Mapping))
+    yield from (value for key, value in part.items() if isinstance(value, Mapping) and key not in _INPUTS)
 
 
 def _file_of_url(part: Mapping[str, Any]) -> str:
     """The name of the file that a part's URL names, without what may be secret in it."""
-    urls = (url for url in _texts(part, ("url", "image_url", "file_url", "source")) if url.startswith("http"))
-    url = next(urls, "")
+    values = (value for place in _places(part) for value in place.values() if isinstance(value, str))
+    url = next((value for value in values if value.startswith("http")), "")
     try:
         return urlsplit(url).path.rpartition("/")[2]
     except ValueError:

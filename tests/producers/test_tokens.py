@@ -115,7 +115,7 @@ def test_parts_that_are_no_text_cost_their_estimate() -> None:
         {"type": "file", "file": {"file_id": "f"}},
         {"type": "unheard_of"},
     ]
-    expected = count_default("What is this?") + PART_TOKENS["image_url"] + PART_TOKENS["file"]
+    expected = count_default("What is this?") + PART_TOKENS["image"] + PART_TOKENS["document"]
     expected += count_default('{"type": "unheard_of"}')
     assert count_message(Message("user", parts), count_default) == expected
 

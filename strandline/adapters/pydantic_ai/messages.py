@@ -396,7 +396,7 @@ def _dump(message: ModelMessage, encoder: Encoder) -> Json:
 def _encode_free(one: Any, encoder: Encoder) -> Any:
     """A message or part with its fields of any value as JSON."""
     names = ["args", "metadata", "provider_details"]
-    if getattr(one, "part_kind", None) == "tool-return":
+    if getattr(one, "part_kind", None) in ("retry-prompt", "tool-return"):
         names.append("content")
     return replace(one, **{name: encoder.value(getattr(one, name)) for name in names if hasattr(one, name)})
 

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from strandline.pipelines.engine.stage import RawAnswer
 from strandline.pipelines.inspect.explain_message import explain
 from strandline.pipelines.models.contract import TranscriptLine
-from strandline.pipelines.transcript import MAX_CALL_CHARACTERS, Transcript
+from strandline.pipelines.transcript import MAX_CALL_CHARACTERS, Transcript, cut_pieces
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.message import Message
@@ -44,6 +46,25 @@ def settings(database_url: str, model_server: ModelServer, monkeypatch: pytest.M
 def transcript(request: RecordedRequest) -> list[dict[str, str]]:
     lines = request.body["messages"][-1]["content"].partition("<transcript>\n")[2].splitlines()
     return [json.loads(line) for line in lines if line.startswith('{"n"')]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.text("abcde港", min_size=1, max_size=9), min_size=1, max_size=9),
+            st.sampled_from([".", "!", "?", ""]),
+        ),
+        min_size=1,
+        max_size=99,
+    )
+)
+def test_a_long_text_is_cut_behind_a_sentence(sentences: list[tuple[list[str], str]]) -> None:
+    said = [" ".join(words) + (end or "\n") for words, end in sentences]
+    pieces = list(cut_pieces(" ".join(said), 200))
+    assert " ".join(pieces).split() == " ".join(said).split(), "nothing is lost"
+    assert max(map(len, pieces)) <= 200
+    ends = {one.strip() for one in said}
+    assert all(any(piece.endswith(end) for end in ends) for piece in map(str.strip, pieces))
 
 
 @pytest.mark.parametrize("characters", [9_000, 70_000])

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from strandline import Memory
@@ -152,6 +152,18 @@ def test_every_read_is_taken_by_every_provider(
     log.check()
 
 
+@pytest.mark.parametrize("answered", [0, 1, 19])
+def test_notes_of_dead_calls_take_no_more_than_the_room(make_memory: MakeMemory, answered: int) -> None:
+    memory = make_memory(memory_blocks=[], token_limit=2_000, token_flush_size=300)
+    memory.put({"role": "user", "content": "Watch the harbour."})
+    for number in range(12):
+        ids = [f"{number}-{one}" for one in range(20)]
+        results = [openai("result", [one], "boats " * 40) for one in ids[:answered]]
+        memory.put_messages([openai("call", ids, ""), *results])
+        context = memory.get()
+        assert context.tokens <= 2_000 and sent_problems(context) == []
+
+
 def marks_of(memory: Memory, url: str) -> tuple[Any, ...]:
     """The session's key, window, corrections and question."""
     fields = "session_key, window_from, corrections, question_seqs"
@@ -187,6 +199,11 @@ def speaks(message: Message) -> bool:
     steps=st.lists(st.one_of(STEPS, STEPS, ACTS, st.just(("reset", ()))), max_size=24),
     form=st.sampled_from(["openai", "anthropic", "mixed"]),
     limits=LIMITS,
+)
+@example(
+    steps=[*[("user", ())] * 4, ("fork", ())],
+    form="openai",
+    limits={"token_limit": 120, "token_flush_size": 15, "max_window_messages": 4},
 )
 def test_whatever_moves_the_window_keeps_the_question_of_its_turn(
     make_memory: MakeMemory, database_url: str, steps: list[Step], form: str, limits: dict[str, Any]

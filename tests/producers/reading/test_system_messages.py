@@ -83,12 +83,16 @@ def test_a_note_in_the_tail_is_shown_once_and_where_it_was_said(rig: Rig) -> Non
     assert "NOTE about Bergen" not in context[0].text, "what is shown is no hit"
 
 
-def test_a_prompt_that_comes_with_each_turn_is_shown_once(make_memory: MakeMemory) -> None:
+@pytest.mark.parametrize(
+    "again", ["PROMPT", "PROMPT\n", [words("PROMPT", cache_control={"type": "ephemeral"})], ""]
+)
+def test_a_prompt_that_comes_with_each_turn_is_shown_once(make_memory: MakeMemory, again: Any) -> None:
+    """In whichever form; and a message without words is no instruction."""
     memory = make_memory(**SMALL)
     memory.put(system("PROMPT"))
     for _ in range(8):
         talk(memory, 2)
-        memory.put(system("PROMPT"))
+        memory.put({"role": "system", "content": again})
     talk(memory, 12)
     assert instructions(memory) == ["PROMPT"]
 

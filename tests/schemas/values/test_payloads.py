@@ -122,6 +122,62 @@ def test_a_part_leaves_a_mark_with_its_name_and_captions(part: dict[str, Any], t
     assert beside.shown_text == "\n".join(line for line in ("before", text, "after") if line)
 
 
+URL = "https://e.org/boat.png?sig=secret"
+# How libraries and providers name what is no text, with its mark.
+NAMED: list[tuple[dict[str, Any], str]] = [
+    ({"type": "image_file", "image_file": {"file_id": "file-1"}}, "[picture]"),
+    ({"type": "output_image", "image_url": URL}, "[picture] boat.png"),
+    ({"type": "image-url", "url": URL}, "[picture] boat.png"),
+    ({"type": "image-data", "data": DATA, "mediaType": "image/png"}, "[picture]"),
+    ({"type": "image", "image": URL}, "[picture] boat.png"),
+    ({"type": "screenshot", "data": DATA}, "[picture]"),
+    ({"type": "audio_url", "audio_url": {"url": "https://e.org/a.mp3"}}, "[sound] a.mp3"),
+    ({"type": "output_audio", "data": DATA, "transcript": "Hello."}, "[sound]\nHello."),
+    ({"type": "voice", "url": "https://e.org/a.ogg", "transcription": "Hi."}, "[sound] a.ogg\nHi."),
+    ({"type": "input_video", "video_url": "https://e.org/v.mp4"}, "[video] v.mp4"),
+    ({"type": "document_url", "document_url": "https://e.org/a.pdf"}, "[document] a.pdf"),
+    ({"type": "media", "mime_type": "image/png", "file_uri": "gs://b/a.png"}, "[picture]"),
+    ({"type": "part", "file_data": {"mime_type": "video/mp4", "file_uri": "gs://b/a"}}, "[video]"),
+    ({"type": "file", "data": DATA, "mediaType": "image/png", "filename": "b.png"}, "[picture] b.png"),
+    ({"type": "file", "file": {"file_data": "data:image/png;base64," + DATA}}, "[picture]"),
+    ({"type": "image_url", "image_url": {"url": URL}, "altText": "A boat."}, "[picture] boat.png\nA boat."),
+    ({"type": "image", "source": SOURCE, "description": "A boat."}, "[picture]\nA boat."),
+    ({"type": "langchain_part", "value": {"text": "A boat."}}, "A boat."),
+]
+
+
+@pytest.mark.parametrize(("part", "text"), NAMED)
+def test_a_kind_is_known_by_whatever_name_it_has(part: dict[str, Any], text: str) -> None:
+    assert full_text(Message("user", [part])) == text
+    result = {"type": "tool-result", "toolCallId": "a", "output": {"type": "content", "value": [part]}}
+    assert full_text(Message("user", [result])) == text
+    kind = {"[p": 256, "[s": 256, "[v": 256, "[d": 2_048}.get(text[:2], 0)
+    assert kind <= count_message(Message("user", [part]), count_default) <= kind + 20
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ({"images": [DATA]}, "[picture]"),
+        ({"images": [{"type": "image_url", "image_url": {"url": URL}}]}, "[picture] boat.png"),
+        ({"attached": [{"name": "b.png", "contentType": "image/png", "url": URL}]}, "[picture] b.png"),
+        ({"attachments": [{"file_id": "f", "name": "charter.pdf"}]}, "[document] charter.pdf"),
+        ({"audio": {"id": "a", "transcript": "Hello."}}, "[sound]\nHello."),
+        ({"annotations": [{"type": "url_citation", "url_citation": {"url": URL}}]}, ""),
+        ({"reasoning_content": "hm"}, ""),
+    ],
+)  # fmt: skip
+def test_data_in_another_field_leaves_a_mark(field: dict[str, Any], text: str) -> None:
+    assert full_text(Message("user", "", extra=field)) == text
+
+
+def test_what_a_tool_is_given_is_counted_as_text() -> None:
+    given = {"mime_type": "text/html", "data": "boats " * 5_000}
+    part = {"type": "tool_use", "id": "c", "name": "f", "input": given}
+    assert full_text(Message("assistant", [part])) == f"f({json.dumps(given)})"
+    assert count_message(Message("assistant", [part]), count_default) > 4_000
+
+
 def test_the_transcript_of_an_answer_is_read() -> None:
     extra = {"audio": {"id": "a", "data": DATA, "expires_at": 1, "transcript": "Petrel lies in Bergen."}}
     assert full_text(Message("assistant", None, extra=extra)) == "[sound]\nPetrel lies in Bergen."

@@ -228,14 +228,17 @@ def test_a_message_of_others_becomes_what_says_the_same() -> None:
 
 @pytest.mark.filterwarnings("ignore:`RetryPromptPart` is deprecated")
 @pytest.mark.parametrize("tool", ["tide", None])
-def test_a_retry_stays_a_retry_where_its_details_cannot_be_read(tool: str | None) -> None:
+@pytest.mark.parametrize("given", [{}, {"input": object()}, {"input": 1, "ctx": {"error": ValueError("no")}}])
+def test_a_retry_stays_a_retry_where_its_details_cannot_be_read(
+    tool: str | None, given: dict[str, Any]
+) -> None:
     """Error details without their input, an option of pydantic, are not read by Pydantic AI itself."""
-    details: Any = [{"type": "missing", "loc": ("place",), "msg": "Field required"}]
+    details: Any = [{"type": "missing", "loc": ("place",), "msg": "Field required", **given}]
     call = ModelResponse([ToolCallPart("tide", {}, tool_call_id="c1")])
     retry = RetryPromptPart(details, tool_name=tool, tool_call_id="c1")
     _call, restored = through_the_log([call, ModelRequest([retry])])
     (part,) = cast("list[Any]", restored.parts)
-    assert "Field required" in part.content
+    assert "Field required" in str(part.content)
     if tool is None:
         assert part.part_kind == "retry-feedback"
     else:
