@@ -15,7 +15,7 @@ from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.work.lanes import BatchMessages
 from strandline.schemas.values.content_parts import without_payloads
 from strandline.schemas.values.flush_event import FlushEvent
-from strandline.schemas.values.forms.tool_calls import tool_parts
+from strandline.schemas.values.forms.tool_calls import read_call, tool_parts
 from strandline.schemas.values.message import DELETED_CONTENT, Message, by_local_clock, read_rows
 
 # About 2,000 tokens: a model cites a line, and a fact that cites a pasted file as one cites nothing.
@@ -147,10 +147,8 @@ def shown_name(message: Message) -> str | None:
 
 
 def _call_text(call: Mapping[str, Any]) -> str:
-    function = call.get("function")
-    if not isinstance(function, Mapping):
-        return ""
-    return _call_line(function.get("name"), function.get("arguments"))
+    _, name, arguments = read_call(call)
+    return _call_line(name, arguments) if name or arguments else ""
 
 
 def _call_line(name: object, arguments: object) -> str:

@@ -315,9 +315,9 @@ class PutRequest:
         for index, source in enumerate(sources):
             one = prepare_source(source, f"messages[{index}]", limits, redaction, blocks)
             order.append(None if one is None else one.id)
-            if one is None or (one.id in prepared and one.is_shown):
+            if one is None:
                 continue
-            if prepared.setdefault(one.id, one).digest != one.digest:
+            if prepared.setdefault(one.id, one).digest != one.digest and not one.is_shown:
                 raise ConflictError(
                     f"messages[{index}].id: {one.id!r} occurs twice in this put with different content.",
                     for_clients="Two messages of this request have the same id and different content; nothing"

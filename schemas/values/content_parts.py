@@ -300,6 +300,17 @@ def part_text(part: Mapping[str, Any]) -> str:
     return "\n".join(line for line in _lines(part) if line)
 
 
+def named_text(part: Mapping[str, Any]) -> str:
+    """A part as text, for a library or an API that lacks such parts: as ``part_text``, or its type.
+
+    What another library kept in it is not given.
+    """
+    if part["type"] == "text":
+        return str(part["text"])
+    is_known = kind_of(part) is not None or not part.keys().isdisjoint((*_SPOKEN, *_OUTPUTS))
+    return (part_text(part) if is_known else "") or f"[{part['type']}]"
+
+
 def source_text(part: Mapping[str, Any]) -> str:
     """The text of a document that is given as text; empty for other parts."""
     source, resource = part.get("source"), part.get("resource")  # Anthropic's, and that of MCP

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 from strandline.adapters.storable import MARK, Encoder
 from strandline.schemas.values.forms.openai import chat_messages
-from strandline.schemas.values.forms.tool_calls import tool_parts
+from strandline.schemas.values.forms.tool_calls import read_call, tool_parts
 from strandline.schemas.values.message import SHOWN, Content, Message, Role
 
 Theirs = TypeVar("Theirs")
@@ -153,14 +153,6 @@ def text_with_refusals(message: Message) -> str:
 # Calls of tools.
 
 
-class Called(NamedTuple):
-    """A call, read from OpenAI's form; ``arguments`` are as they stand there, most often JSON text."""
-
-    id: Any
-    name: str
-    arguments: Any
-
-
 def tool_call(call_id: object, name: object, arguments: object) -> dict[str, Any]:
     """A call in OpenAI's form."""
     function = {"name": name_or("", name), "arguments": arguments}
@@ -171,20 +163,13 @@ def provider_call(call: Mapping[str, Any]) -> dict[str, Any]:
     """A call that a library stored as its model's provider gave it: in OpenAI's form, or name and input."""
     if isinstance(call.get("function"), Mapping):
         return {**call, "id": name_or(NO_ID, call.get("id"))}
-    return tool_call(call.get("id"), call.get("name"), call.get("input", call.get("arguments")))
-
-
-def read_call(call: Mapping[str, Any], no_arguments: str = "") -> Called:
-    """A call of a stored message, of whatever origin."""
-    function = call.get("function")
-    named = function if isinstance(function, Mapping) else {}
-    return Called(call.get("id"), str(named.get("name", "")), named.get("arguments", no_arguments))
+    return tool_call(*read_call(call))
 
 
 def read_arguments(arguments: object) -> dict[str, Any] | None:
-    """The object that arguments are, or that their text holds; None if it holds none."""
-    if isinstance(arguments, Mapping):
-        return dict(arguments)
+    """The object that arguments are, or that their text holds; None if it holds another value."""
+    if isinstance(arguments, Mapping) or not arguments:
+        return dict(arguments or {})
     try:
         parsed = json.loads(str(arguments))
     except (ValueError, RecursionError):

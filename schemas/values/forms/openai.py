@@ -11,7 +11,8 @@ from collections.abc import Collection, Mapping
 from hashlib import blake2b
 from typing import Any
 
-from strandline.schemas.values.forms.tool_calls import Content, is_thinking, tool_parts
+from strandline.schemas.values.content_parts import named_text
+from strandline.schemas.values.forms.tool_calls import Content, is_thinking, read_call, tool_parts
 
 # By role the parts of a content, and by part its fields.
 _PARTS = {"user": {"text", "image_url", "input_audio", "file"}, "assistant": {"text", "refusal"}}
@@ -30,7 +31,7 @@ _IDS = frozenset({"id", "tool_call_id"})
 def openai_messages(message: Mapping[str, Any], also: Collection[str] = ()) -> list[dict[str, Any]]:
     """A message (``Message.to_dict``) as one of the API, or several: there each result is a message.
 
-    A part that the API does not take is given as text: its own, or its type in brackets.
+    A part that the API does not take is given as text, as ``named_text``.
 
     Args:
         also: names of further fields and types of parts to give, for another server of the same protocol.
@@ -104,7 +105,7 @@ def _content(role: str, own: Content, also: Collection[str]) -> str | list[dict[
 
 
 def _part(part: Mapping[str, Any], allowed: Collection[str], also: Collection[str]) -> dict[str, Any]:
-    kind, text = part["type"], part.get("text")
+    kind = part["type"]
     if kind in also:
         return dict(part)
     value = part.get(kind)
@@ -114,21 +115,17 @@ def _part(part: Mapping[str, Any], allowed: Collection[str], also: Collection[st
         return {"type": kind, kind: {key: value[key] for key in _FIELDS[kind] if value.get(key) is not None}}
     if kind in allowed and kind == "refusal" and isinstance(value, str):
         return {"type": kind, kind: value}
-    return {"type": "text", "text": text if isinstance(text, str) else f"[{kind}]"}
+    return {"type": "text", "text": named_text(part)}
 
 
 def _call(call: Mapping[str, Any], also: Collection[str]) -> dict[str, Any]:
-    kind, call_id = str(call.get("type", "function")), str(call.get("id"))
-    body = call.get("function", call.get(kind))
-    body = body if isinstance(body, Mapping) else {}
-    name = str(body.get("name", kind))
-    if kind == "custom":
-        custom = {"name": function_name(name), "input": _text(body.get("input"))}
-        form = {"id": _call_id(call_id, also), "type": kind, kind: custom}
+    called, kind = read_call(call), str(call.get("type", "function"))
+    form: dict[str, Any] = {"id": _call_id(str(called.id), also), "type": "function"}
+    name = function_name(called.name or kind)
+    if isinstance(custom := call.get("custom"), Mapping) and kind == "custom":
+        form |= {"type": kind, kind: {"name": name, "input": _text(custom.get("input"))}}
     else:
-        arguments = body.get("arguments") if kind == "function" else body
-        function = {"name": function_name(name), "arguments": _text(arguments) or "{}"}
-        form = {"id": _call_id(call_id, also), "type": "function", "function": function}
+        form["function"] = {"name": name, "arguments": _text(called.arguments) or "{}"}
     return form | {key: call[key] for key in also if key in call}
 
 

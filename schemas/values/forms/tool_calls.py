@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 # Types of parts, in lower case and without hyphens and underscores.
 _CALLS = frozenset({"tooluse", "toolcall", "functioncall"})
@@ -98,6 +98,24 @@ def own_halves(content: Content) -> Iterator[tuple[Mapping[str, Any], Half | Non
         shared = _first(part, _OWN_IDS) if is_later or kind in _OWN_CALLS else None
         half = Half(shared, is_later, "approval" in kind) if isinstance(shared, str) else None
         yield part, half
+
+
+class Called(NamedTuple):
+    """A call, read from ``tool_calls``; ``arguments`` are as they stand there, most often JSON text."""
+
+    id: Any
+    name: str
+    arguments: Any
+
+
+def read_call(call: Mapping[str, Any]) -> Called:
+    """A listed call of whatever origin: of a function, of a custom tool, or with its name in itself."""
+    kind = str(call.get("type", "function"))
+    body = next((call[key] for key in ("function", kind) if isinstance(call.get(key), Mapping)), call)
+    arguments = _first(body, _INPUTS)
+    if body is not call and "arguments" not in body:
+        arguments = {key: value for key, value in body.items() if key != "name"}
+    return Called(call.get("id"), str(body.get("name") or ""), arguments)
 
 
 def answered_by(part: Mapping[str, Any], call: ToolPart, text: str) -> Mapping[str, Any] | None:

@@ -25,9 +25,9 @@ from strandline.adapters.converter import (
     without_leftovers,
 )
 from strandline.adapters.storable import Encoder
-from strandline.schemas.values.content_parts import is_part
+from strandline.schemas.values.content_parts import is_part, named_text
 from strandline.schemas.values.forms.openai import function_name
-from strandline.schemas.values.forms.tool_calls import tool_parts
+from strandline.schemas.values.forms.tool_calls import read_call, tool_parts
 from strandline.schemas.values.message import Content, Message
 
 LIBRARY = "openai_agents"
@@ -199,14 +199,12 @@ def _foreign(message: Message) -> list[Item]:
 
 
 def _called_by_others(call: Mapping[str, Any]) -> Item:
-    kind = str(call.get("type", "function"))
-    body = call.get(kind)
-    body = body if isinstance(body, Mapping) else {}
-    arguments = body.get("arguments", "{}") if kind == "function" else without(body, "name")
+    called = read_call(call)
+    arguments = called.arguments or "{}"
     return {
         "type": "function_call",
-        "call_id": call["id"],
-        "name": function_name(str(body.get("name", kind))),
+        "call_id": called.id,
+        "name": function_name(called.name),
         "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False),
     }
 
@@ -220,8 +218,7 @@ def _input_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"type": "input_image", "image_url": image.get("url"), "detail": image.get("detail", "auto")}
     if kind == "file" and isinstance(file, Mapping):
         return {"type": "input_file", **file}
-    text = part.get("text")
-    return {"type": "input_text", "text": text if isinstance(text, str) else f"[{kind}]"}
+    return {"type": "input_text", "text": named_text(part)}
 
 
 def _are_parts(value: object) -> bool:

@@ -14,10 +14,11 @@ from agno.models.message import Message as AgnoMessage
 from agno.run.agent import RunInput, RunOutput
 from agno.run.team import TeamRunInput, TeamRunOutput
 
-from strandline.adapters.converter import ROLES, read_call, tool_call, with_leftovers
+from strandline.adapters.converter import ROLES, tool_call, with_leftovers
 from strandline.adapters.storable import Encoder
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.content_parts import is_part
+from strandline.schemas.values.forms.tool_calls import read_call
 from strandline.schemas.values.message import Content, Message, Role
 
 LIBRARY = "agno"
@@ -144,9 +145,9 @@ def _place(message: AgnoMessage) -> dict[str, Any]:
 def _calls(message: AgnoMessage) -> Parts:
     calls = []
     for number, call in enumerate(message.tool_calls or ()):
-        called = read_call(call, no_arguments="{}")
+        called = read_call(call)
         id_ = str(called.id or f"{message.id}.{number}")
-        calls.append(tool_call(id_, called.name or "tool", called.arguments))
+        calls.append(tool_call(id_, called.name or "tool", called.arguments or "{}"))
     return calls
 
 

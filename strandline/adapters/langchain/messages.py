@@ -28,7 +28,6 @@ from strandline.adapters.converter import (
     SPEAKERS,
     as_said,
     read_arguments,
-    read_call,
     tool_call,
     try_restore,
     with_leftovers,
@@ -37,6 +36,7 @@ from strandline.adapters.converter import (
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.content_parts import is_part
 from strandline.schemas.values.foreign_values import is_empty
+from strandline.schemas.values.forms.tool_calls import read_call
 from strandline.schemas.values.message import Content, Message, Role
 
 LIBRARY = "langchain"

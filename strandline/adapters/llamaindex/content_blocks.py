@@ -26,6 +26,7 @@ from llama_index.core.base.llms.types import (
 
 from strandline.adapters.converter import media_part, read_data_url, without
 from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.values.content_parts import named_text
 
 Part = Mapping[str, Any]
 MediaBlock = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
@@ -74,13 +75,12 @@ def block_of(part: Part) -> BaseContentBlock:
     try:
         if kind in _READERS:
             return _READERS[kind](part)
-        if kind in _OWN:
+        if kind in _OWN and "source" not in part:  # Anthropic's
             fields = without(part, "type", "path")
             return _OWN[kind](**_with_bytes(_OWN[kind], fields))
     except (AttributeError, KeyError, TypeError, ValueError):
         pass  # malformed for its type: shown by its name, so that the read continues
-    text = next((part[key] for key in ("text", "refusal") if isinstance(part.get(key), str)), None)
-    return TextBlock(text=f"[{kind}]" if text is None else text)
+    return TextBlock(text=named_text(part))
 
 
 def _quoting_part(block: CitableBlock | CitationBlock) -> dict[str, Any]:

@@ -28,13 +28,13 @@ from strandline.adapters.converter import (
     name_or,
     provider_call,
     read_arguments,
-    read_call,
     tool_call,
     try_restore,
     with_leftovers,
     without_leftovers,
 )
 from strandline.adapters.llamaindex.content_blocks import block_of, part_of
+from strandline.schemas.values.forms.tool_calls import read_call
 from strandline.schemas.values.message import Content, Message
 
 LIBRARY = "llama_index"

@@ -21,7 +21,6 @@ from strandline.adapters.converter import (
     as_said,
     in_chat_form,
     is_name,
-    read_call,
     read_data_url,
     text_with_refusals,
     tool_call,
@@ -31,6 +30,8 @@ from strandline.adapters.converter import (
     without_leftovers,
 )
 from strandline.adapters.storable import Encoder
+from strandline.schemas.values.content_parts import named_text
+from strandline.schemas.values.forms.tool_calls import read_call
 from strandline.schemas.values.message import HEAD_ROLES, Content, Message, Role
 
 LIBRARY = "pydantic_ai"
@@ -192,8 +193,8 @@ def foreign_parts(message: Message, tool_names: Mapping[str, str]) -> list[Json]
 
 
 def _foreign_call(call: Mapping[str, Any]) -> Json:
-    called = read_call(call, no_arguments="{}")
-    arguments = called.arguments
+    called = read_call(call)
+    arguments = called.arguments or "{}"
     return {
         "part_kind": "tool-call",
         "tool_name": called.name or "tool",
@@ -221,8 +222,7 @@ def _foreign_item(part: Mapping[str, Any]) -> Any:
             return {"kind": "binary", "data": data.translate(_FROM_STANDARD), "media_type": media_type}
         if isinstance(url, str) and part["type"] in _URLS:
             return {"kind": _URLS[part["type"]], "url": url}
-    text = part.get("text")
-    return text if isinstance(text, str) else f"[{part['type']}]"
+    return named_text(part)
 
 
 # The speakers of a request's parts.  Other parts are Pydantic AI's own, and a system's.

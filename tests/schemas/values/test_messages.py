@@ -216,7 +216,7 @@ ITS_CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments
         ),
         (
             Message("tool", [{"type": "image_url", "image_url": {"url": "u"}}], tool_call_id="c1"),
-            {"tool_call_id": "c1", "content": [{"type": "text", "text": "[image_url]"}]},
+            {"tool_call_id": "c1", "content": [{"type": "text", "text": "[picture]"}]},
         ),
         (
             Message(

@@ -244,7 +244,7 @@ def test_openai_messages_put_by_others_read_as_blocks() -> None:
     assert seen.blocks == [
         TextBlock(text="What is this?"),
         ImageBlock(url="https://example.org/a.png"),
-        TextBlock(text="[file]"),
+        TextBlock(text="[document]"),
     ]
 
 

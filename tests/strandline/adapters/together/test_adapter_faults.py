@@ -15,10 +15,10 @@ from tests.support.agents.faulty.driving import (
     Fault,
     Happen,
     cancel,
-    pair_problems,
     raise_error,
 )
 from tests.support.processes import forking
+from tests.support.providers.rules import chat_problems
 
 TURNS = 30
 ADAPTERS = {
@@ -52,7 +52,7 @@ class Talk:
         self.acknowledged.append(text)
         sent = self.driver.requests[first:]
         for request in [*sent, await self.driver.shown()]:
-            assert pair_problems(request) == []
+            assert chat_problems(request) == []
         for request in sent[:1]:
             assert text in [message["content"] for message in request]
 

@@ -22,6 +22,8 @@ from strandline import Message
 from strandline.adapters.agents.items import items_of, message_of
 from strandline.adapters.langchain import messages as langchain
 from strandline.adapters.llamaindex import messages as llamaindex
+from strandline.adapters.pydantic_ai import messages as pydantic_ai
+from strandline.pipelines.transcript import full_text
 from strandline.producers.reading.call_pairs import settled
 from tests.producers.reading.history.test_history import context_of, sent_problems
 from tests.support.providers.adapted import adapted_problems
@@ -256,6 +258,63 @@ def test_a_llamaindex_function_call_is_answered_by_its_role() -> None:
     ours = list(map(llamaindex.message_of, theirs))
     assert settled([Message("user", "q"), *ours])[1:] == ours
     assert llamaindex.chat_messages_of(ours) == theirs
+
+
+INPUT = {"input": "x = 1"}
+# How a call is listed, with its name and arguments.
+LISTED: dict[str, tuple[Json, str, Json]] = {
+    "a custom tool's": ({"id": "a", "type": "custom", "custom": {"name": "code", **INPUT}}, "code", INPUT),
+    "LangChain's": ({"id": "a", "type": "tool_call", "name": "f", "args": {"x": 1}}, "f", {"x": 1}),
+    "arguments as an object": (
+        {"id": "a", "type": "function", "function": {"name": "f", "arguments": {"x": 1}}},
+        "f",
+        {"x": 1},
+    ),
+    "no arguments": ({"id": "a", "type": "function", "function": {"name": "f"}}, "f", {}),
+    "null for arguments": (
+        {"id": "a", "type": "function", "function": {"name": "f", "arguments": None}},
+        "f",
+        {},
+    ),
+    "an empty text": ({"id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}, "f", {}),
+}
+
+
+@pytest.mark.parametrize("listed", LISTED)
+def test_a_call_is_the_same_in_each_library_however_it_is_listed(listed: str) -> None:
+    given, name, arguments = LISTED[listed]
+    message = Message("assistant", None, tool_calls=[given])
+    (theirs,) = langchain.langchain_message_of(message).tool_calls  # type: ignore[attr-defined]
+    assert (theirs["name"], theirs["args"]) == (name, arguments)
+    (block,) = llamaindex.chat_message_of(message).blocks
+    assert (block.tool_name, block.tool_kwargs) == (name, arguments)  # type: ignore[union-attr]
+    ((part,),) = [one.parts for one in pydantic_ai.model_messages_of([message])]
+    assert (part.tool_name, part.args_as_dict()) == (name, arguments)  # type: ignore[union-attr]
+    (item,) = items_of(message)
+    assert (item["name"], json.loads(item["arguments"] or "{}")) == (name, arguments)
+    assert full_text(message).startswith(f"{name}(") and str(arguments.get("x", "")) in full_text(message)
+    assert name in str(message.to_openai()["tool_calls"])
+
+
+# Parts that only some providers take, and their words.
+SAYING: list[tuple[Json, str]] = [
+    ({"type": "document", "title": "T", "source": {"type": "text", "data": "Red."}}, "[document] T\nRed."),
+    ({"type": "audio_url", "audio_url": {"url": "u"}, "transcript": "Red."}, "[sound]\nRed."),
+    ({"type": "image_file", "image_file": {"file_id": "f"}, "alt": "Red."}, "[picture]\nRed."),
+    ({"type": "image", "source": SOURCE}, "[picture]"),
+    ({"type": "search_result", "source": "u", "content": [text("Red.")]}, "Red."),
+    ({"type": "hologram"}, "[hologram]"),
+]
+
+
+@pytest.mark.parametrize(("part", "said"), SAYING)
+def test_a_part_that_a_library_lacks_says_what_it_can(part: Json, said: str) -> None:
+    message = Message("user", [part])
+    assert message.to_openai()["content"] == [text(said)]
+    assert [block.text for block in llamaindex.chat_message_of(message).blocks] == [said]  # type: ignore[union-attr]
+    ((prompt,),) = [one.parts for one in pydantic_ai.model_messages_of([message])]
+    assert prompt.content == [said]  # type: ignore[union-attr]
+    assert items_of(message) == [{"role": "user", "content": [{"type": "input_text", "text": said}]}]
 
 
 # Items of the Responses API that make a call, with those that answer it.
