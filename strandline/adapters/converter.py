@@ -168,8 +168,9 @@ def provider_call(call: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_arguments(arguments: object) -> dict[str, Any] | None:
     """The object that arguments are, or that their text holds; None if it holds another value."""
-    if isinstance(arguments, Mapping) or not arguments:
-        return dict(arguments or {})
+    arguments = arguments or {}
+    if isinstance(arguments, Mapping):
+        return dict(arguments)
     try:
         parsed = json.loads(str(arguments))
     except (ValueError, RecursionError):

@@ -6,6 +6,7 @@ It has no ``__len__``: TFrameX takes a store that is false for none, and keeps m
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
@@ -22,7 +23,6 @@ from strandline.adapters.converter import (
     NO_ID,
     as_said,
     in_chat_form,
-    read_call,
     try_restore,
     with_leftovers,
     without_leftovers,
@@ -32,6 +32,7 @@ from strandline.producers.arguments import check_count
 from strandline.producers.blocks.render import Section, render_memory
 from strandline.producers.reading.call_pairs import settled
 from strandline.schemas.display.shown_text import quote
+from strandline.schemas.values.forms.tool_calls import read_call
 from strandline.schemas.values.labels import Scalar
 
 # As many messages as an agent of TFrameX asks for, unless it is configured otherwise.
@@ -383,5 +384,7 @@ def _restore_message(message: Message, left: Mapping[str, Any]) -> FrameMessage:
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
     called = read_call(call)
-    function = {"name": called.name, "arguments": str(called.arguments)}
+    arguments = called.arguments or ""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    function = {"name": called.name, "arguments": text}
     return {"id": str(called.id or NO_ID), "function": function}
