@@ -360,7 +360,9 @@ def _header(name: str, value: str) -> bytes:
 
 def _json(body: Any) -> bytes:
     try:
-        return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        # As JSON escapes a lone surrogate: the service refuses it, and names the field.
+        return text.encode(errors="backslashreplace")
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidMessageError(
             "body", f"holds a value that JSON cannot ({type(error).__name__})"

@@ -331,6 +331,10 @@ def test_messages_that_cannot_be_stored_are_refused(face: Face) -> None:
     with pytest.raises(InvalidMessageError) as raised:
         face.memory("put_messages", [*user_says("fine"), {"role": "robot", "content": "x"}])
     assert raised.value.field == "messages[1].role"
+    for text in ("a\0b", "cut \ud83d"):
+        with pytest.raises(InvalidMessageError) as raised:
+            face.memory("put_messages", [*user_says("fine"), *user_says(text)])
+        assert raised.value.field == "messages[1].content"
     assert face.texts() == []
 
 
