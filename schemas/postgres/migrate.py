@@ -17,7 +17,6 @@ import psycopg
 from psycopg import IsolationLevel
 from psycopg.rows import namedtuple_row
 
-from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import DatabaseUnavailableError, SchemaError
 from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS, BoundedConnection
 from strandline.schemas.postgres.migrations import (
@@ -27,8 +26,8 @@ from strandline.schemas.postgres.migrations import (
     Step,
     first_statements,
     functions_at,
+    is_newer,
     or_replace,
-    revisions,
     steps_after,
 )
 from strandline.schemas.postgres.options import all_options, options_of, psycopg_url, with_defaults
@@ -43,10 +42,11 @@ from strandline.schemas.postgres.pools.beginnings import (
 )
 from strandline.schemas.postgres.pools.reaching import connect_problem
 from strandline.schemas.postgres.revision import (
-    NAME_ANOTHER_SCHEMA,
     Trouble,
+    newer_tables,
     pgvector_trouble,
     server_trouble,
+    tables_trouble,
 )
 from strandline.schemas.postgres.statements import differing_functions, function_source, in_schema, statements
 from strandline.schemas.values.partitions import check_partitions, require_partitions
@@ -103,6 +103,7 @@ def migrate(
     run again; a put waits for one for ``LOCK_MILLISECONDS`` at most, and ``PARTITION_MILLISECONDS`` more for
     each partition of its table. Functions that are missing or differ are made again.
     If the revision is there already, these are mostly none; then the role needs no right but to read.
+    A newer release's tables stay as they are.
 
     Args:
         url: the database.
@@ -117,12 +118,15 @@ def migrate(
         DatabaseUnavailableError: Postgres cannot be reached.
         SchemaError: the server is too old, or refused a step, such as creating the pgvector extension, or has
             the tables already, with another number of partitions; or the role may not do it; or the schema
-            is another application's, or a newer release's; or a lock was never free.
+            is another application's, or lacks columns; or a lock was never free.
     """
     kind = _kind(public_apis_only)
     with _transaction(url, kind) as connection:
         connection.execute(_TAKE_TURN)
         before = _prepare(connection, schema, partitions)
+        if before is not None and is_newer(before):
+            report(f"{schema}: {newer_tables(before)}")
+            return before
         if before == HEAD_REVISION:
             # For every role: the application's may not make a schema, even an existing one.
             done = _renew_functions(connection, schema) or "so there is nothing to do"
@@ -132,6 +136,7 @@ def migrate(
             _make_first(connection, schema, partitions or 0)
     if HEAD_REVISION != FIRST:
         _run_steps(url, schema, kind, report)
+        current_revision(url, schema, public_apis_only=public_apis_only)  # refuses what lacks columns
     report(f"{schema}: {before or 'empty'} -> {HEAD_REVISION}")
     return HEAD_REVISION
 
@@ -144,10 +149,12 @@ def plan(
     Raises:
         ConfigurationError: the number of partitions is out of bounds.
         DatabaseUnavailableError: Postgres cannot be reached.
-        SchemaError: the schema is another application's, a newer release's, or divided otherwise already.
+        SchemaError: as ``migrate``, for what is there.
     """
     with _transaction(url, _kind(public_apis_only)) as connection:
         before = _current(connection, schema, partitions)
+        if before is not None and is_newer(before):
+            return []
         planned = _plan_steps(connection, schema, before or FIRST)
         if before is None:
             divided = f", the big tables in {partitions:,} partitions each" if partitions else ""
@@ -179,7 +186,7 @@ def current_revision(url: str, schema: str, *, public_apis_only: bool = False) -
 
     Raises:
         DatabaseUnavailableError: Postgres cannot be reached.
-        SchemaError: the schema is another application's, or a newer release's.
+        SchemaError: the schema is another application's, or its tables are not those of a release.
     """
     with _transaction(url, _kind(public_apis_only)) as connection:
         return _current(connection, schema)
@@ -196,7 +203,7 @@ def _prepare(connection: OwnConnection, schema: str, partitions: int | None) -> 
     before = _current(connection, schema, partitions)
     (server,) = _ask(connection, schema, "describe_server")
     _refuse(server_trouble(server.server, server.encoding))
-    if before == HEAD_REVISION:
+    if before is not None and before >= HEAD_REVISION:
         return before
     _check_writable(connection, is_standby=server.is_standby)
     if before is None:
@@ -353,26 +360,14 @@ def _current(connection: OwnConnection, schema: str, partitions: int | None = No
     """The revision of the tables, which have to be divided so if ``partitions`` is given."""
     if partitions is not None:
         check_partitions(partitions)
-    if _value(connection, "SELECT to_regclass(%s)", f"{schema}.alembic_version") is None:
-        return None
-    rows = _ask(connection, schema, "schema_revision")
-    if not rows:
-        return None
-    revision = ", ".join(quote(row.version_num) for row in rows)
-    if not rows[0].is_own:
-        raise SchemaError(
-            f"Schema {schema} has another application's Alembic table (at revision {revision}), and no tables"
-            f" of Strandline; {NAME_ANOTHER_SCHEMA}."
-        )
-    if len(rows) > 1 or rows[0].version_num not in revisions():
-        raise SchemaError(
-            f"Schema {schema} is at revision {revision}, which this release does not"
-            " know: its tables are a newer Strandline's, or another application migrates them; use the"
-            f" release that made them, or {NAME_ANOTHER_SCHEMA}."
-        )
-    if partitions is not None:
+    columns = [row.column_name for row in _ask(connection, schema, "stored_columns")]
+    is_numbered = "alembic_version.version_num" in columns
+    numbers = [row.version_num for row in _ask(connection, schema, "schema_revision")] if is_numbered else []
+    functions = [row.function_name for row in _ask(connection, schema, "stored_functions")]
+    _refuse(tables_trouble(schema, numbers, columns, functions))
+    if numbers and partitions is not None:
         require_partitions(_count_partitions(connection, schema), partitions, schema)
-    return str(rows[0].version_num)
+    return str(numbers[0]) if numbers else None
 
 
 def _renew_functions(connection: OwnConnection, schema: str) -> str:

@@ -78,6 +78,8 @@ FORMS = (
 )
 # Of a divided table, once each partition has it: it is built from theirs.
 _JOINED = _form(rf"CREATE (UNIQUE )?INDEX IF NOT EXISTS (?P<index>\w+) ON {_TABLE} .+", "SHARE")
+_OF_TABLE = re.compile(r"(?:CREATE|ALTER) TABLE (?:IF NOT EXISTS )?strandline\.(\w+)")
+_OF_COLUMN = re.compile(r"(?:^\t|ADD COLUMN IF NOT EXISTS )([a-z]\w*) ", re.MULTILINE)
 _OF_FUNCTION = re.compile(r"(CREATE|DROP) (?:OR REPLACE )?FUNCTION (?:IF EXISTS )?strandline\.(\w+)")
 
 
@@ -145,6 +147,21 @@ def functions_at(revision: str) -> list[str]:
             if match := _OF_FUNCTION.match(sql):
                 (names.add if match[1] == "CREATE" else names.discard)(match[2])
     return sorted(names)
+
+
+def is_newer(revision: str) -> bool:
+    """Whether a later release numbers its tables so: it adds to them, so this release runs on them."""
+    return re.fullmatch(r"\d{4}", revision) is not None and revision > revisions()[-1]
+
+
+def columns_at(revision: str) -> set[str]:
+    """The columns that tables at ``revision`` have, as ``table.column``."""
+    columns: set[str] = set()
+    for each in revisions():
+        for _text, sql in _read(each) if each <= revision else ():
+            if match := _OF_TABLE.match(sql):
+                columns |= {f"{match[1]}.{name}" for name in _OF_COLUMN.findall(sql)}
+    return columns
 
 
 def first_statements(partitions: int) -> Iterator[str]:

@@ -1,8 +1,18 @@
-"""The database that this release needs, as constants: the oldest server, the oldest pgvector."""
+"""The database that this release needs: the oldest server, the oldest pgvector, the tables."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection, Sequence
+
+from strandline.schemas.display.shown_text import quote
+from strandline.schemas.postgres.migrations import (
+    HEAD_REVISION,
+    columns_at,
+    functions_at,
+    is_newer,
+    revisions,
+)
 
 NAME_ANOTHER_SCHEMA = "name another schema in STRANDLINE_DATABASE_SCHEMA"
 
@@ -48,3 +58,45 @@ def pgvector_trouble(installed: str | None, available: str | None) -> Trouble | 
         finding = f"pgvector {version} is on the server, and {needed}"
         return finding, "upgrade it, and run ALTER EXTENSION vector UPDATE where it is installed"
     return None
+
+
+def tables_trouble(
+    schema: str, numbers: Sequence[str], columns: Collection[str], functions: Collection[str]
+) -> Trouble | None:
+    """Why a schema with these revisions, columns (``table.column``) and functions cannot be this release's.
+
+    Newer tables are no trouble: a later release adds to them, so this one runs on them.
+    """
+    named = ", ".join(map(quote, numbers))
+    if not any(column.startswith("session_owner.") for column in columns):
+        if not numbers:
+            return None
+        finding = (
+            f"has another application's Alembic table (at revision {named}), and no tables of Strandline"
+        )
+        return f"schema {schema} {finding}", NAME_ANOTHER_SCHEMA
+    if not numbers:
+        finding = f"schema {schema} has tables of Strandline, and no row in {schema}.alembic_version"
+        return finding, f"restore that table with the others, or {NAME_ANOTHER_SCHEMA}"
+    newer = is_newer(numbers[0])
+    if len(numbers) > 1 or (numbers[0] not in revisions() and not newer):
+        finding = (
+            f"schema {schema} is at revision {named}, which this release does not know: its tables are a"
+            " newer Strandline's, or another application migrates them"
+        )
+        return finding, f"use the release that made them, or {NAME_ANOTHER_SCHEMA}"
+    missing = sorted(columns_at(numbers[0]) - {*columns})
+    if newer:
+        missing += sorted({*functions_at(HEAD_REVISION)} - {*functions})
+    if not missing:
+        return None
+    finding = f"schema {schema} is at revision {named}, without {missing[0]}"
+    finding += f" and {len(missing) - 1:,} more" if missing[1:] else ""
+    if newer:
+        return f"{finding}: a newer release removed it", "use that release"
+    advice = f"export its users with the checkout that made it and import them, or {NAME_ANOTHER_SCHEMA}"
+    return f"{finding}: a checkout from before this release made it", advice
+
+
+def newer_tables(number: str) -> str:
+    return f"the tables are a newer release's (revision {number}); this release runs on them"

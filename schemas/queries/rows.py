@@ -52,6 +52,10 @@ class ChunkDigestRow(NamedTuple):
     digest: str
 
 
+class ColumnNameRow(NamedTuple):
+    column_name: str
+
+
 class CurrentRow(NamedTuple):
     current: bool
 

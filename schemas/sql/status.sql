@@ -215,6 +215,14 @@ FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
 WHERE n.nspname = %(schema)s
 ORDER BY p.proname
 
+-- name: stored_columns
+-- The columns of the schema's tables, as ``table.column``.
+-- repeatable
+-- row: column_name text!
+SELECT c.relname || '.' || a.attname AS column_name
+FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %(schema)s AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND a.attnum > 0 AND NOT a.attisdropped
+
 -- name: schema_revision
 -- Which migration the tables are at, and whether they are ours: other applications have a table of that name.
 -- row: version_num varchar, is_own boolean

@@ -9,7 +9,8 @@ from strandline.cli.servers.options import settings_alone
 from strandline.cli.servers.targets import running_servers
 from strandline.cli.terminal.output import masked_url, say
 from strandline.schemas.postgres.migrate import PlannedStep, current_revision, divided_tables, migrate, plan
-from strandline.schemas.postgres.migrations import HEAD_REVISION
+from strandline.schemas.postgres.migrations import HEAD_REVISION, is_newer
+from strandline.schemas.postgres.revision import newer_tables
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.partitions import MAX_PARTITIONS, MIN_PARTITIONS
 from strandline.schemas.wire.work import MigrateReport, PlannedStepReport
@@ -37,14 +38,17 @@ def command(settings: Settings, partitions: int | None, only_plan: bool, as_json
         before = current_revision(url, schema, public_apis_only=alone)
         if not as_json:
             say(f"database: {masked_url(url)}")
-            step = "" if before == HEAD_REVISION else f" -> {HEAD_REVISION}"
+            newer = before is not None and is_newer(before)
+            step = "" if newer or before == HEAD_REVISION else f" -> {HEAD_REVISION}"
             say(f"revision: {before or 'none'}{step}")
+            if newer and only_plan:
+                say(newer_tables(str(before)))
         steps = plan(url, schema, partitions=partitions, public_apis_only=alone) if only_plan else []
+        after = before
         if not only_plan:
             say_step = (lambda _line: None) if as_json else say
-            migrate(url, schema, partitions=partitions, report=say_step, public_apis_only=alone)
+            after = migrate(url, schema, partitions=partitions, report=say_step, public_apis_only=alone)
         divided = divided_tables(url, schema, public_apis_only=alone)
-    after = before if only_plan else HEAD_REVISION
     report = MigrateReport(
         database_schema=schema,
         before=before,

@@ -8,7 +8,7 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
-from strandline.schemas.queries.rows import PipelineRow, SecondsRow
+from strandline.schemas.queries.rows import ColumnNameRow, PipelineRow, SecondsRow
 
 
 class StatusPipelinesRow(NamedTuple):
@@ -204,6 +204,12 @@ class StoredFunctionsRow(NamedTuple):
 
 class StoredFunctions(Query[StoredFunctionsRow], name="stored_functions", repeatable=True):
     """The functions of the schema, with a digest of their bodies."""
+
+    schema: str
+
+
+class StoredColumns(Query[ColumnNameRow], name="stored_columns", repeatable=True):
+    """The columns of the schema's tables, as ``table.column``."""
 
     schema: str
 

@@ -25,13 +25,14 @@ from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.display.url_schemes import url_options
 from strandline.schemas.errors import ConfigurationError, SchemaError, StrandlineError
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.migrations import HEAD_REVISION, functions_at
+from strandline.schemas.postgres.migrations import HEAD_REVISION, functions_at, is_newer
 from strandline.schemas.postgres.options import deciding_variables
 from strandline.schemas.postgres.pools.beginnings import Beginnings
 from strandline.schemas.postgres.revision import (
-    NAME_ANOTHER_SCHEMA,
+    newer_tables,
     pgvector_trouble,
     server_trouble,
+    tables_trouble,
     version_numbers,
 )
 from strandline.schemas.postgres.statements import differing_functions
@@ -46,6 +47,7 @@ from strandline.schemas.queries.inspection.status import (
     SchemaRevision,
     StatusWorkers,
     StatusWorkersRow,
+    StoredColumns,
     StoredFunctions,
 )
 from strandline.schemas.sealed.content import SealedContent
@@ -237,19 +239,22 @@ def _clock(difference_seconds: float) -> CheckReport:
 def _tables(database: Database, settings: Settings, *, may_create: bool) -> CheckReport:
     here = settings.database_schema
     try:
-        rows = database.fetch(SchemaRevision())
+        numbers = [row.version_num for row in database.fetch(SchemaRevision())]
     except SchemaError:
-        rows = []
-    if rows and not rows[0].is_own:
-        finding = f"none in schema {here} but another application's Alembic table"
-        return problem("tables", finding, NAME_ANOTHER_SCHEMA)
-    if rows and rows[0].version_num == HEAD_REVISION:
+        numbers = []
+    columns = [row.column_name for row in database.fetch(StoredColumns(schema=here))]
+    functions = [row.function_name for row in database.fetch(StoredFunctions(schema=here))]
+    if trouble := tables_trouble(here, numbers, columns, functions):
+        return problem("tables", *trouble)
+    if numbers and is_newer(numbers[0]):
+        return warn("tables", newer_tables(numbers[0]), "use that release again, if this was no step back")
+    if numbers == [HEAD_REVISION]:
         finding = f"schema {here} at revision {HEAD_REVISION}"
         tables = database.fetch(DividedTables(schema=here))
         if divided := {row.table_name: row.partitions for row in tables}:
             finding += f"; {', '.join(divided)} in {describe_partitions(divided)} each"
         return ok("tables", finding)
-    finding = f"at revision {rows[0].version_num}, not {HEAD_REVISION}" if rows else "there are none"
+    finding = f"at revision {numbers[0]}, not {HEAD_REVISION}" if numbers else "there are none"
     advice = "run `strandline migrate`"
     if not may_create:
         advice += f" as a user that may create the schema {here}"

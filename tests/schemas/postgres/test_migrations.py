@@ -14,12 +14,16 @@ import pytest
 from strandline import SchemaError
 from strandline.cli.entry import run
 from strandline.schemas.errors import DatabaseUnavailableError
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import current_revision, migrate
-from strandline.schemas.postgres.migrations import HEAD_REVISION
+from strandline.schemas.postgres.migrations import HEAD_REVISION, columns_at
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.revision import major_version
 from strandline.schemas.postgres.statements import function_names
+from strandline.schemas.settings import load_settings
 from strandline.schemas.tables import SCHEMA, metadata
 from strandline.schemas.tables.base import ERASURE
+from strandline.wiring.assembly import ensure_tables
 from tests.conftest import MakeMemory, Rig, rows_of, wait_until
 from tests.support.processes import forking
 from tests.support.servers.databases import PARTITIONS
@@ -228,6 +232,71 @@ def test_a_newer_releases_tables_are_told_as_such(
     _be_at(empty_database_url, "deadbeef")
     assert run(["migrate", "--database-url", empty_database_url]) == 1
     assert "which this release does not know: its tables are a newer Strandline's" in capfd.readouterr().err
+
+
+NEWER = "the tables are a newer release's (revision 9999); this release runs on them"
+ALL = "SELECT proname::text, prosrc FROM pg_proc WHERE pronamespace = 'strandline'::regnamespace ORDER BY 1"
+
+
+def test_an_older_release_runs_on_a_newer_releases_tables_and_changes_nothing(
+    database_url: str, make_memory: MakeMemory, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Also a function that the newer release has made again stays as it is."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(
+            "CREATE OR REPLACE FUNCTION strandline.role_key_v1(text) RETURNS text LANGUAGE sql RETURN 'x'"
+        )
+        connection.execute("ALTER TABLE strandline.session ADD COLUMN note text")
+    _be_at(database_url, "9999")
+    before = rows_of(database_url, ALL)
+    for options in ([], ["--plan"]):
+        assert run(["migrate", *options, "--database-url", database_url]) == 0
+        said = capfd.readouterr().out
+        assert NEWER in said and "->" not in said
+    assert run(["migrate", "--json", "--database-url", database_url]) == 0
+    assert json.loads(capfd.readouterr().out)["after"] == "9999"
+    run(["doctor", "--json", "--database-url", database_url])
+    (tables,) = [check for check in json.loads(capfd.readouterr().out)["checks"] if check["name"] == "tables"]
+    assert (tables["result"], tables["found"]) == ("warning", NEWER)
+    settings = load_settings(database_url=database_url)
+    database = Database.connect(ConnectionOptions.from_settings(database_url, settings))
+    ensure_tables(database_url, database, settings)  # as `up` does
+    database.close()
+    assert rows_of(database_url, ALL) == before
+    make_memory("s").put({"role": "user", "content": "hello"})
+
+
+@pytest.mark.parametrize(
+    ("change", "revision", "finding"),
+    [
+        ("ALTER TABLE strandline.flush_event DROP tokens", HEAD_REVISION, "without flush_event.tokens"),
+        ("DROP TABLE strandline.retention_run", HEAD_REVISION, "without retention_run.counts and 8 more"),
+        ("DROP TABLE strandline.retention_run", "9999", "without retention_run.counts and 8 more: a newer"),
+        ("DROP FUNCTION strandline.role_key_v1 CASCADE", "9999", "without role_key_v1: a newer release"),
+        ("DELETE FROM strandline.alembic_version", None, "has tables of Strandline, and no row in"),
+        ("DROP TABLE strandline.alembic_version", None, "has tables of Strandline, and no row in"),
+    ],
+)  # fmt: skip
+def test_tables_of_no_release_are_refused_in_one_sentence_by_all(
+    change: str, revision: str | None, finding: str, database_url: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(change.encode())
+    if revision is not None:
+        _be_at(database_url, revision)
+    said = []
+    for command in (["migrate"], ["migrate", "--plan"]):
+        assert run([*command, "--database-url", database_url]) == 1
+        said.append(capfd.readouterr().err)
+    assert said[0] == said[1] and finding in said[0]
+    assert run(["doctor", "--json", "--database-url", database_url]) == 1
+    (tables,) = [check for check in json.loads(capfd.readouterr().out)["checks"] if check["name"] == "tables"]
+    assert tables["result"] == "problem" and finding in tables["found"]
+
+
+def test_a_release_knows_the_columns_of_its_tables() -> None:
+    declared = {f"{t.name}.{column.name}" for t in metadata.tables.values() for column in t.columns}
+    assert columns_at(HEAD_REVISION) == declared
 
 
 def _be_at(url: str, revision: str) -> None:

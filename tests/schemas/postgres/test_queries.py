@@ -159,6 +159,7 @@ def test_the_drivers_know_no_statement_by_name() -> None:
         "divided_tables",
         "schema_revision",
         "set_revision",
+        "stored_columns",
         "stored_functions",
         "table_sizes",
     }
