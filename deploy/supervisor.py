@@ -115,16 +115,20 @@ class Supervisor:
                 lambda: len(self._running) == len(self._threads), timeout=timeout_seconds
             )
 
-    def run(self, *, check: Callable[[], None] = lambda: None) -> None:
+    def run(
+        self, *, check: Callable[[], None] = lambda: None, on_stop: Callable[[], None] = lambda: None
+    ) -> None:
         """Start, stay until Ctrl-C, SIGTERM or the terminal's end, stop.  For the main thread.
 
         A second signal while the children stop kills them at once.  A SIGHUP that is ignored (``nohup``) is
-        none.  ``check`` is called once signals are taken here, and raises if an earlier one was missed.
+        none.  ``check`` is called once signals are taken here, and raises if an earlier one was missed;
+        ``on_stop`` before the children are stopped.
         """
         with SignalPipe(ending_signals()) as signals:
             check()
             self.start()
             signals.wait()
+            on_stop()
             self._say("stopping; Ctrl-C again stops at once")
             stopping = threading.Thread(target=self._stop_and_tell, args=(signals,), name="stop-children")
             stopping.start()

@@ -60,6 +60,8 @@ def command(settings: Settings, workers: int, no_service: bool) -> None:
             prepare_stages(database, settings)
             serving = nullcontext() if no_service else local_service(running)
             with serving as service, Mending(servers.mend):
+                if service is not None and settings.service_port not in (0, service.port):
+                    _say(screen, f"port {settings.service_port} is taken; the service is at {service.url}")
                 _run(screen, running, workers, service, interrupts)
         _say(screen, _farewell(servers, settings))
 
@@ -91,11 +93,13 @@ class _Announcement:
         except StrandlineError as error:
             _say(self.screen, str(error))
             return
+        if pid is not None and self.service is not None:
+            self.service.await_ready(pause=self.stopping.wait, timeout_seconds=START_SECONDS)
+        if self.stopping.is_set():
+            return
         if pid is not None:
-            if self.service is not None:
-                self.service.await_ready(pause=self.stopping.wait, timeout_seconds=START_SECONDS)
             self._print()
-        elif not self.stopping.is_set():
+        else:
             _say(self.screen, "no worker has registered yet; see their output above")
 
     def _worker_pids(self) -> list[int]:
@@ -146,7 +150,7 @@ def _run(
     announcing = threading.Thread(target=announcement.run, name="announce", daemon=True)
     announcing.start()
     try:
-        supervisor.run(check=interrupts.check)
+        supervisor.run(check=interrupts.check, on_stop=stopping.set)
     finally:
         stopping.set()
         announcing.join()

@@ -44,6 +44,7 @@ ERRORS: dict[str, Callable[[str], StrandlineError]] = {
     "forbidden": ServiceKeyError,
     "refused": ActRefusedError,
     "not-found": NotFoundError,
+    "no-route": ServiceError,
     "method-not-allowed": ServiceError,
     "slow-body": ServiceUnavailableError,
     "slow-head": ServiceUnavailableError,

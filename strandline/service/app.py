@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
 from strandline.schemas.settings import Settings
-from strandline.service.gate.problems import NO_METHOD, NOT_FOUND, ProblemError
+from strandline.service.gate.problems import NO_METHOD, NO_ROUTE, ProblemError
 from strandline.service.gate.web_pages import WebPages, is_preflight, preflight, telling
 from strandline.service.openapi import describe
 from strandline.service.route import ServiceRoute
@@ -71,7 +71,7 @@ class ServiceApp(Starlette):
                     await route.handle({**scope, **named, "app": self}, receive, send)
                     return
                 methods |= {route.method, "HEAD"} if route.has_head else {route.method}
-        problem = ProblemError(NOT_FOUND)
+        problem = ProblemError(NO_ROUTE)
         if methods:
             problem = ProblemError(NO_METHOD, headers={"Allow": ", ".join(sorted(methods))})
         response = problem.response()

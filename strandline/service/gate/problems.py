@@ -72,6 +72,7 @@ REFUSED = Kind(
     "refused", 403, "It is not allowed here", "A rule of this installation refuses it; nothing was changed."
 )
 NOT_FOUND = Kind("not-found", 404, "Not found", "There is nothing here that this key opens.")
+NO_ROUTE = Kind("no-route", 404, "No such route", "Look at the URL, and at the release of the service.")
 NO_METHOD = Kind("method-not-allowed", 405, "Method not allowed", "The header Allow names the methods.")
 CONFLICT = Kind(
     "conflict",
@@ -182,8 +183,8 @@ INTERNAL = Kind(
 )
 
 KINDS = (
-    MALFORMED, UNAUTHENTICATED, FORBIDDEN, REFUSED, NOT_FOUND, NO_METHOD, SLOW_HEAD, SLOW_BODY, CONFLICT,
-    DELIVERED, ERASED, UNSUPPORTED, HEAD_TOO_LARGE,
+    MALFORMED, UNAUTHENTICATED, FORBIDDEN, REFUSED, NOT_FOUND, NO_ROUTE, NO_METHOD, SLOW_HEAD, SLOW_BODY,
+    CONFLICT, DELIVERED, ERASED, UNSUPPORTED, HEAD_TOO_LARGE,
     FULL,
     UNKNOWN_PIPELINE, KEY_REUSED, OTHER_REVISION, TOO_LARGE, INVALID, TOO_MANY, INTERNAL, MODEL_FAILED, BUSY,
     SEALED,

@@ -256,6 +256,16 @@ def test_a_stream_that_is_refused_says_so() -> None:
         assert answers.asked == 1
 
 
+@pytest.mark.parametrize("name", ["no-route", "of-a-later-release"])
+def test_a_404_that_does_not_say_that_the_thing_is_missing_is_no_empty_answer(name: str) -> None:
+    """As of a service of another release, or behind a wrong path."""
+    with answering(Answers(problem(name, 404))) as url, RemoteService(url, KEY) as service:
+        memory = RemoteMemory.from_defaults("a", user_id="ana", service=service)
+        for ask in (memory.get_all, memory.history):
+            with pytest.raises(ServiceError):
+                ask()
+
+
 def test_a_put_and_a_stream_wait_for_a_service_that_restarts() -> None:
     """More refusals in a row than six attempts of each; a service that stops and begins again gives them."""
     away = [problem("stopping", 503, **{"Retry-After": "0"})] * 8

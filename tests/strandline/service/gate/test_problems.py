@@ -27,7 +27,7 @@ def problem(answer: httpx2.Response, status: int, kind: str) -> Problem:
 
 
 def test_the_frameworks_own(client: httpx2.Client) -> None:
-    problem(client.get("/nothing"), 404, "not-found")
+    problem(client.get("/nothing"), 404, "no-route")
     wrong = client.put("/v1/whoami")
     problem(wrong, 405, "method-not-allowed")
     assert wrong.headers["allow"] == "GET, HEAD"
