@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +62,9 @@ LOCK_MILLISECONDS = 300
 PARTITION_MILLISECONDS = 1
 LOCK_TRIES = 200
 LOCK_PAUSE_SECONDS = 1.0
+
+# How often the server looks whether the client of an index build is there: else a killed one holds its locks.
+CLIENT_CHECK_MILLISECONDS = 100
 
 # A role's limits are for its statements, and a migration takes as long as it takes.
 _UNLIMITED = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
@@ -161,6 +164,8 @@ def plan(
             return [PlannedStep(FIRST, f"make all tables, indexes and functions{divided}"), *planned]
         if names := _functions_to_renew(connection, schema, before):
             planned.append(PlannedStep(HEAD_REVISION, f"make functions again: {', '.join(names)}"))
+        if planned:
+            _become_owner(connection, schema)  # or refuse, as `migrate` would
         return planned
 
 
@@ -216,6 +221,7 @@ def _make_first(connection: OwnConnection, schema: str, partitions: int) -> None
     where = _value(connection, "SELECT quote_ident(coalesce(current_schema(), 'public'))")
     connection.execute(f"CREATE EXTENSION IF NOT EXISTS vector SCHEMA {where}".encode())
     _settle(connection)  # now that pgvector has a schema
+    _become_owner(connection, schema)
     for statement in first_statements(partitions):
         connection.execute(in_schema(statement, schema).encode())
 
@@ -254,6 +260,8 @@ def _take(connection: OwnConnection, schema: str, step: Step, report: Report) ->
     form, names = step.form
     statement = in_schema(step.sql, schema).encode()
     if form.concurrent:
+        with suppress(psycopg.errors.InvalidParameterValue):  # not every system can
+            connection.execute(f"SET client_connection_check_interval = {CLIENT_CHECK_MILLISECONDS}".encode())
         _drop_invalid(connection, f"{schema}.{names['index']}")
         connection.execute(statement)
         return
@@ -264,6 +272,7 @@ def _take(connection: OwnConnection, schema: str, step: Step, report: Report) ->
         try:
             with connection.transaction():
                 _settle(connection)
+                _become_owner(connection, schema)
                 connection.execute(limit.encode())
                 connection.execute(statement)
         except (psycopg.errors.QueryCanceled, psycopg.errors.DeadlockDetected):
@@ -338,6 +347,16 @@ def _settle(connection: OwnConnection) -> None:
         connection.execute(wrong.encode())
 
 
+def _become_owner(connection: OwnConnection, schema: str) -> None:
+    """Make what comes next the schema's owner's, also as a superuser: roles have rights on the owner's."""
+    owner = (
+        "SELECT quote_ident(pg_get_userbyid(nspowner)) FROM pg_namespace"
+        " WHERE nspname = %s AND pg_get_userbyid(nspowner) <> current_user"
+    )
+    if role := _value(connection, owner, schema):
+        connection.execute(f"SET LOCAL ROLE {role}".encode())
+
+
 def _check_writable(connection: OwnConnection, *, is_standby: bool) -> None:
     if is_standby:
         raise SchemaError(
@@ -373,6 +392,8 @@ def _current(connection: OwnConnection, schema: str, partitions: int | None = No
 def _renew_functions(connection: OwnConnection, schema: str) -> str:
     """Make the functions again that are missing or differ, as in a schema that was renamed, and name them."""
     names = _functions_to_renew(connection, schema, HEAD_REVISION)
+    if names:
+        _become_owner(connection, schema)
     for name in names:
         connection.execute(or_replace(function_source(name, schema)).encode())
     return f"functions made again: {', '.join(names)}" if names else ""

@@ -18,13 +18,17 @@ from strandline.cli.doctor.servers import check_database
 from strandline.cli.servers.targets import Servers
 from strandline.deploy.embedded.postgres import EmbeddedPostgres
 from strandline.deploy.embedded.wheel_binaries import postgres_programs
-from strandline.schemas.postgres.migrate import migrate
+from strandline.schemas.errors import SchemaError
+from strandline.schemas.postgres import migrate as runner
+from strandline.schemas.postgres import migrations
+from strandline.schemas.postgres.migrate import migrate, plan
 from strandline.schemas.postgres.migrations import HEAD_REVISION
 from strandline.schemas.settings import load_settings
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.support.processes import forking
 from tests.support.servers.databases import PARTITIONS
 from tests.support.workers.worker_processes import launch_worker
+from tools.migrations import FIRST_FILE
 
 ROLES = Path(__file__).resolve().parent.parent.parent / "deploy/postgres/roles.sql"
 
@@ -357,3 +361,34 @@ def test_no_password_is_in_the_servers_log_for_a_second_database_either(tmp_path
         server.stop()
     logged = "".join(path.read_text(errors="replace") for path in tmp_path.rglob("*log*") if path.is_file())
     assert "CREATE DATABASE second" in logged and "0f-" not in logged
+
+
+def test_a_superusers_migration_makes_what_is_the_owners_of_the_schema(
+    server_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the application's role has no right on it; another role is refused, also by a plan."""
+    (tmp_path / "0001_first.sql").write_text(FIRST_FILE.read_text())
+    (tmp_path / "0002_next.sql").write_text(
+        "-- step: the table diary\nCREATE TABLE IF NOT EXISTS strandline.diary (entry bigint)\n"
+    )
+    monkeypatch.setattr(migrations, "FOLDER", tmp_path)
+    monkeypatch.setattr(runner, "HEAD_REVISION", "0002")
+    migrations.revisions.cache_clear()
+    owners = """SELECT pg_get_userbyid(relowner)::text FROM pg_class
+            WHERE relnamespace = 'strandline'::regnamespace
+        UNION SELECT pg_get_userbyid(proowner) FROM pg_proc WHERE pronamespace = 'strandline'::regnamespace"""
+    try:
+        for ask in (plan, migrate):
+            with pytest.raises(SchemaError, match="has to be run by their owner"):
+                ask(as_role(server_url, "strandline_app"), "strandline")
+        with psycopg.connect(server_url, autocommit=True) as connection:
+            connection.execute("DROP FUNCTION strandline.pop_v1")
+        migrate(server_url, "strandline")
+        with psycopg.connect(as_role(server_url, "strandline_app"), autocommit=True) as connection:
+            assert connection.execute(owners).fetchall() == [("strandline_owner",)]
+            connection.execute("INSERT INTO strandline.diary VALUES (1)")
+    finally:
+        with psycopg.connect(server_url, autocommit=True) as connection:
+            connection.execute("DROP TABLE IF EXISTS strandline.diary")
+            connection.execute("UPDATE strandline.alembic_version SET version_num = '0001'")
+        migrations.revisions.cache_clear()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from strandline.schemas.errors import SchemaError
+from strandline.schemas.errors import SchemaError, StrandlineError
 from strandline.schemas.postgres import migrate as runner
 from strandline.schemas.postgres import migrations
 from strandline.schemas.postgres.migrate import current_revision, migrate, plan
@@ -294,6 +297,46 @@ def test_an_index_whose_build_was_interrupted_is_built_again(database_url: str) 
     assert rows_of(database_url, "SELECT to_regclass('strandline.message_by_tokens') IS NOT NULL") == [
         (True,)
     ]
+
+
+@pytest.mark.usefixtures("next_release")
+def test_the_next_run_after_a_kill_while_an_index_is_built_ends_that_build(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server hears of its client's end by the socket alone, and the build holds the table."""
+    building = (
+        "SELECT pid FROM pg_stat_activity WHERE query ~ '^CREATE INDEX CONC' AND wait_event_type = 'Lock'"
+    )
+    connections: list[psycopg.Connection[Any]] = []
+    connect = runner._connect
+
+    def note(*arguments: Any) -> Any:
+        connections.append(connect(*arguments))
+        return connections[-1]
+
+    def migrate_and_fail() -> None:
+        with suppress(StrandlineError):
+            migrate(database_url, SCHEMA)
+
+    with psycopg.connect(database_url) as holder:
+        holder.execute("LOCK TABLE strandline.message IN ROW EXCLUSIVE MODE")
+        with monkeypatch.context() as patched:
+            patched.setattr(runner, "_connect", note)
+            killed = threading.Thread(target=migrate_and_fail)
+            killed.start()
+            wait_until(lambda: bool(rows_of(database_url, building)), timeout=60, what="the build")
+        ((pid,),) = rows_of(database_url, building)
+        for connection in connections:
+            if not connection.closed:
+                with socket.socket(fileno=os.dup(connection.fileno())) as its:
+                    its.shutdown(socket.SHUT_RDWR)
+        killed.join(60)
+        again = threading.Thread(target=migrate, args=(database_url, SCHEMA))
+        again.start()
+        gone = "SELECT FROM pg_stat_activity WHERE pid = %s"
+        wait_until(lambda: not rows_of(database_url, gone, pid), timeout=60, what="the end of the build")
+    again.join(60)
+    assert current_revision(database_url, SCHEMA) == "0002"
 
 
 @pytest.mark.usefixtures("next_release")
