@@ -247,7 +247,7 @@ def _tables(database: Database, settings: Settings, *, may_create: bool) -> Chec
     if trouble := tables_trouble(here, numbers, columns, functions):
         return problem("tables", *trouble)
     if numbers and is_newer(numbers[0]):
-        return warn("tables", newer_tables(numbers[0]), "use that release again, if this was no step back")
+        return warn("tables", newer_tables(numbers[0]), "use that release again, unless you chose this one")
     if numbers == [HEAD_REVISION]:
         finding = f"schema {here} at revision {HEAD_REVISION}"
         tables = database.fetch(DividedTables(schema=here))
