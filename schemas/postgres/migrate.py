@@ -152,7 +152,7 @@ def plan(
     Raises:
         ConfigurationError: the number of partitions is out of bounds.
         DatabaseUnavailableError: Postgres cannot be reached.
-        SchemaError: as ``migrate``, for what is there.
+        SchemaError: as ``migrate``, of existing tables.
     """
     with _transaction(url, _kind(public_apis_only)) as connection:
         before = _current(connection, schema, partitions)

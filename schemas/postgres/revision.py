@@ -65,7 +65,7 @@ def tables_trouble(
 ) -> Trouble | None:
     """Why a schema with these revisions, columns (``table.column``) and functions cannot be this release's.
 
-    Newer tables are no trouble: a later release adds to them, so this one runs on them.
+    A later release adds to tables, so this one runs on newer ones.
     """
     named = ", ".join(map(quote, numbers))
     if not any(column.startswith("session_owner.") for column in columns):
