@@ -124,7 +124,8 @@ class Operator:
             if not dies:
                 self._book.blame(None, f"{arguments} did not end within {seconds} s; {self.listed()}")
             return None
-        self._say(began, arguments, str(done.returncode))
+        why = done.stderr.strip().rpartition("\n")[2][-300:] if done.returncode else ""
+        self._say(began, arguments, f"{done.returncode} {why}")
         self._book.counts[f"command {name}: {done.returncode}"] += 1
         if "Traceback" in done.stderr:
             self._book.blame(None, f"{arguments} ended with {done.stderr[-3000:]}")
@@ -190,6 +191,8 @@ class Operator:
         for _attempt in range(10):
             if unfinished := self.listed()["replays"]:
                 self.resume(unfinished, may_die=False)
+        if unfinished := self.listed()["replays"]:
+            self._book.blame(None, f"replays do not end when they are resumed: {unfinished}")
         for number in self._half_pruned:
             self.run("generations", "prune", number)
 
