@@ -70,12 +70,14 @@
 --
 -- is_known: it is to be derived.  Else it is of the time before a reset, or retention has removed its messages, and the
 -- derivation that serves does not know it either: it is void, as was_void says that it is already.  is_memory: the one
--- that serves knows it, so a reset that comes now leaves it.  scope_key is whose lane it belongs to.
+-- that serves knows it, so a reset that comes now leaves it.  stage: the one that has not done it, of several the one
+-- whose work a reset made void; scope_key is whose lane it belongs to.
 (SELECT event.session_key, event.from_seq, event.through_seq, event.event_id, event.tokens, event.created_at,
-        derived.entry_stage AS stage,
-        CASE derived.entry_scope WHEN 'owner' THEN event.shard_key ELSE event.session_key END AS scope_key,
+        coalesce(voided.stage, derived.entry_stage) AS stage,
+        CASE WHEN derived.entry_scope = 'owner' OR voided.stage <> derived.entry_stage THEN event.shard_key
+            ELSE event.session_key END AS scope_key,
         said.incarnation, said.namespace, said.session_id, said.user_id,
-        received.event_id IS NOT NULL AS was_void, memory.is_so AS is_memory,
+        voided.event_id IS NOT NULL AS was_void, memory.is_so AS is_memory,
         memory.is_so OR event.incarnation = said.incarnation AND NOT gone.is_so AS is_known
     FROM strandline.generation derived
     JOIN strandline.flush_event event ON event.shard_key = {shard_key}
@@ -85,6 +87,9 @@
     LEFT JOIN strandline.receipt received ON received.shard_key = {shard_key}
         AND received.event_id = event.event_id AND received.generation_id = derived.generation_id
         AND received.stage = derived.entry_stage
+    LEFT JOIN strandline.receipt voided ON voided.shard_key = {shard_key}
+        AND voided.event_id = event.event_id AND voided.generation_id = derived.generation_id
+        AND voided.outcome = 'void'
     CROSS JOIN LATERAL (
         SELECT @is_memory({shard_key}, event.event_id, derived.pipeline, {last_stage}) AS is_so) AS memory
     CROSS JOIN LATERAL (
@@ -94,14 +99,15 @@
             WHERE given.shard_key = {shard_key} AND given.session_key = event.session_key
                 AND given.generation_id = derived.generation_id
                 AND given.seq BETWEEN event.from_seq AND event.through_seq) AS is_so) AS gone
-    WHERE derived.generation_id = {generation_id} AND (received.event_id IS NULL OR received.outcome = 'void')
+    WHERE derived.generation_id = {generation_id} AND (received.event_id IS NULL OR voided.event_id IS NOT NULL)
         AND NOT EXISTS (
             SELECT FROM strandline.due pending
             WHERE pending.shard_key = {shard_key} AND pending.session_key = event.session_key
-                AND pending.generation_id = derived.generation_id AND pending.stage = derived.entry_stage
+                AND pending.generation_id = derived.generation_id
+                AND pending.stage = coalesce(voided.stage, derived.entry_stage)
                 AND pending.from_seq = event.from_seq)
-        -- What the one that serves keeps of it is carried (carry_base_v1).
-        AND NOT (gone.is_so AND memory.is_so))
+        -- What the one that serves keeps of it is carried (carry_base_v1); later stages read no messages.
+        AND NOT (gone.is_so AND memory.is_so AND coalesce(voided.stage, derived.entry_stage) = derived.entry_stage))
 
 -- fragment: uncovered(shard_key, generation_id, last_stage)
 -- The events that the derivation which serves the owner has applied to the end, and this one has not: they keep it

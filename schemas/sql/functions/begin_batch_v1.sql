@@ -3,7 +3,8 @@
 -- The batch that an earlier holder left open, if all of its events are still due (a batch that a reset has touched is
 -- closed as void, and its answers are deleted, because they refer to deleted messages); else a new one, of as many
 -- due events as fit into p_budget tokens, at least one. An event that failed in a larger batch goes alone. Due work
--- from before a reset is removed, and a receipt says why; unless it was derived before, and is derived again.  Forks
+-- from before a reset is removed, and a receipt says why; unless it was derived before, and is derived again, or the
+-- derivation that serves has applied it: then it is memory, which a reset leaves.  Forks
 -- that counted on it derive it for themselves.
 -- The batch names the lines before its first event that extraction is to see as context (@lines_before), without those
 -- that a person took back.  An event that failed before goes without: the cause may have been a line of these.
@@ -43,6 +44,20 @@ BEGIN
         WHERE d.shard_key = p_shard_key AND d.scope_key = p_scope_key
             AND d.generation_id = p_generation_id AND d.stage = p_stage AND NOT d.was_applied
             AND NOT @lives(d, p_shard_key);
+    IF ended IS NOT NULL THEN
+        WITH known AS (
+            UPDATE strandline.due d SET was_applied = true, incarnation = s.incarnation
+            FROM strandline.session s, strandline.generation g
+            WHERE d.shard_key = p_shard_key AND d.scope_key = p_scope_key AND d.generation_id = p_generation_id
+                AND d.stage = p_stage AND d.event_id = ANY (ended) AND s.shard_key = p_shard_key
+                AND s.session_key = d.session_key AND g.generation_id = p_generation_id
+                AND @is_memory(p_shard_key, d.event_id, g.pipeline,
+                    CASE g.pipeline WHEN 'facts' THEN 'merge' ELSE g.entry_stage END)
+            RETURNING d.event_id
+        )
+        SELECT array_agg(e.event_id) INTO ended FROM unnest(ended) AS e (event_id)
+            WHERE e.event_id NOT IN (SELECT k.event_id FROM known k);
+    END IF;
     IF ended IS NOT NULL THEN
         -- Forks of that life count on what these events would have given their owner.
         IF EXISTS (

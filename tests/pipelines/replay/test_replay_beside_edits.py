@@ -48,6 +48,12 @@ from tests.support.workers.scripted_stages import ScriptedStages
 
 R = TypeVar("R")
 OWNER = identify_user("default", "maren").shard_key
+# As a worker does that finds the work of a session's former life.
+MADE_VOID = """
+WITH gone AS (DELETE FROM strandline.due WHERE generation_id = %s RETURNING *)
+INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome)
+SELECT shard_key, event_id, generation_id, stage, 'void' FROM gone RETURNING 1
+"""
 
 
 @pytest.fixture
@@ -341,3 +347,39 @@ def test_a_replay_ends_beside_an_erasure_whose_process_ended(
     derive()
     assert not verify(rig.database).violations
     assert not rows_of(rig.url, "SELECT FROM strandline.due")
+
+
+@pytest.mark.parametrize("stages", [(), ("extract",)], ids=["nothing", "extracted"])
+@pytest.mark.parametrize("is_void", [False, True], ids=["pending", "void already"])
+def test_a_reset_keeps_no_generation_from_what_the_one_before_knows(
+    database: Database,
+    database_url: str,
+    memory: Memory,
+    worker: HandWorker,
+    stages: tuple[str, ...],
+    *,
+    is_void: bool,
+) -> None:
+    """Of an event that the one before has applied, and the new one has not, when its session is reset."""
+    say(memory, "my boat is blue")
+    drain(worker, database_url)
+    serving = serving_generations(database)[FACTS].generation_id
+    generation = find(database, begin_another(database, FACTS))
+    assert generation is not None
+    fill(database, generation.generation_id)
+    database.fetch(EndBackfill(generation_id=generation.generation_id))
+    drain(worker, database_url)
+    say(memory, "my tender is called Pip")
+    for stage in ("extract", "merge"):
+        for lane in due_lanes(database_url, [stage]):
+            if lane.generation_id == serving or stage in stages:
+                worker.drain(lane)
+    memory.reset()
+    if is_void:
+        rows_of(database_url, MADE_VOID, generation.generation_id)
+    drain(worker, database_url)
+    fill(database, generation.generation_id)
+    drain(worker, database_url)
+    assert switch_owner(database, generation, OWNER)
+    assert [fact.text for fact in memory.facts.list() if "Pip" in fact.text] != []
+    assert verify(database, deep=True).violations == ()
