@@ -121,7 +121,7 @@ class Log:
         named = {one.from_seq for one in context.omitted}
         window = [one.seq for one in log if one.seq is not None and one.seq >= context.window_from]
         assert {seq for seq in window if seq not in shown} <= named
-        people = [at for at, one in enumerate(log) if one.is_new_turn]
+        people = [at for at, one in enumerate(log) if speaks(one)]
         behind = log[people[-1] :] if people else []
         if behind and not any(one.role == "assistant" and not one.calls for one in behind):
             assert behind[0].text in [one.text for one in context] or "question_cut" in kinds(context)
@@ -140,6 +140,11 @@ def kinds(context: MemoryContext) -> set[str]:
     steps=st.lists(st.one_of(STEPS, STEPS, STEPS, ACTS), max_size=16),
     form=st.sampled_from([*FORMS, "openai", "openai", "mixed"]),
     limits=LIMITS,
+)
+@example(
+    steps=[("user", ()), ("result", ("a",)), ("flush all", ())],
+    form="anthropic",
+    limits={"token_limit": 120, "token_flush_size": 15, "max_window_messages": 4},
 )
 def test_every_read_is_taken_by_every_provider(
     make_memory: MakeMemory, steps: list[Step], form: str, limits: dict[str, Any]
