@@ -17,7 +17,7 @@ from strandline.schemas.values.acts.capture import Capture
 
 @dataclass(frozen=True, slots=True)
 class AppliedCapture:
-    """What applies to a batch, and the number of the newest act behind it; 0: no act."""
+    """The choice that applies to a batch, and the number of its newest act; 0: no act."""
 
     number: int = 0
     capture: Capture = field(default_factory=Capture)
@@ -45,7 +45,7 @@ class AppliedCapture:
 
 
 def load_capture(fetcher: Fetcher, batch: Batch) -> AppliedCapture:
-    """What applies to the events of a batch."""
+    """The choice that applies to the events of a batch."""
     rows = fetcher.fetch(BatchCapture(shard_key=batch.lane.shard_key, batch_id=batch.batch_id))
     if not rows:
         return AppliedCapture()

@@ -221,7 +221,7 @@ class ModelRoles(BaseModel):
         return role
 
     def as_settings(self) -> dict[str, Any]:
-        """What roles set that stands for settings, by the names of these."""
+        """Values that roles set in place of settings, by the settings' names."""
         named = {name: getattr(getattr(self, role), field) for (role, field), name in AS_SETTINGS.items()}
         return {name: value for name, value in named.items() if value is not None}
 
@@ -269,7 +269,7 @@ class Role(Generic[R]):
 
     @property
     def secrets(self) -> list[str]:
-        """What of it may not be shown."""
+        """The parts that may not be shown."""
         pairs = (*(self.of.headers or ()), *(self.of.query or ()), ("", self.of.api_key))
         contents: list[str] = [content.get_secret_value() for _, content in pairs if content is not None]
         tokens: list[str] = [content.split()[-1] for content in contents if content.strip()]  # "Bearer …"
@@ -362,7 +362,7 @@ class _FileError(ValueError):
 
 
 def check_roles(value: object) -> object:
-    """What ``RolesSource`` read; raises ValueError for a file that it cannot read, and for a text."""
+    """The values that ``RolesSource`` read; raises ValueError for an unreadable file, and for a text."""
     if isinstance(value, _FileError):
         raise value
     if isinstance(value, str):

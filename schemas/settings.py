@@ -184,7 +184,7 @@ class Settings(BaseSettings):
     redact_timeout_seconds: Positive = Field(
         2.0, description="longest time of a hook for one message, or for one call of a model"
     )
-    # What workers hand flushed messages to.
+    # Workers hand flushed messages to it.
     on_overflow: str = Field("", description="your overflow handler: package.module:callable")
 
     # The audit trail.

@@ -109,7 +109,7 @@ class RetentionStatus:
 def get_retention(
     database: Database, *, namespace: str = DEFAULT_NAMESPACE, session_id: str | None = None
 ) -> Retention:
-    """What applies to a namespace, or to a session in it.
+    """The rules that apply to a namespace, or to a session in it.
 
     Raises:
         NotFoundError: the session does not exist.

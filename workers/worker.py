@@ -165,7 +165,7 @@ class Worker:
         )
         self._sealing = Sealing(database, settings)
         self._with_sweep = with_sweep
-        # What any worker does for all of them, with the seconds to wait for its end.
+        # Tasks that any worker does for all of them, with the seconds to wait for their end.
         self._shared_work: list[tuple[Periodic, float]] = []
         if not with_sweep:
             return

@@ -17,7 +17,7 @@ from strandline.schemas.queries.audit.audit import ReadUnsealedRow, SealedEntrie
 
 DIGEST_BYTES = 32
 FIRST = bytes(DIGEST_BYTES)
-"""What the first seal of a chain follows."""
+"""The predecessor of a chain's first seal."""
 
 _FORM = "strandline audit 1"
 # Made once: json.dumps makes one for each entry, which takes as long as to encode it.

@@ -1,4 +1,4 @@
-"""What operators do with the audit trail: set its level, prune it, and take a user's name out of it."""
+"""Upkeep of the audit trail: set its level, prune it, and take a user's name out of it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def prune_trail(namespace: str, before: datetime, act: Act) -> Operation[Pruning
 
 
 def plan_pruning(namespace: str, before: datetime) -> Operation[Pruning]:
-    """What ``prune_trail`` would delete now, and up to which seal; changes nothing."""
+    """Counts the rows that ``prune_trail`` would delete now, and names the last seal; changes nothing."""
     (row,) = yield from fetch(Prunable(shard_key=audit_chain_key(namespace), before=before))
     return Pruning(row.entries, row.through_seal or 0)
 

@@ -47,7 +47,7 @@ _REFUSED_SECONDS = 300.0
 
 
 class Refusals:
-    """What Postgres refuses to this process (a right, a table): one line as it begins, and one as it ends."""
+    """Postgres' refusals to this process (a right, a table): one line as they begin, one as they end."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -358,7 +358,7 @@ class _Application(_Removal[FactEvent]):
         rows = yield from fetch(Uncondense(**self.keys, fact_ids=facts))
         if not rows:
             return facts
-        # What earlier events had taken away while it was part of another one is among what came back.
+        # Facts that earlier events took away while it was part of another one came back too.
         back = [row.fact_id for row in rows]
         yield from take_away_again(self.fact_set.shard_key, back, before=self.event.number)
         return (yield from find())

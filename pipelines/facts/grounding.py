@@ -94,7 +94,7 @@ def _date(
     if about is not None:
         if not EARLIEST <= about <= latest + LATEST_AHEAD:
             return None
-        # What the words of a language mean that is not known here, the model may have written out.
+        # The model may have written out words of a language that is not known here.
         known = [*spoken] if language_of(cited[0].text) in marks_of_languages() else [*spoken, text]
         if any(may_mean(one, about, line.created_at.date()) for line in cited for one in known):
             return about

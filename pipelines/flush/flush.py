@@ -323,5 +323,5 @@ def _apply(
         for generation_id, stage, scope_key in rows
         if generation_id is not None
     )
-    # What waits is rung for by the sweep, when its time has come.
+    # The sweep rings for waiting messages when their time has come.
     return Flushed(tuple(event_ids), () if delay_seconds else lanes)

@@ -270,5 +270,5 @@ _OVERFLOW = PipelineDefinition(
     restore=lambda settings, _config: settings,
     build=_build_overflow,
 )
-# What always runs; the overflow handler runs where one is configured.
+# Always run; the overflow handler runs where one is configured.
 DEFINITIONS: Mapping[str, PipelineDefinition] = {d.pipeline.name: d for d in (_FACTS, _SUMMARY, _VECTORS)}

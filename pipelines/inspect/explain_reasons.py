@@ -67,7 +67,7 @@ def company_reasons(stages: Iterable[StageTrace]) -> Iterable[str]:
 
 
 def correction_reasons(seq: int, corrections: Sequence[CorrectionTrace]) -> Iterable[str]:
-    """What corrections did to a message that is in the log, or to others of its event."""
+    """The effect of corrections on a message that is in the log, or on others of its event."""
     own = [one for one in corrections if one.kind == "replace" and one.from_seq == seq]
     if own:
         yield f"Correction {own[-1].number} gave it this content; no copy of the earlier content is kept."

@@ -40,7 +40,7 @@ _WRAPPERS = frozenset("arguments parameters input answer result output content r
 _MAX_CANDIDATES = 200
 _MAX_WRAPPING = 3
 
-# What models say for an operation; "no change" of a fact means that it says the same already.
+# Models' words for an operation; "no change" of a fact means that it says the same already.
 _OPERATIONS = dict.fromkeys(("none", "noop", "no", "no op", "no change", "no changes", "keep"), "duplicate")
 _OPERATIONS |= dict.fromkeys(("create", "insert", "new"), "add")
 _ENDING = {"delete": "invalidate", "remove": "invalidate", "end": "invalidate"}

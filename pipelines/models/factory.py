@@ -38,7 +38,7 @@ from strandline.schemas.settings import BackendKind, Settings
 REDACTION_SETTING = "STRANDLINE_REDACT_BEFORE_MODELS"
 # Under which a recipe's config records them.
 REDACTION_KEYS = ("redactor", "redactor_version")
-# What this process knows of each server and key; gone with the last model of it.
+# This process's knowledge of each server and key; it goes with their last model.
 _providers: WeakValueDictionary[tuple[str, str], Provider] = WeakValueDictionary()
 
 if TYPE_CHECKING:

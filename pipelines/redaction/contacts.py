@@ -146,7 +146,7 @@ def _international(match: re.Match[str]) -> tuple[int, int] | None:
     return match.span() if is_country and len(digits) >= _MIN_INTERNATIONAL else None
 
 
-# What begins so has three digits.
+# Prefixes of country codes that have three digits.
 _LONGER_COUNTRIES = frozenset("21 22 23 24 25 26 29 35 37 38 42 50 59 67 68 80 85 87 88 96 97 99".split())
 
 

@@ -37,7 +37,7 @@ class StateChange:
 
 @dataclass(frozen=True, slots=True)
 class OwnerDiff:
-    """What differs for one owner; ``same`` counts what does not."""
+    """The differences of one owner; ``same`` counts the pieces that agree."""
 
     namespace: str
     user_id: str | None

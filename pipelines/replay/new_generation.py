@@ -357,7 +357,7 @@ class _Run:
                 )
             )
             for owner in page:
-                # What owners share is searched in one derivation: they are switched when everybody is.
+                # Owners share one derivation's search: they are switched when everybody is.
                 if not owner.events and owner.is_shared:
                     continue
                 if owner.is_settled or (

@@ -122,7 +122,7 @@ class Planner:
         rows = self._database.fetch(
             SelectedBatches(**selection.params, shard_key=shard_key, generation_id=generation_id, stage=stage)
         )
-        # What retention has removed messages of is not compared.
+        # Owners whose messages retention removed are not compared.
         rows = [row for row in rows if not row.is_removed]
         match self._pipeline.derives:
             case "states":

@@ -49,7 +49,7 @@ class SelectionParams(WhoseParams):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What to derive again: all that fits everything given; from the archive, what retention removed, too."""
+    """The scope to derive again: events that fit every field, with the archive's removed ones."""
 
     namespace: str | None = None
     session_id: str | None = None

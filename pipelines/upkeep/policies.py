@@ -66,7 +66,7 @@ def list_acts(level: RetentionLevel, limit: int) -> Operation[list[RetentionAct]
 
 
 def read_retention(level: RetentionLevel) -> Operation[Retention]:
-    """What applies now: the newest act, and the namespace's in what that leaves open."""
+    """The choice that applies now: the newest act, and the namespace's where that leaves it open."""
     acts = yield from list_acts(RetentionLevel(level.namespace), 1)
     common = acts[0].retention if acts else Retention()
     if level.session is None:

@@ -1,1 +1,1 @@
-"""What producers do for the audit trail: the compliance hook before an act, and the recording of reads."""
+"""The producers' side of the audit trail: the compliance hook before an act, and the recording of reads."""

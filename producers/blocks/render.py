@@ -33,7 +33,7 @@ _SECTION_NAMES = (
     "facts", "fact_extraction_memory", "static_memory", "summary", "vector_memory", "vectors",
 )  # fmt: skip
 BEGIN, _END = "<memory>", "</memory>"
-# What a read adds so that a provider takes it: in place of a result, and before an assistant's first message.
+# Texts that a read adds for providers: in place of a result, and before an assistant's first message.
 NOTE = "[No result of this call is recorded; it may have run or not.]"
 USER_LINE = "[The conversation begins here.]"
 ADDED = frozenset({NOTE, USER_LINE})

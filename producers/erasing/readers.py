@@ -76,7 +76,7 @@ def gather_traces(target: ErasureTarget) -> Operation[Traces]:
 
 
 def check_readers(target: ErasureTarget, traces: Traces) -> Operation[list[ReaderCheck]]:
-    """What each reader still gives; all zero if the erasure is finished."""
+    """The number of rows that each reader still gives; all zero if the erasure is finished."""
     checks = [
         (yield from _history(traces)),
         (yield from _get(target, traces)),

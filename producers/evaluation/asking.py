@@ -51,7 +51,7 @@ class Subject:
         return self.resources.database().run(search_messages(request))
 
     def read(self, text: str) -> MemoryContext:
-        """What ``Memory.get`` gives."""
+        """The read of ``Memory.get``."""
         chosen = self.vectors if VECTORS in pipelines_of(self.blocks) else None
         request = ReadRequest(
             identity=self.identity,
@@ -85,7 +85,7 @@ def count_standing(needed: Iterable[frozenset[str]], texts: Sequence[str]) -> in
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What answers a question: messages, by id with the forms of their texts; and words, with theirs."""
+    """The evidence for a question: messages, by id with the forms of their texts; and words, with theirs."""
 
     messages: Mapping[str, frozenset[str]]
     words: Sequence[frozenset[str]]

@@ -47,7 +47,7 @@ class CaptureLevel:
 
 
 def read_capture(level: CaptureLevel) -> Operation[Capture]:
-    """What applies now: the owner's newest act, and the namespace's in what that leaves open."""
+    """The choice that applies now: the owner's newest act, and the namespace's where that leaves it open."""
     common, own = Capture(), Capture()
     rows = yield from fetch(NewestCaptureActs(namespace=level.namespace, owner_key=level.owner_key))
     for row in rows:

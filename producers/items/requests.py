@@ -102,7 +102,7 @@ Distance = Literal["cosine", "inner_product", "l2"]
 # A hundred years.
 MAX_TTL_MINUTES = 100 * 366 * 24 * 60.0
 
-# What half-precision numbers can hold.
+# The range of half-precision numbers.
 MAX_COMPONENT = 65_504.0
 MAX_DIMENSIONS = 16_000
 

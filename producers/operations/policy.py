@@ -133,7 +133,7 @@ def check_no_shared_scope(blocks: Sequence[BaseMemoryBlock]) -> None:
 
 
 def get_retention(session: Session) -> Operation[Retention]:
-    """What applies to this session now; what its own act leaves open, as the namespace's has it."""
+    """The choice that applies to this session now: its own act, else the namespace's."""
     return read_retention(_level(session))
 
 

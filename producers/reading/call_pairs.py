@@ -31,7 +31,7 @@ from strandline.schemas.values.forms.tool_calls import (
 )
 from strandline.schemas.values.message import HEAD_ROLES, SHOWN, Content, Message, Role, shown_with
 
-# What either takes, about, by any tokenizer.
+# About the tokens that either takes, by any tokenizer.
 NOTE_TOKENS = 24
 
 ChangeKind = Literal["result_moved", "result_left_out", "result_added", "call_left_out"]

@@ -131,7 +131,7 @@ def find_candidates(request: ReadRequest, snapshot: Snapshot) -> Operation[Candi
 
 
 def reading_of(request: ReadRequest, snapshot: Snapshot) -> BlockReading:
-    """What custom blocks are told of the read."""
+    """The request that custom blocks get."""
     query = request.query
     if query is None and request.messages:
         query = request.messages[-1]

@@ -1,4 +1,4 @@
-"""What blocks contribute to the memory of a read: rendered by the blocks, counted as in the prompt."""
+"""Blocks' contributions to the memory of a read: rendered by the blocks, counted as in the prompt."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def call_within(seconds: float, call: Callable[[], T]) -> T:
 
 
 def problem_of(error: Exception, seconds: float) -> str:
-    """What went wrong with a call that had ``seconds`` to return; never the error's own words."""
+    """The failure of a call that had ``seconds`` to return; never the error's own words."""
     if isinstance(error, TimeLimitError):
         return f"took longer than {seconds} s"
     if isinstance(error, NoPlaceError):

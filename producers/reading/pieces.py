@@ -234,7 +234,7 @@ def choose_pieces(candidates: Candidates, room: int) -> Chosen:
     is_settled = not candidates.has_facts
     while not is_settled:
         left.take_facts(candidates, {place: piece.message for place, (_, piece) in taken.items()}, facts)
-        # What facts leave messages take, and what these show facts need not; each round shows more messages.
+        # Messages take the room that facts leave, and spare facts that they show; each round adds some.
         left.take_messages(candidates, taken)
         chosen = {place: piece.message for place, (_, piece) in taken.items()}
         covered = [number for number, fact in facts.items() if fact.is_told_by(shown, chosen)]

@@ -43,7 +43,7 @@ from strandline.schemas.values.message import Message, read_rows
 
 RankedRow = SearchChunksRow | SearchSharedChunksRow
 
-# What makes a hit: the rows of one agree in it.
+# The identity of a hit: its rows agree in it.
 _place = attrgetter("score", "similarity", "session_key", "from_seq", "through_seq", "fact_id", "fact")
 
 

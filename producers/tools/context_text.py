@@ -24,7 +24,7 @@ NOTHING = "Memory holds nothing for this question, or nothing that fits the toke
 # A piece's number, twice, and its separator.
 _NUMBER_TOKENS = 8
 
-# What pieces are: parts that the read bounds itself, matches, the latest messages, facts that are merely new.
+# Ranks of pieces: parts that the read bounds itself, matches, the latest messages, facts that are merely new.
 _WHOLE, _MATCHING, _LATEST, _NEWEST = range(4)
 # The order in which pieces take room: at most so many, and this share of the rest.
 _ALL = sys.maxsize

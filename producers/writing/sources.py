@@ -154,7 +154,7 @@ def keep_source(request: SourceRequest) -> Operation[Source]:
 
 
 def wait_for_changes(owner: Owner, source: Source, wait_seconds: float | None) -> Operation[FactChanges]:
-    """What came of a source, once the derivation that serves has merged it, or after so many seconds."""
+    """The outcome of a source, once the derivation that serves has merged it, or after so many seconds."""
     until, pause = time.monotonic() + (wait_seconds or 0), 0.01
     while (left := (yield from _events_left(owner, source))).events and time.monotonic() < until:
         yield Pause(min(pause, max(0.0, until - time.monotonic())))

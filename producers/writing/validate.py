@@ -115,7 +115,7 @@ def _without_memory(part: Any, names: Sequence[str]) -> Any:
     return part if text == part["text"] else {**part, "text": text}
 
 
-# What Postgres and Python both can hold, in whatever time zone it is shown.
+# The range that Postgres and Python both hold, whatever time zone shows it.
 _EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
 _LATEST = datetime(9999, 12, 30, tzinfo=UTC)
 

@@ -67,7 +67,7 @@ def describe_trouble(error: BaseException) -> str | None:
 
 
 def advice_for(trouble: str | None) -> str:
-    """What to do about a trouble as ``describe_trouble`` gives it."""
+    """The advice for a trouble that ``describe_trouble`` gives."""
     return _ADVICE_BY_TROUBLE.get(trouble or "", _CHECK)
 
 

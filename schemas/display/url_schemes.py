@@ -10,7 +10,7 @@ from strandline.schemas.display.shown_text import quote
 from strandline.schemas.display.shown_url import LIBPQ_OPTIONS, is_readable
 
 DATABASE_DIALECTS = ("postgresql", "postgres")
-# What SQLAlchemy's users write behind the plus sign: whichever of these it is, psycopg 3 connects.
+# Drivers that SQLAlchemy's users write behind the plus sign: psycopg 3 connects for all of them.
 DATABASE_DRIVERS = ("", "psycopg", "psycopg_async", "psycopg2", "asyncpg")
 _TLS = {
     "ssl_cert_reqs": "required|optional|none|CERT_REQUIRED|CERT_OPTIONAL|CERT_NONE",

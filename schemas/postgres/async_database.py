@@ -54,7 +54,7 @@ from strandline.schemas.sealing.codec import WITHOUT_KEYS, ContentCodec, holds_t
 T = TypeVar("T")
 R = TypeVar("R")
 
-# What takes time.
+# Work that takes time.
 _Awaited = Query[Any] | Await | Run | Pause | Atomic
 
 

@@ -224,7 +224,7 @@ class Database:
                         self._look_at(error, connection, final=True)
                         failed = error
             except NOTHING_TO_LEND:
-                # What became of the attempt before is what counts.
+                # The outcome of the attempt before counts.
                 break
         if is_unknown:
             raise outcome_unknown(failed) from failed

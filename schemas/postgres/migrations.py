@@ -124,7 +124,7 @@ class Step:
 
 @cache
 def revisions() -> tuple[str, ...]:
-    """Those of this release, the oldest first."""
+    """The revisions of this release, the oldest first."""
     return tuple(sorted(_files()))
 
 

@@ -11,7 +11,7 @@ from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.postgres.query import Query
 
 R = TypeVar("R")
-# What comes before every key.  Numbers in keys are not negative.
+# Comes before every key.  Numbers in keys are not negative.
 _FIRST: dict[str, Any] = {"UUID": UUID(int=0), "int": -1, "str": ""}
 
 

@@ -32,7 +32,7 @@ def version_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
-# What is wrong, and what to do about it.
+# A finding, and the advice for it.
 Trouble = tuple[str, str]
 
 

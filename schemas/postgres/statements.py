@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 _SQL = resources.files("strandline.schemas") / "sql"
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
-# What ``tools.queries`` reads above each statement: nothing that Postgres has to know.
+# Comments that ``tools.queries`` reads above each statement: nothing that Postgres has to know.
 _TYPES = re.compile(
     r"^-- (?:(?:params|row|seals|opens|owner): .*\n(?:--    .*\n)*|repeatable\n)", re.MULTILINE
 )
@@ -64,7 +64,7 @@ def function_source(name: str, schema: str) -> str:
 
 
 def differing_functions(names: Iterable[str], stored: Collection[tuple[str, str]], schema: str) -> list[str]:
-    """Those of ``names`` that ``stored``, names with digests, lacks, or has with another body than here."""
+    """The ``names`` that ``stored`` (names with digests) lacks, or has with another body than here."""
     return [name for name in names if (name, _digest(name, schema)) not in stored]
 
 

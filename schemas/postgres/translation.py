@@ -39,7 +39,7 @@ _GONE = (
 # A pool has no connection to lend: nothing was sent on it.
 NOTHING_TO_LEND = (PoolTimeout, TooManyRequests)
 
-# What passes by itself, mostly at once: the transaction was rolled back for another that was in its way.
+# These pass by themselves, mostly at once: the transaction was rolled back for another in its way.
 _ROLLED_BACK = (pg.SerializationFailure, pg.DeadlockDetected)
 
 # Postgres is there, and does not do it now.

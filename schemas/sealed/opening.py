@@ -22,7 +22,7 @@ MAX_NAME_CHARACTERS = 30
 
 
 def sealed_content(settings: Settings) -> SealedContent:
-    """What seals and opens content in this process; nothing is read or loaded before something is sealed."""
+    """Seals and opens content in this process; nothing is read or loaded before something is sealed."""
     named = (settings.keyring_file, settings.keyring_keys, settings.keyring)
     keyring = LazyKeyring(lambda: open_keyring(settings))
     can_seal = any(one is not None for one in named)

@@ -25,7 +25,7 @@ Form = Literal[
     "label",
     "transition",
 ]
-"""What becomes of a value:
+"""How a value is treated:
 
 - ``text``, ``json``, ``bytes``: a token; of JSON, as a JSON string;
 - ``within``: JSON that holds such values at some paths;

@@ -65,7 +65,7 @@ _PAYLOAD = re.compile(
 _LINES = re.compile(rf"(?:{_LETTER}++|{_ESCAPED})++")
 _WORDS = re.compile(r"(?<![a-z])[a-z]{5,20}(?![a-z])")
 _MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z]).*[0-9]", re.DOTALL)
-# What well-known formats begin with.
+# The first bytes of well-known formats.
 _BEGINNINGS = {"iVBORw": "image", "/9j/": "image", "R0lGOD": "image", "JVBERi": "document", "SUQz": "audio"}
 _MEDIA_TYPES = ("media_type", "mime_type", "mimeType", "mediaType", "contentType")
 _DATA_FIELDS = ("data", "url", "uri", "fileUri", "file_uri", "file_id", "file_data", "base64")
@@ -296,7 +296,7 @@ def _media_type(part: Mapping[str, Any]) -> str:
 
 
 def part_text(part: Mapping[str, Any]) -> str:
-    """What of a content part can be read: its text, or a mark, name and captions; the same of parts in it."""
+    """A content part as text: its own, or a mark, name and captions; the same of parts in it."""
     return "\n".join(line for line in _lines(part) if line)
 
 
@@ -329,7 +329,7 @@ def _texts_in_base64(part: Mapping[str, Any]) -> Iterator[str]:
 
 
 def spoken_text(extra: Mapping[str, Any]) -> str:
-    """What further fields of a message say: a refusal, sound, pictures and files."""
+    """The text of further fields: a refusal, sound, pictures and files."""
     lines: list[str] = []
     for name, value in extra.items():
         if name == "refusal" and isinstance(value, str):

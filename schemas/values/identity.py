@@ -190,7 +190,7 @@ def check_id(field: str, value: object, *, is_of_call: bool = False) -> str:
 
 
 def call_reference(call_id: str) -> str:
-    """What calls and results are matched by: the id of the call; of a long one its digest."""
+    """The key that matches calls and results: the call's id, or a long id's digest."""
     whole = call_id.encode()
     return (
         call_id if len(whole) <= MAX_NAME_BYTES else f"blake2b:{blake2b(whole, digest_size=32).hexdigest()}"

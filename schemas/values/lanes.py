@@ -32,7 +32,7 @@ Derived = Literal["facts", "chunks", "states", "nothing"]
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """What every room knows of a pipeline; ``stages`` are in the order in which an event passes them."""
+    """The shared view of a pipeline; ``stages`` are in the order in which an event passes them."""
 
     name: str
     stages: tuple[str, ...]

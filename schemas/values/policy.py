@@ -26,7 +26,7 @@ DEFAULT_TOKEN_LIMIT = 30_000
 DEFAULT_HISTORY_RATIO = 0.7
 DEFAULT_FLUSH_SIZE = 3_000
 DEFAULT_IDLE_SECONDS = 600
-# What tokens do not bound: a prompt of many megabytes, and the messages that each flush is planned with.
+# Tokens do not bound a prompt of many megabytes, or the number of messages that a flush is planned with.
 DEFAULT_WINDOW_MESSAGES = 2_000
 DEFAULT_WINDOW_BYTES = 16_000_000
 FLUSH_SIZE_REPAIR_RATIO = 0.7

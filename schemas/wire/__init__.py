@@ -1,1 +1,1 @@
-"""What goes over HTTP: the models that the service and its client share."""
+"""Bodies that go over HTTP: the models that the service and its client share."""

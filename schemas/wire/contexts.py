@@ -21,7 +21,7 @@ ABOUT_FORM = (
 
 
 class ContextRequest(Request, json_schema_extra=example(input="Where do I live?", token_limit=8000)):
-    """What to read for.
+    """The question and the bounds of a read.
 
     ``input`` is the text to search memory for, or ``messages``; default: the latest messages of the session.
     ``initial_token_count`` are the tokens of the caller's own prompt.  ``wait_for`` is a ``seq`` to wait for,
@@ -236,7 +236,7 @@ class SummaryOut(Answer):
 
 
 class LatestSummaryRequest(Request, json_schema_extra=example(messages=20)):
-    """What to have summarized: of the last ``messages``, or of the last ``runs``."""
+    """The range to summarize: of the last ``messages``, or of the last ``runs``."""
 
     messages: Annotated[int, Field(ge=1, le=1_000)] | None = None
     runs: Annotated[int, Field(ge=1, le=1_000)] | None = None

@@ -95,7 +95,7 @@ class StageTrace(Report):
 
 
 class CandidateTrace(Report):
-    """What extract found that cites the message.
+    """A statement of extract that cites the message.
 
     ``dropped_by`` is the number of a person's event that speaks against it, ``dropped_because`` its kind
     (``delete``, ``replace``, ``clear``); ``withheld_by`` that of an act on capturing without which it would

@@ -1,4 +1,4 @@
-"""What operators ask for over HTTP: limits, dead letters, replays, generations, imports."""
+"""Operators' requests over HTTP: limits, dead letters, replays, generations, imports."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ class EventOut(
         generation=1,
     ),
 ):
-    """What happened: messages were flushed, a pipeline covers them or gave up, a generation changed.
+    """An event of derivation: messages were flushed, a pipeline covers them or gave up, a generation changed.
 
     `position` is nothing that happened: all up to `at` was told, and its id resumes there.
     """

@@ -1,4 +1,4 @@
-"""What ``replay`` and ``generations`` print under ``--json``."""
+"""The output of ``replay`` and ``generations`` under ``--json``."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class StateChangeReport(Report):
 
 
 class OwnerDiffReport(Report):
-    """What differs for one owner."""
+    """The differences of one owner."""
 
     namespace: str
     user_id: str | None

@@ -1,4 +1,4 @@
-"""What ``status``, ``limits`` and the commands that do work at once print under ``--json``."""
+"""The output of ``status``, ``limits`` and the commands that do work at once, under ``--json``."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class KeyWaitReport(Report):
 
 
 class Standing(Report):
-    """What waits and who works, without totals: those of large tables take long; see ``StatusReport``."""
+    """Waiting work and workers, without totals, which take long for large tables; see ``StatusReport``."""
 
     pipelines: list[PipelineReport]
     workers: list[WorkerReport]

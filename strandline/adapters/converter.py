@@ -37,7 +37,7 @@ ROLES: Mapping[str, Role] = {
     "model": "assistant",
 }
 
-# What code that reads kept fields may raise if they are not ours.
+# Errors of code that reads kept fields that are not ours.
 _NOT_OURS = (AttributeError, LookupError, StopIteration, TypeError, ValueError)
 
 

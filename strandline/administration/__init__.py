@@ -1,1 +1,1 @@
-"""What operators do: functions of a database and settings, which the command line and the service call."""
+"""Operators' acts: functions of a database and settings, which the command line and the service call."""

@@ -1,4 +1,4 @@
-"""What keeps memory back, in sentences: for ``strandline status``, and for the page."""
+"""Obstacles to memory, in sentences: for ``strandline status``, and for the page."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _retry_of(stage: StageReport) -> str:
 
 
 def waiting_line(limits: NamespaceLimitsReport) -> str:
-    """What waits for a budget, and until when."""
+    """Work that waits for a budget, and until when."""
     why = (
         f"has used up its budget of {limits.waits_for}"
         if any(_is_used_up(limits, budget) for budget in (limits.waits_for or "").split(", "))

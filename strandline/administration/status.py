@@ -52,7 +52,7 @@ MAX_SHARE_OF_TOTALS = 0.05
 
 
 def read_standing(database: Database, settings: Settings) -> Standing:
-    """What waits and who works in this database, from a few statements."""
+    """Waiting work and workers of this database, from a few statements."""
     dead_after = settings.worker_dead_after_seconds
     live = database.fetch(StatusWorkers(dead_after_seconds=dead_after))
     used = {row.pipeline for row in database.fetch(UsedPipelines())}
@@ -142,7 +142,7 @@ def _served_stages(generation: int, live: list[StatusWorkersRow]) -> set[str]:
 
 
 def _reasons(database: Database, live: list[StatusWorkersRow]) -> dict[str, str]:
-    """What workers say of work that waits, by ``generation/stage``; a worker may not know that it is over."""
+    """Workers' reasons for waiting work, by ``generation/stage``; some may be out of date."""
     reasons: dict[str, str] = {}
     for worker in live:
         reasons |= json.loads(worker.condition).get("reasons", {})

@@ -1,4 +1,4 @@
-"""What operators do at a service: keys, limits, dead letters, replays, erasures, exports, the audit trail."""
+"""Operators' acts at a service: keys, limits, dead letters, replays, erasures, exports, the audit trail."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ class AdminMethods:
     def explain_message(
         self, message_id: str, *, session_id: str | None = None, user_id: str | None = None
     ) -> MessageExplanation:
-        """What became of a message; name its session if several use the id."""
+        """The fate of a message; name its session if several use the id."""
 
     @remote(wire.EXPLAIN_FACT, AnyFactExplanation)
     def explain_fact(
@@ -300,7 +300,7 @@ class RemoteAdmin(AdminMethods, Waiting):
     def events(
         self, *, user_id: str | None = None, last_event_id: str | None = None
     ) -> Generator[ServiceEvent, None, None]:
-        """What happens in the namespace, or to one of its users; resumes by itself when it is cut."""
+        """The events of the namespace, or of one of its users; resumes by itself when it is cut."""
         return follow(self._service, route("events"), user_id, last_event_id)
 
     def export_user(self, user_id: str, path: str | Path) -> ExportedFile:
@@ -323,7 +323,7 @@ class AsyncRemoteAdmin(AdminMethods, Awaiting):
     def events(
         self, *, user_id: str | None = None, last_event_id: str | None = None
     ) -> AsyncGenerator[ServiceEvent, None]:
-        """What happens in the namespace, or to one of its users; resumes by itself when it is cut."""
+        """The events of the namespace, or of one of its users; resumes by itself when it is cut."""
         return follow_async(self._service, route("events"), user_id, last_event_id)
 
     async def export_user(self, user_id: str, path: str | Path) -> ExportedFile:

@@ -1,4 +1,4 @@
-"""What happens, as it happens: streams of server-sent events that resume by themselves."""
+"""Events as they happen: streams of server-sent events that resume by themselves."""
 
 from __future__ import annotations
 

@@ -260,7 +260,7 @@ class SessionMethods(RemoteSession):
 
     @Method
     def explain(self, message_id: str) -> Operation[MessageExplanation]:
-        """What became of a message of this session: where it is, and what each stage made of it.
+        """The fate of a message of this session: its place, and the pieces that each stage made of it.
 
         Raises:
             NotFoundError: the session has no such message.
@@ -405,7 +405,7 @@ class SessionMethods(RemoteSession):
     aset_retention = set_retention.asynchronous
 
     def aevents(self, *, last_event_id: str | None = None) -> AsyncGenerator[ServiceEvent, None]:
-        """What happens to this session, from now on or since an event; resumes by itself when it is cut."""
+        """The events of this session, from now on or since an event; resumes by itself when it is cut."""
         return follow_async(self._service, self._events_path, self._user_id, last_event_id)
 
     async def aclose(self) -> None:
@@ -435,7 +435,7 @@ class RemoteMemory(SessionMethods, Waiting):
         return RemoteFacts(self._service, self._user_id)
 
     def events(self, *, last_event_id: str | None = None) -> Generator[ServiceEvent, None, None]:
-        """What happens to this session, from now on or since an event; resumes by itself when it is cut."""
+        """The events of this session, from now on or since an event; resumes by itself when it is cut."""
         return follow(self._service, self._events_path, self._user_id, last_event_id)
 
     def close(self) -> None:

@@ -106,7 +106,7 @@ Operation = Generator[Call, Reply, T]
 
 
 class Driver(Protocol):
-    """What carries operations out: ``RemoteService``."""
+    """The part that carries operations out: ``RemoteService``."""
 
     known_namespace: str | None
 
@@ -240,7 +240,7 @@ def path(*parts: str | int) -> str:
 
 
 class _WithoutUser(str):
-    """What says that a session has no user: no text that a visitor gave as a name is equal in kind."""
+    """Says that a session has no user: no text that a visitor gave as a name is equal in kind."""
 
 
 WITHOUT_USER: str = _WithoutUser(NO_USER)

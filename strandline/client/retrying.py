@@ -16,7 +16,7 @@ from strandline.schemas.errors import ConfigurationError
 
 # Whether a request may be sent again without an answer: a completed one changes nothing more.
 Repeat = Literal["always", "if_not_done"]
-# What became of a request: it never left, the service refused it undone, or no answer came.
+# Outcomes of a request: it never left, the service refused it undone, or no answer came.
 Failure = Literal["not_sent", "not_done", "unknown"]
 
 # Problems that say that nothing was done, and that it may be tried again.

@@ -125,7 +125,7 @@ def namespace_of(service: Driver) -> Operation[str]:
 
 
 def value_of(kind: Any, out: Any, namespace: str = "") -> Any:
-    """What the wire has as ``out``, as a value of the library: dataclasses, and collections of them."""
+    """The library's value of the wire's ``out``: dataclasses, and collections of them."""
     if out is None or (
         isinstance(kind, type) and isinstance(out, kind) and not isinstance(out, (list, dict))
     ):

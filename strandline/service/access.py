@@ -16,7 +16,7 @@ _ACCESS = "__strandline_access__"
 
 Queue = Literal["reads", "writes", "others", "keys", "streams"]
 Content = Literal["messages", "facts", "summaries", "items", "names", "operators"]
-"""What an answer can tell: people's words by where they are, names (ids of users and sessions, as typed), and
+"""Content of an answer: people's words by where they are, names (ids of users and sessions, as typed), and
 operators' words (labels, actors, reasons, instructions)."""
 CONTENTS: tuple[Content, ...] = get_args(Content)
 WORDS = frozenset(CONTENTS[:4])

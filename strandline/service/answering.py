@@ -163,7 +163,7 @@ async def _facts(call: Call, values: dict[str, Any]) -> OwnerFacts:
     return OwnerFacts(call.service.resources, call.caller.owner(values["user"]))
 
 
-# What each subject is made of, and how.
+# The parts that make each subject, and how.
 _SUBJECTS: dict[Any, tuple[dict[str, Any], Callable[[Call, dict[str, Any]], Awaitable[Any]]]] = {
     Call: ({}, _call),
     SessionIdentity: ({"session_id": SessionId}, _identity),

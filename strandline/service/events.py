@@ -260,7 +260,7 @@ class EventHub:
         session_key: UUID | None = None,
         asker: Asker | None = None,
     ) -> AsyncIterator[list[HappeningsRow]]:
-        """What happened from a time until another, page by page; ``asker``: whose turns they wait for."""
+        """The events between two times, page by page; ``asker``: whose turns they wait for."""
         database = await self._resources.async_database()
         place = since, _LAST_UUID, _LAST_GENERATION
         while place < (until, _LAST_UUID, _LAST_GENERATION):

@@ -42,14 +42,14 @@ user's names the user in the path, or in the header `Strandline-User`.  Errors a
 
 _TAGS = {
     "messages": "Putting messages, and the log as it is.",
-    "runs": "What agents' runs brought to a session.",
+    "runs": "Runs of agents, and the messages that they brought to a session.",
     "contexts": "Reads for a prompt, searches, summaries.",
     "sessions": "Sessions: state, policy, flushes, resets, forks.",
     "corrections": "Messages taken back, or given other content.",
     "facts": "A user's facts.",
     "users": "The users of a namespace.",
     "explain": "Why something was remembered, or not.",
-    "events": "What happens, as it happens.",
+    "events": "Events as they happen.",
     "imports": "Messages and facts from elsewhere.",
     "erasures": "Erasing users and sessions for good, and exporting their data.",
     "keys": "Keys, and the identity of a request.",
@@ -322,7 +322,7 @@ _WITH_KEY = frozenset(
         "unsupported-encoding",
     }
 )  # fmt: skip
-# What each change may meet, and what those of someone's memory may.
+# Errors that each change may meet, and errors of changes to someone's memory.
 _CHANGING = frozenset({"conflict", "redaction-failed"})
 _CHANGING_MEMORY = frozenset({"erased", "unknown-pipeline"})
 

@@ -324,7 +324,7 @@ class ServiceRoute(Route):
         return values
 
     async def _work(self, call: Call, values: dict[str, Any], body: bytes) -> ASGIApp:
-        """What answers a request: the place of a read does not wait for a client to take its answer."""
+        """Answers a request: the place of a read does not wait for a client to take its answer."""
         if self.body is None:
             check_keys(body)
         elif body or self.needs_body:
@@ -362,7 +362,7 @@ class Router:
 
 
 def taken_by(endpoint: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
-    """What an endpoint takes, by its signature."""
+    """An endpoint's parameters, by its signature."""
     hints = get_type_hints(endpoint, include_extras=True)
     return {
         name: (hints[name], ... if one.default is one.empty else one.default)

@@ -77,7 +77,7 @@ class Service:
 
 
 class Readiness:
-    """What keeps a process from answering: one look for all that ask within half a second, key or no key."""
+    """The obstacles to answering: one look for all that ask within half a second, key or no key."""
 
     def __init__(self) -> None:
         self._look: asyncio.Task[str | None] | None = None

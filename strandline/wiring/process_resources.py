@@ -71,7 +71,7 @@ class LoopResources:
         )
 
     def own(self) -> OfLoop | None:
-        """Those of the running loop."""
+        """The resources of the running loop."""
         return self._of_loops.get(asyncio.get_running_loop())
 
     def add(self, database: AsyncDatabase) -> OfLoop:
@@ -82,7 +82,7 @@ class LoopResources:
             return self._of_loops.setdefault(asyncio.get_running_loop(), own)
 
     def take_out(self) -> OfLoop | None:
-        """Those of the running loop, which has none from now on."""
+        """Takes the resources of the running loop, which has none from now on."""
         with self._lock:
             return self._of_loops.pop(asyncio.get_running_loop(), None)
 

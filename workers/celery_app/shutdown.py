@@ -26,10 +26,10 @@ logger = logging.getLogger("strandline.workers")
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
-# What supervisors take for a failure that passes (EX_TEMPFAIL).
+# The exit code that supervisors take for a failure that passes (EX_TEMPFAIL).
 LOST_EXIT = 75
 
-# What leaving may take when Postgres does not answer; then the heartbeat runs out by itself.
+# The time to leave when Postgres does not answer; then the heartbeat runs out by itself.
 LEAVE_SECONDS = 2.0
 
 

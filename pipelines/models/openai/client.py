@@ -223,7 +223,7 @@ def _unreachable(error: openai.OpenAIError, role: Role[Any]) -> ModelError:
     return TransientModelError(f"The model client failed ({type(error).__name__}); it will be tried again.")
 
 
-# What the words of an error of the network mean.
+# The meaning of a network error's words.
 _CAUSES = (
     (r"certificate", "its certificate is not trusted; name your authority's file in SSL_CERT_FILE"),
     (r"ssl|tls", "it does not speak TLS as expected; check whether {address} begins with http or https"),

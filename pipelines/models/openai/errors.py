@@ -89,7 +89,7 @@ class Rejection:
 
     @property
     def certain(self) -> Rejection:
-        """What it says without its sentences, which may quote the input."""
+        """The error without its sentences, which may quote the input."""
         return replace(self, status=self.certain_status or self.status, message=self.codes)
 
     @property

@@ -42,7 +42,7 @@ _ANSWERS = ("output", "content", "candidates", "generated_text", "completion")
 _VECTORS = ("embedding", "vector", "embeddings", "values", "float")
 
 _EVENTS = re.compile(r"^data:", re.MULTILINE)
-# What may stand before a value: also the marks that keep a browser from running a list.
+# Characters that may stand before a value: also the marks that keep a browser from running a list.
 _BEFORE_FIRST = re.compile(r"[^\w{\[<]{0,16}")
 _BEFORE_NEXT = re.compile(r"[\s\0,;]*")
 _END = "[DONE]"

@@ -93,7 +93,7 @@ class IndexCache:
 
     @contextmanager
     def next_part(self, scope: ScopeKey, version: str) -> Iterator[Beginning | None]:
-        """What this search may add a part to: nothing the first time, nor while another thread does."""
+        """The parts that this search may extend: none the first time, nor while another thread does."""
         with self._lock:
             begun = self._take_beginning(scope, version) if scope not in self._in_the_making else None
             if begun is not None:

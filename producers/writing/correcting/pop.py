@@ -27,7 +27,7 @@ from strandline.schemas.values.message import Message, read_rows
 # Each lost race means that another caller put or popped in between.
 MAX_ATTEMPTS = 20
 
-# What of a message that is popped is put again.
+# The fields of a popped message that are put again.
 Keep = Callable[[Message], Sequence[object]]
 
 

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
 
-# What SQLAlchemy calls psycopg 3, sync and async.
+# SQLAlchemy's names for psycopg 3, sync and async.
 DRIVER = "psycopg"
 
-# What callers may give as ``pool=``.
+# The types that callers may give as ``pool=``.
 Pool = Union[ConnectionPool[Any], AsyncConnectionPool[Any], "Engine", "AsyncEngine"]
 
 
 class SyncPool(Protocol):
-    """What ``Database`` needs of a pool."""
+    """The part of a pool that ``Database`` needs."""
 
     @property
     def closed(self) -> bool: ...
@@ -48,7 +48,7 @@ class SyncPool(Protocol):
 
 
 class AsyncPool(Protocol):
-    """What ``AsyncDatabase`` needs of a pool."""
+    """The part of a pool that ``AsyncDatabase`` needs."""
 
     @property
     def closed(self) -> bool: ...

@@ -48,7 +48,7 @@ _MAX_SENTENCES = 100
 _OF_PSYCOPG = frozenset({"autocommit", "prepare_threshold", "context", "row_factory", "cursor_factory"})
 _CHECK = "check that it runs, and that the database URL is right (STRANDLINE_DATABASE_URL)"
 _DENIED = "correct user and password in the database URL (STRANDLINE_DATABASE_URL)"
-# What to do where a server answers and refuses, by SQLSTATE.
+# Advice for a server that answers and refuses, by SQLSTATE.
 _ADVICE = {
     "22023": "correct it in PGOPTIONS, PGTZ, PGDATESTYLE, PGGEQO or the options of the database URL",
     "28000": _DENIED,
@@ -56,7 +56,7 @@ _ADVICE = {
     "3D000": "create it, or name another one in the database URL (STRANDLINE_DATABASE_URL)",
     "42501": "let its owner run GRANT CONNECT ON DATABASE",
 }
-# What libpq says itself, which is in English, of a server that did not answer.
+# libpq's own words, which are English, about a server that did not answer.
 _MEANINGS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile("Connection refused"), f"the connection was refused; {_CHECK}"),
     (

@@ -16,7 +16,7 @@ RECONNECT_SECONDS = 1.0
 
 
 class Awaited(Protocol):
-    """What knows of callers that the pool does not know of, since they do not wait in its queue."""
+    """Counts callers that the pool does not know of, since they do not wait in its queue."""
 
     callers: int
 

@@ -1,1 +1,1 @@
-"""What people and operators do, as values: who acts, kinds of acts, choices on capturing and retention."""
+"""Acts of people and operators, as values: who acts, kinds of acts, choices on capturing and retention."""

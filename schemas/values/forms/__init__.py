@@ -1,1 +1,1 @@
-"""What providers' forms of a message have in common, and the form that one of them takes."""
+"""Parts that providers' forms of a message share, and each provider's own form."""

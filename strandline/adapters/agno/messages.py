@@ -71,7 +71,7 @@ def query_of(run_input: RunInput | TeamRunInput | None) -> str:
 
 
 def plain_messages(text: str | None, messages: Sequence[AgnoMessage] | None) -> list[Message]:
-    """What users and assistants say in messages that are in no conversation; ``text`` is a user's.
+    """The words of users and assistants in messages that are in no conversation; ``text`` is a user's.
 
     Raises:
         InvalidMessageError: there is neither.

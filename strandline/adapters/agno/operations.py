@@ -1,4 +1,4 @@
-"""What Agno does with user memories, as operations on the facts of a namespace's users.
+"""Agno's acts on user memories, as operations on the facts of a namespace's users.
 
 Each is the act, or the acts, that the methods for facts are: the compliance hook is asked, and the audit
 trail has them.

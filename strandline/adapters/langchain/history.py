@@ -56,7 +56,7 @@ class StrandlineHistory(BaseChatMessageHistory):
     def __init__(self, session_id: str | None = None, *, user_id: str | None = None, **options: Any) -> None:
         super().__init__()
         self.memory = Memory.from_defaults(session_id, user_id=user_id, **options)
-        # What open turns were shown: the number of messages, and a digest of them.
+        # The messages that open turns were shown: their number, and a digest.
         self._turns: deque[tuple[int, int]] = deque(maxlen=MAX_OPEN_TURNS)
 
     @property

@@ -19,7 +19,7 @@ from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.lanes import Scope
 from strandline.schemas.values.message import Message
 
-# What every block has, and no message changes.
+# Fields that every block has, and no message changes.
 _OF_ALL_BLOCKS = frozenset(TheirBlock.model_fields)
 
 
@@ -63,13 +63,13 @@ class LlamaIndexBlock:
         return self._state_of(block)
 
     def render(self, state: Mapping[str, Any]) -> str | list[dict[str, Any]] | None:
-        """What ``aget`` gives without messages."""
+        """The block's ``aget`` without messages."""
         return _content_of(asyncio.run(self._restore(state).aget(None)))
 
     def render_for(
         self, state: Mapping[str, Any], reading: BlockReading
     ) -> str | list[dict[str, Any]] | None:
-        """What ``aget`` gives for the messages and the query of a read, and the arguments of its caller."""
+        """The block's ``aget`` for the messages and the query of a read, and its caller's arguments."""
         messages = chat_messages_of(reading.messages)
         if isinstance(reading.query, str):
             messages.append(ChatMessage(role="user", content=reading.query))
@@ -80,7 +80,7 @@ class LlamaIndexBlock:
         return _content_of(shown)
 
     def truncate(self, content: str, tokens: int) -> str | None:
-        """What ``atruncate`` leaves of the text."""
+        """The text after the block's ``atruncate``."""
         shorter = asyncio.run(self._block.atruncate(content, tokens))
         return shorter if isinstance(shorter, str) else None
 

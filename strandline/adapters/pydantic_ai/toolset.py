@@ -15,7 +15,7 @@ _ANY_ARGUMENTS = SchemaValidator(core_schema.any_schema())
 
 @runtime_checkable
 class MemoryTools(Protocol):
-    """What offers tools and carries out calls of them: a ``Memory``."""
+    """Offers tools and carries out their calls: a ``Memory``."""
 
     def tools(self, *, read_only: bool = False) -> Sequence[Mapping[str, Any]]: ...
 

@@ -78,7 +78,7 @@ class EvidencePlaces(Report):
 
 
 class AnswerReport(Report):
-    """What memory gives for a question: the facts closest to it, and how much of its evidence, from where."""
+    """The read for a question: the facts closest to it, and how much of its evidence, from where."""
 
     question: str
     answer: str | None

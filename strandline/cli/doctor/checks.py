@@ -1,4 +1,4 @@
-"""What doctor looks at on this machine: versions, files, vocabularies and settings."""
+"""Doctor's checks of this machine: versions, files, vocabularies and settings."""
 
 from __future__ import annotations
 

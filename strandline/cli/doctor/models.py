@@ -1,4 +1,4 @@
-"""What doctor and ``strandline models check`` look at in models: each role is asked as it is in earnest."""
+"""Checks of models, by doctor and ``strandline models check``: each role gets a real request."""
 
 from __future__ import annotations
 

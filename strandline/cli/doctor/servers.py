@@ -1,4 +1,4 @@
-"""What doctor looks at on the servers: Postgres, its rights and tables, workers, clock, broker."""
+"""Doctor's checks of the servers: Postgres, its rights and tables, workers, clock, broker."""
 
 from __future__ import annotations
 

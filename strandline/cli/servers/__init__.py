@@ -1,1 +1,1 @@
-"""What commands work on: servers, the memories on them, worker processes, and the options that name them."""
+"""Servers that commands work on, the memories there, worker processes, and the options that name them."""

@@ -172,7 +172,7 @@ def _known_state(database: Database, identity: SessionIdentity) -> SessionState 
 
 
 def read(opened: OpenedSession, query: str | None) -> tuple[MemoryContext, ReadState]:
-    """What ``Memory.get`` gives with the default blocks of the session's pipelines, and its state."""
+    """The read of ``Memory.get`` with the default blocks of the session's pipelines, and its state."""
     memory, stored = opened
     context = memory.get(query)
     state = ReadState.of(

@@ -1,4 +1,4 @@
-"""What ``up`` and ``demo`` start, worker processes and the HTTP service, and the models that these use."""
+"""Processes that ``up`` and ``demo`` start (workers, the HTTP service), and the models that these use."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ModelsUsed:
 
 
 def models_used(settings: Settings) -> ModelsUsed:
-    """What workers with these settings use."""
+    """The models of workers with these settings."""
     text_is_local = {settings.backend(role) for role in TEXT_ROLES} == {"local"}
     embedder = settings.backend("embedding")
     embedding_is_local = embedder in LOCAL_EMBEDDERS
@@ -81,7 +81,7 @@ def worker_command(name: str, running: Running, *, log_path: Path | None = None)
 
 
 def _environment_of(running: Running) -> dict[str, str]:
-    """What tells a child where its servers are."""
+    """The variables that tell a child where its servers are."""
     return {
         **os.environ,
         "STRANDLINE_HOME": str(running.settings.home),

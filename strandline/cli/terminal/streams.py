@@ -64,7 +64,7 @@ def _drop(stream: IO[str]) -> None:
         os.close(nowhere)
 
 
-# What every record has; whatever else stands on one was passed as ``extra``.
+# The fields of every record; any other was passed as ``extra``.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "data"}
 
 

@@ -64,7 +64,7 @@ class Threads:
         self._at_work: dict[asyncio.Future[Any], EndingPool] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._executor = ThreadPoolExecutor(at_once, thread_name_prefix="strandline-blocking")
-        # What ends others must not wait for one of their threads.
+        # The task that ends others must not wait for one of their threads.
         self._enders = ThreadPoolExecutor(4, thread_name_prefix="strandline-ending")
 
     async def run(self, database: Database, work: Callable[[Database], T]) -> T:

@@ -1,4 +1,4 @@
-"""What only the page asks for: routes with the demands of all others, which the page alone reaches."""
+"""Routes that the page alone reaches, with the demands of all others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REVEAL = WireAct("POST", "/page/-/reveal", "same", names_user=True)
 
 
 class StandingOut(Standing):
-    """What waits and who works.
+    """Waiting work and workers.
 
     ``rates`` has the events done in each minute of the last hour; ``notes`` says what keeps memory back.
     """

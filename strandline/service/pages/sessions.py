@@ -58,7 +58,7 @@ class Sealer:
         return PageSession(tuple(match[2][1:].split(".")), int(match[1]))
 
     def token(self, value: str) -> str:
-        """What each form of this session carries."""
+        """The token that the page's forms carry in this session."""
         return self._digest("form", value)
 
     def is_token(self, value: str, token: str) -> bool:

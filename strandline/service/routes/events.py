@@ -1,4 +1,4 @@
-"""What happens, as it happens: streams of server-sent events."""
+"""Events as they happen: streams of server-sent events."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def namespace_events(request: Request, call: Call) -> EventStream:
 
 @routes.answer(acts.SESSION_EVENTS, "read", "streams", ("names",), responses=_STREAM)
 async def session_events(request: Request, call: Call, identity: SessionIdentity) -> EventStream:
-    """What happens to one session; `Last-Event-ID` resumes."""
+    """The events of one session; `Last-Event-ID` resumes."""
     await call.service.records.find(identity)
     listener = Listener(
         identity.namespace, call.caller.key_id, **call.caller.whose, session_key=identity.session_key

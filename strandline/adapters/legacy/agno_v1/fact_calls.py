@@ -20,7 +20,7 @@ MAX_KNOWN_TEXTS = 10_000
 
 
 class RunTexts:
-    """What users said in the runs that were added last, of which facts are made anyway."""
+    """The users' words in the runs that were added last, of which facts are made anyway."""
 
     def __init__(self) -> None:
         self._known: RecentlyUsed[bytes, bool] = RecentlyUsed(MAX_KNOWN_TEXTS)
@@ -70,7 +70,7 @@ _next_question: ContextVar[_Question | None] = ContextVar("strandline_agno_v1_qu
 
 
 class Questions:
-    """What runs are about, since Agno asks for a user's memories without saying so; safe to share."""
+    """The subject of runs, since Agno asks for a user's memories without naming it; safe to share."""
 
     def __init__(self) -> None:
         self._last_words: RecentlyUsed[str, str] = RecentlyUsed(MAX_KNOWN_USERS)

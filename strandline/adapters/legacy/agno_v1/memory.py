@@ -119,7 +119,7 @@ class StrandlineMemory(AgnoMemory):
         """The memory of a session itself, for operations that Agno lacks: ``facts``, ``search``, …"""
         return self._open(session_id, self._users.of_session(session_id), None)
 
-    # What agents and teams read of its attributes.
+    # Attributes that agents and teams read.
 
     @_read_only
     def memories(self) -> Mapping[str, dict[str, UserMemory]]:
@@ -150,7 +150,7 @@ class StrandlineMemory(AgnoMemory):
         """Do nothing: every call reads the stored facts."""
 
     def to_dict(self) -> dict[str, Any]:
-        """What agents keep in a storage of Agno's: the runs of this process, and nothing that is derived.
+        """The state that agents keep in Agno's storage: the runs of this process, nothing derived.
 
         A copy of facts and summaries elsewhere would outlive what deletes them here.
         """

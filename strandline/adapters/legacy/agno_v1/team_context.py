@@ -17,7 +17,7 @@ SCOPE = "team context"
 MAX_ENTRIES = 200
 NO_TEXT = "-"
 
-# What of a member's run no member needs.
+# Parts of a member's run that no member needs.
 _LEFT_OUT = ("messages", "events", "metrics")
 
 

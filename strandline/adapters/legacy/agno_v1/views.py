@@ -1,4 +1,4 @@
-"""What agents and teams read of a memory's attributes, as mappings that ask Strandline."""
+"""Attributes of a memory that agents and teams read, as mappings that ask Strandline."""
 
 from __future__ import annotations
 
