@@ -21,7 +21,7 @@ export interface ContextOut {
   time_zone?: string | null;
 }
 
-/** What to read for. */
+/** The question and the bounds of a read. */
 export interface ContextRequest {
   input?: string | MessageIn | null;
   messages?: MessageIn[] | null;
@@ -99,7 +99,7 @@ export interface ErasureOut {
   failed?: string | null;
 }
 
-/** What happened: messages were flushed, a pipeline covers them or gave up, a generation changed. */
+/** An event of derivation: messages were flushed, a pipeline covers them or gave up, a generation changed. */
 export interface EventOut {
   kind: "flushed" | "covered" | "dead" | "generation" | "position" | (string & {});
   at: string;
@@ -820,7 +820,7 @@ export class Strandline {
     return this.#json({ method: "POST", path: `/v1/sessions/${encode(sessionId)}/import`, body, isSafe: true, namesUser: true, options });
   }
 
-  /** What happens to one session; `Last-Event-ID` resumes. */
+  /** The events of one session; `Last-Event-ID` resumes. */
   sessionEvents(sessionId: string, options: StreamOptions = {}): AsyncGenerator<ServiceEvent> {
     return this.#events(`/v1/sessions/${encode(sessionId)}/events`, options);
   }

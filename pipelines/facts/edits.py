@@ -303,7 +303,7 @@ class _Application(_Removal[FactEvent]):
             yield from self._mark_doubt(like or self.event.fact_id, self.event.doubts)
 
     def _mark_doubt(self, fact_id: UUID | None, doubted_id: UUID) -> Operation[None]:
-        """Mark an added fact as doubtful, if the fact it may contradict is in this derivation by now."""
+        """Mark an added fact as doubtful, if the fact it may contradict is in this derivation already."""
         rows = yield from fetch(FindFact(**self.keys, fact_id=doubted_id))
         if not rows:
             traced = yield from self.find_traced(since=self.event.number)

@@ -142,7 +142,7 @@ def contradict(one: str, other: str) -> bool:
 
 
 def counts_otherwise(one: str, other: str) -> bool:
-    """Whether a statement has all words of another, with other numbers: what was counted has changed."""
+    """Whether a statement has all words of another, with other numbers: the count has changed."""
     if not numbers_in(one) or not numbers_in(other) or numbers_in(one) == numbers_in(other):
         return False
     counted = {word for word in telling_words(other) if not numbers_in(word)}

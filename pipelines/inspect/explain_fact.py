@@ -71,7 +71,7 @@ SOURCES_PAGE_BYTES = 4_000_000
 
 
 class Where(TypedDict):
-    """Where to look for what is to be explained."""
+    """Where to look for the subject."""
 
     namespace: str
     session_id: str | None

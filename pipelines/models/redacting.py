@@ -92,7 +92,7 @@ def _redact(redaction: Redaction, texts: Sequence[str], seconds: float | None = 
     try:
         return redaction.texts(texts, seconds=seconds)
     except RefusalError as error:
-        raise PermanentModelError(f"A redaction hook refused what was to be sent: {error}") from error
+        raise PermanentModelError(f"A redaction hook refused the request's text: {error}") from error
     except RedactionError as error:
         unredacted = UnredactedError(str(error))
         unredacted.counts = not isinstance(error, RedactionWaitsError)

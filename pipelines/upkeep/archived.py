@@ -131,7 +131,7 @@ def restore(
     if not ranges:
         raise NotFoundError(
             f"Nothing of session {quote(identity.session_id)} is in an archive:"
-            " `strandline retention archived` lists what is."
+            " `strandline retention archived` lists those in archives."
         )
     policy = _policy(database, identity, new)
     first = partial(_begin, identity, new, policy, ranges, ttl_seconds)

@@ -78,7 +78,7 @@ class ObjectArchive:
         content = self._get(name)
         if digest_of(content) != digest:
             raise ArchiveError(
-                f"Object {name} in {self._url} is not what was stored: its digest differs."
+                f"Object {name} in {self._url} was changed: its digest differs."
                 " Restore it from the store's versions or a backup."
             )
         return content

@@ -1,7 +1,7 @@
 """Sharing: copies of a session's flushed messages, for the session's shared scope.
 
-The copies are stored under the scope's own key, so a separate transaction writes them, before the one that
-writes receipts.  Their keys follow from the messages, so writing them twice changes nothing.
+The copies are stored under the scope's own key, so a separate transaction writes them, before the transaction
+of the receipts.  Their keys follow from the messages, so writing them twice changes nothing.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def fact_line(text: str) -> str:
 
 
 def facts_text(facts: Iterable[tuple[str, str]]) -> str:
-    """Facts as they appear where many are shown: each day, and the lines of what was said on it.
+    """Facts as they appear where many are shown: each day, and the lines of facts said on it.
 
     Args:
         facts: the day of each, and its ``fact_line``, in the order given.

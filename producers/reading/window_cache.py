@@ -110,7 +110,7 @@ class KnownWindow:
         return moved
 
     def _learn(self, known: Mapping[str, Any], new: KnownWindow) -> None:
-        """Take over what was made of the messages before the new ones; all are plain, or nothing is."""
+        """Take over the work on the messages before the new ones; all are plain, or nothing is."""
         if not new.is_plain:
             return
         self.__dict__["is_plain"] = True

@@ -181,7 +181,7 @@ class HistoryImport:
             return "Nothing was to be stored."
         return (
             f"{done:,} messages and {facts:,} facts are stored, and perhaps some more;"
-            " run the same import again: it adds what is missing, and nothing twice."
+            " run the same import again: it adds the missing ones, and nothing twice."
         )
 
     def _take(self, record: Record) -> None:

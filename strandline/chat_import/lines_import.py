@@ -166,7 +166,7 @@ class ChatImport:
         more = ", and perhaps some more" if perhaps_more else ""
         return (
             f"{quantity(done, 'message')} of the file {verb} stored{more};"
-            " run the same import again: it adds what is missing, and nothing twice."
+            " run the same import again: it adds the missing ones, and nothing twice."
         )
 
     def _put_lines(self) -> None:

@@ -305,7 +305,7 @@ class _Paper:
 @click.argument("question")
 @token_limit_option
 def command(opened: OpenedSession, question: str, as_json: bool) -> Output | None:
-    """Show what a session's memory gives for a question: pieces with their sources, and all omissions.
+    """Show a session's memory for a question: pieces with their sources, and all omissions.
 
     The read is `Memory.get` with the default blocks of the session's pipelines; `strandline get` shows its
     messages. No model answers the question: the only model call is its embedding. The application's own

@@ -44,7 +44,7 @@ from strandline.schemas.wire.report import Key, Report, Time
 
 @click.group("audit", cls=CommandGroup)
 def command() -> None:
-    """Who did what, from where and when: list it, prove that nothing was changed, set what is recorded."""
+    """Who did what, from where and when: list it, prove that nothing was changed, choose what to record."""
 
 
 class ActReport(Report):
@@ -204,7 +204,7 @@ def export_command(audit: Audit, since: datetime | None, until: datetime | None)
 def _page_lines(page: ActPage) -> Iterator[str]:
     yield from map(_line, page.acts)
     if not page.acts:
-        yield "no acts; `strandline audit level` shows what is recorded"
+        yield "no acts; `strandline audit level` shows the recorded kinds"
     if page.next_before is not None:
         yield f"more: --before {page.next_before}"
 

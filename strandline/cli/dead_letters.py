@@ -271,7 +271,7 @@ def _action_lines(actions: Sequence[ActionReport]) -> Iterator[str]:
     sentences = {
         "due": "due again",
         "void": "void, since its session was reset",
-        "gone": "retried or dropped by someone else meanwhile",
+        "gone": "retried or dropped by someone else",
         "retired": "refused, because its generation is retired and serves no owner; drop it instead",
         "dropped": "dropped",
     }

@@ -56,11 +56,11 @@ from strandline.schemas.wire.work import ClearFactsReport
 
 @click.group("facts", cls=CommandGroup)
 def command() -> None:
-    """List and change facts, show their history and figures, set what is captured, clear a namespace."""
+    """List and change facts, show their history and figures, choose what to capture, clear a namespace."""
 
 
 class FactReport(Report):
-    """A fact; what the times mean stands at ``strandline.Fact``."""
+    """A fact; ``strandline.Fact`` explains the times."""
 
     fact_id: UUID
     text: str
@@ -186,16 +186,16 @@ def _text_of(_context: click.Context, _option: click.Parameter, path: Path | Non
 @namespace_option
 @click.option("--user", metavar="ID", help="Of this user; without --user and --session, of the namespace.")
 @click.option("--session", metavar="ID", help="Of the owner of this session, which has no user.")
-@click.option("--set", "is_set", is_flag=True, help="Record an act that asks for what the options below say.")
+@click.option("--set", "is_set", is_flag=True, help="Record an act with the options below.")
 @click.option(
     "--on", "on", type=click.Choice(_OPERATIONS), multiple=True, help="Switch an operation on; repeatable."
 )
 @click.option(
     "--off", "off", type=click.Choice(_OPERATIONS), multiple=True, help="Switch an operation off; repeatable."
 )
-@_text_option("--instructions", "What to keep, in place of what the prompt says.")
-@_text_option("--more-instructions", "Further instructions, beside those on what to keep.")
-@_text_option("--summary-instructions", "How to write summaries, in place of what the prompt says.")
+@_text_option("--instructions", "What to keep, in place of the prompt's own words.")
+@_text_option("--more-instructions", "Instructions besides those on what to keep.")
+@_text_option("--summary-instructions", "How to write summaries, in place of the prompt's own words.")
 @actor_option
 def capture_command(
     settings: Settings,
@@ -210,7 +210,7 @@ def capture_command(
 ) -> Output:
     """Show the choice of a namespace or an owner on capturing facts, and all acts; --set records an act.
 
-    An act is the whole choice of its level, and applies to what is flushed from then on. A choice that it
+    An act is the whole choice of its level, and applies to later flushes. A choice that it
     leaves open is the namespace's, and then the prompt's; `--set` alone leaves everything open.
     """
     is_chosen = bool(on or off or actor) or any(text is not None for text in texts.values())

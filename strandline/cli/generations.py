@@ -183,9 +183,7 @@ def list_command(running: Running, pipeline: str | None) -> Output:
 
 @command.add("diff", opened_servers, DiffReport)
 @click.argument("generation", type=int)
-@click.option(
-    "--against", type=int, metavar="GENERATION", help="Compare with this one, not the one that serves."
-)
+@click.option("--against", type=int, metavar="GENERATION", help="Compare with this one, not the serving one.")
 @click.option("--namespace", metavar="NAME", help="Only owners of this namespace.")
 @click.option("--user", "user_id", metavar="ID", help="Only this user.")
 @click.option("--session", "session_id", metavar="ID", help="Only the owner of this session.")
@@ -211,7 +209,7 @@ def diff_command(
     questions: Path | None,
     **whose: Any,
 ) -> Output:
-    """Show how the memory of GENERATION differs from that of the one that serves its pipeline.
+    """Show how the memory of GENERATION differs from that of its pipeline's serving generation.
 
     GENERATION is a number, as `strandline generations list` shows it. To compare two others, name the first
     with --against.

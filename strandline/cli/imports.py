@@ -174,7 +174,7 @@ _OF_LINES = ("session", "session_field", "user_field")
     show_default=True,
     help="Or the field that has each line's session, such as metadata.session.",
 )
-@click.option("--user", metavar="ID", help="The user of the sessions; of those that name none.")
+@click.option("--user", metavar="ID", help="The user of sessions that name none.")
 @click.option(
     "--map-user",
     "mapped_users",

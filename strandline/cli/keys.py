@@ -94,7 +94,7 @@ def create_command(
 @command.add("list", opened_database, KeysReport)
 @namespace_filter
 def list_command(database: Database, namespace: str | None) -> Output:
-    """List keys, those that have ended too, without their secrets."""
+    """List keys, ended ones too, without their secrets."""
     keys = list(_all_keys(database, namespace))
     lines = table(_HEADERS, map(_row, keys)) if keys else ["no keys; `strandline keys create` makes one"]
     return Output(KeysReport(keys=keys), lines)

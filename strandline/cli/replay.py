@@ -68,7 +68,7 @@ SAY_SECONDS = 5.0
 @click.option("--until", type=UtcTime(), metavar="TIME", help="Only events flushed before this time (UTC).")
 @click.option("--dead-letters", is_flag=True, help="Only dead letters; they are retried.")
 @click.option("--resume", type=int, metavar="REPLAY", help="Resume a replay that was stopped.")
-@click.option("--dry-run", is_flag=True, help="Print how much work it is and what it costs; do nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the amount of work and its cost; do nothing.")
 def command(
     settings: Settings,
     pipelines: tuple[str, ...],

@@ -35,7 +35,7 @@ from strandline.wiring.archives import open_archive
 
 @click.group("retention", cls=CommandGroup)
 def command() -> None:
-    """Set how long things are kept; look at what leaves, and at what is archived.
+    """Set how long things are kept; look at what leaves, and at the archive.
 
     A number with a unit is a duration (s, m, h, d, w), such as 30d; `never` sets no bound. No read shows
     anything that is past its time, also before workers have archived and removed it.
@@ -205,7 +205,7 @@ DURATIONS = {
     "max_age_seconds": "A message leaves so long after its time.",
     "answers_seconds": "Age of models' answers, once their batch has ended.",
     "calls_seconds": "Age of the ledger of model calls.",
-    "traces_seconds": "How long what a person took away is recognised in replays.",
+    "traces_seconds": "How long replays recognise facts that a person took away.",
     "ended_facts_seconds": "Age of facts that ended because of others.",
 }
 
@@ -252,7 +252,7 @@ def policy_lines(applied: Retention) -> Iterator[str]:
         elif name == "archive":
             yield f"  archive: {value}"
         elif name == "forget_facts":
-            yield "  facts lose what a message gave them when it leaves"
+            yield "  facts lose a message's part when it leaves"
     if applied.keeps_important is False:
         yield "  important messages leave like others"
 
@@ -275,7 +275,7 @@ def run_lines(done: Removal) -> Iterator[str]:
         f" {done.archived:,} archived, {done.kept:,} important kept"
     )
     if done.waiting:
-        yield f"{quantity(done.waiting, 'session')} waiting: workers still derive what is to leave"
+        yield f"{quantity(done.waiting, 'session')} waiting: workers still derive from messages to remove"
     if done.busy:
         yield f"{quantity(done.busy, 'step')} left to another process"
     if done.given_up:
@@ -297,7 +297,7 @@ def status_lines(report: StatusReport) -> Iterator[str]:
     yield f"{quantity(report.open_steps, 'step')} under way, {report.failing_steps:,} failing"
     if report.waiting_lives:
         yield f"{quantity(report.waiting_lives, 'session')} ended, and not removed yet"
-    yield "`strandline retention plan` says what is past its time, and what waits for its flush"
+    yield "`strandline retention plan` counts what to remove, and what waits for its flush"
     for step in report.steps:
         where = "without an archive" if step.archive is None else f"to {step.archive}"
         error = f": {step.last_error}" if step.last_error else ""
@@ -363,7 +363,7 @@ def _duration_options(function: Any) -> Any:
     "--forget-facts/--keep-facts",
     "forget_facts",
     default=None,
-    help="Whether facts lose what a message gave them when it leaves; by default they outlive it.",
+    help="Whether facts lose a message's part when it leaves; by default they outlive it.",
 )
 @click.option(
     "--keep-important/--ignore-important",
@@ -416,9 +416,9 @@ def plan_command(database: Database, **which: Any) -> Output:
 @command.add("run", opened_to_read, RunReport)
 @all_namespaces
 @session_option
-@click.option("--at-once", is_flag=True, help="Do not rest between steps; puts may be slower meanwhile.")
+@click.option("--at-once", is_flag=True, help="Do not rest between steps; puts may be slower during them.")
 def run_command(database: Database, at_once: bool, **which: Any) -> Output:
-    """Archive and remove what is past its time, now; workers do the same by themselves.
+    """Archive and remove everything past its time, now; workers do the same by themselves.
 
     What workers still derive stays until they have. Ctrl-C stops it between two sessions.
     """

@@ -88,7 +88,7 @@ class DeletionReport(Report):
 def rewind_command(
     opened: OpenedSession, from_seq: int, actor: str | None, key: str | None, is_dry: bool
 ) -> Output:
-    """Take back the messages of SESSION from number FROM_SEQ on, with what was derived from them.
+    """Take back the messages of SESSION from number FROM_SEQ on, with the memory derived from them.
 
     No copy of them is kept.
     """
@@ -148,7 +148,7 @@ def fork_command(opened: OpenedSession, new: str | None, through: int | None) ->
 @command.add("delete", opened_session, DeletionReport)
 @click.option("--yes", is_flag=True, help="Delete; without it, only say what would be deleted.")
 def delete_command(opened: OpenedSession, session: str, namespace: str, yes: bool) -> Output:
-    """Delete the messages of SESSION and what was derived from them, as reset(derived=True) does.
+    """Delete the messages of SESSION and the memory derived from them, as reset(derived=True) does.
 
     Its name stays with its owner.  Facts that people added or worded by hand stay.
     """

@@ -297,7 +297,7 @@ def _headers(rule: Access, route: ServiceRoute, responses: Mapping[str, Any]) ->
 _OF_A_KEY = {
     "kept": "Names the request: repeated with it, nothing is done twice, and its response is given again.",
     "own": "Names the request: repeated with it, nothing is done twice.",
-    "once": "Names the request: repeated with it, it is refused, since what it answered is not stored.",
+    "once": "Names the request: repeated with it, it is refused, since its answer is not stored.",
 }
 
 

@@ -51,14 +51,14 @@ ACTS: Mapping[str, ActKind] = MappingProxyType(
         facts__search="facts of a user were searched",
         items__put="items of an application were written",
         items__read="items of an application were read",
-        explain="it was explained what a message or a fact comes from",
+        explain="the origin of a message or a fact was explained",
         directory__read="sessions or users of a namespace were listed",
     )
     | _changes(
         set="a session's history was replaced as a whole",
         pop="the newest message was removed",
         reset="a session's history was started over",
-        forget="a session's history was started over, and what was derived from it deleted",
+        forget="a session's history was started over, and its derived memory deleted",
         rewind="messages were taken back",
         replace="a message was given other content",
         fork="a session was copied to a new one",

@@ -319,7 +319,7 @@ def _encryption(database: Database) -> Iterator[CheckReport]:
             yield problem("encryption", one.problem or "")
     if used and all(one.state == "ok" for one in used):
         count = quantity(len({one.namespace for one in used}), "encrypted namespace")
-        yield ok("encryption", f"{count}; each key opens what it is said to have wrapped")
+        yield ok("encryption", f"{count}; each key opens the data keys that name it")
 
 
 def _quote_all(names: Iterable[str]) -> str:

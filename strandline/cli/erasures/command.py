@@ -276,7 +276,7 @@ def verify_command(
     type=_file,
     metavar="FILE",
     multiple=True,
-    help="A key that signed receipts, beside the own one (--key, STRANDLINE_RECEIPT_KEY_FILE); repeatable.",
+    help="Another key that signed receipts; the own one: --key, STRANDLINE_RECEIPT_KEY_FILE. Repeatable.",
 )
 @click.option("--unverified", is_flag=True, help="Repeat also receipts that no key vouches for.")
 @actor_option
@@ -369,7 +369,7 @@ _FINDINGS = {
     "unfinished": "is unfinished: rows that it has not deleted yet are there; run the same erasure again",
     "unfenced": "is done, and its fence is gone without a readmission: repeat it by its receipt (reapply)",
     "unrecorded": "has a fence and no record, which was deleted or changed",
-    "removed": "has no record, which was deleted; its receipt alone tells what it erased",
+    "removed": "has no record, which was deleted; its receipt alone tells its scope",
 }
 
 

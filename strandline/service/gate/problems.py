@@ -102,7 +102,7 @@ UNSUPPORTED = Kind(
     "unsupported-encoding", 415, "The body is encoded", "Send it plain, without Content-Encoding."
 )
 INVALID = Kind("invalid", 422, "A value cannot be used", "`errors` says where.")
-NO_PLACE = "A value of the request does not go with the others, or with what is stored; nothing was changed."
+NO_PLACE = "A value of the request does not go with the others, or with stored values; nothing was changed."
 KEY_REUSED = Kind(
     "idempotency-key-reused",
     409,

@@ -239,7 +239,7 @@ def test_what_a_hook_refuses_is_a_dead_letter_at_once_and_the_rest_goes_on(
         memory.flush(all=True)
     drain_everything(rig.database, rig.url, settings, ("vectors",))
     assert [letter.reason for letter in list_dead_letters(rig.database)] == [
-        "A redaction hook refused what was to be sent: it tells a secret"
+        "A redaction hook refused the request's text: it tells a secret"
     ]
     assert "secret" not in sent(rig.model) and "Two" in sent(rig.model)
 

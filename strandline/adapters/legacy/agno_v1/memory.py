@@ -41,7 +41,7 @@ MAX_READY = 1_024
 # Arguments of Agno's memory, and what takes their place here.
 _ELSEWHERE = {
     "model": "models run in the workers; set STRANDLINE_FACTS_MODEL and STRANDLINE_SUMMARY_MODEL there",
-    "memory_manager": "workers make the facts; say what they keep with facts.set_capture(Capture(…))",
+    "memory_manager": "workers make the facts; choose what to keep with facts.set_capture(Capture(…))",
     "summarizer": "workers make the summary; say how with facts.set_capture(Capture(…))",
     "memories": "facts are in Postgres; add them with add_user_memory",
     "summaries": "summaries are made from the runs",

@@ -83,7 +83,7 @@ def test_another_key_of_the_same_id_is_named(
     doctor = ["doctor", "--no-model-call", "--database-url", rig.url]
     run(doctor)
     said = capfd.readouterr().out
-    assert "each key opens what it is said to have wrapped" in said
+    assert "each key opens the data keys that name it" in said
     assert "STRANDLINE_KEYRING_FILE names is open to every user (mode 0644)" in said
 
     file.write_text(f"{OTHER_FIRST}\n", encoding="utf-8")
