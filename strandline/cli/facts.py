@@ -194,7 +194,7 @@ def _text_of(_context: click.Context, _option: click.Parameter, path: Path | Non
     "--off", "off", type=click.Choice(_OPERATIONS), multiple=True, help="Switch an operation off; repeatable."
 )
 @_text_option("--instructions", "What to keep, in place of the prompt's own words.")
-@_text_option("--more-instructions", "Instructions besides those on what to keep.")
+@_text_option("--more-instructions", "Further instructions, added to those on what to keep.")
 @_text_option("--summary-instructions", "How to write summaries, in place of the prompt's own words.")
 @actor_option
 def capture_command(
