@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 from typing import Annotated, Any, Generic, Literal, TypeVar, get_args
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, FailFast, Field, ValidationError
@@ -38,7 +39,7 @@ _MAX_FORM_LEVELS = 5
 _WRAPPERS = frozenset("arguments parameters input answer result output content response".split())
 # Of so many values in one text the first that has the form is looked for.
 _MAX_CANDIDATES = 200
-_MAX_WRAPPING = 3
+_MAX_WRAPPING = 4
 
 # Models' words for an operation; "no change" of a fact means that it says the same already.
 _OPERATIONS = dict.fromkeys(("none", "noop", "no", "no op", "no change", "no changes", "keep"), "duplicate")
@@ -260,14 +261,14 @@ def _read_spelled(form: type[_Answer], text: str) -> Reading[_Answer]:
     candidates = find_values(text)[:_MAX_CANDIDATES]
     problem, empty = "", None
     is_alone = len(candidates) == 1
-    for candidate in candidates:
+    for place, candidate in enumerate(candidates, 1):
         try:
             reading = _read(form, candidate, is_alone)
         except _OtherFormError as error:
             problem = problem or str(error)
             continue
         if not _says_nothing(getattr(reading.answer, list_name(form))):
-            return reading
+            return _with_more(reading, takewhile(lambda one: one.follows, candidates[place:]))
         if reading.is_empty_by_mistake:
             problem = "No item of the answer's list is complete and has the form asked for."
         else:
@@ -281,6 +282,27 @@ def _read_spelled(form: type[_Answer], text: str) -> Reading[_Answer]:
     if not text.strip():
         raise UnusableAnswerError("The model's answer is empty.")
     raise UnusableAnswerError(problem or "The answer is not one complete JSON object.")
+
+
+def _with_more(reading: Reading[_Answer], others: Iterable[Found]) -> Reading[_Answer]:
+    """An answer with the lists of others, each item once, as several calls give them."""
+    answer, left_out, is_cut = reading.answer, reading.left_out, reading.is_cut
+    for other in others:
+        with suppress(_OtherFormError):
+            more = _read(type(answer), other, is_alone=False)
+            both = {name: (value, getattr(more.answer, name)) for name, value in answer}
+            lists = {name: _union(*lists) for name, lists in both.items() if all(map(_is_list, lists))}
+            answer = answer.model_copy(update=lists)
+            left_out, is_cut = left_out + more.left_out, more.is_cut
+    return Reading(answer, left_out, is_cut)
+
+
+def _union(items: list[Any], more: list[Any]) -> list[Any]:
+    return list({repr(item): item for item in (*items, *more)}.values())[:MAX_LIST_ITEMS]
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list)
 
 
 def _says_nothing(content: Any) -> bool:

@@ -31,6 +31,8 @@ _THOUGHTS_END = (
 )
 _BEGINNING = re.compile(rf"(?P<end>{_THOUGHTS_END})|[{{\[]")
 _BLANK = re.compile(r"(?:[\s\u200b-\u200d\u2060\ufeff]+|(?://|#\s)[^\n]*|/\*(?s:.{0,500}?)\*/)*")
+# Between the parts of one answer: marks, and no words.
+_BETWEEN_PARTS = re.compile(r"(?:[\s,;]|```\w{0,10}|<[^<>{}\[\]\s]{1,40}>)*")
 _ELLIPSIS = re.compile(r"\.\.\.|\u2026")
 # Also as they stand on keyboards of other scripts.
 _COMMAS, _COLONS, _ENDS = ",;\uff0c\uff1b", ":=\uff1a", "}])"
@@ -66,11 +68,13 @@ class Found:
         value: a dict or list.
         is_cut: the text ended within it; its complete parts are there.
         is_outermost: nothing unreadable begins before it, which it may be a part of.
+        follows: no words stand between it and the value before.
     """
 
     value: Any
     is_cut: bool = False
     is_outermost: bool = True
+    follows: bool = False
 
 
 def spellings(text: str) -> Iterator[str]:
@@ -115,9 +119,11 @@ def _without_quotes(text: str) -> str:
 def _values(text: str) -> Iterator[Found | None]:
     """Each value from the left; None for each end of thoughts outside of values."""
     at, is_outermost, tries, vain = 0, True, _MAX_TRIES, _MAX_VAIN * len(text)
+    ended_at = len(text)
     while tries and vain >= 0 and (beginning := _BEGINNING.search(text, at)):
         if beginning["end"]:
             at, is_outermost = beginning.end(), True
+            ended_at = len(text)
             yield None
             continue
         start = beginning.start()
@@ -128,6 +134,8 @@ def _values(text: str) -> Iterator[Found | None]:
             at, is_outermost = start + 1, False
         else:
             candidate.is_outermost = is_outermost
+            candidate.follows = _BETWEEN_PARTS.fullmatch(text, ended_at, start) is not None
+            ended_at = at
             yield candidate
 
 

@@ -260,9 +260,12 @@ class _EmbeddingCall:
             if is_odd:
                 return NONE
             # Wrong for every text alike, so an outage until the setting is right, and no text's fault.
+            in_base64 = isinstance(vector, tuple) and (
+                ", if its base64 is of float32; have the server send that, or lists of numbers. Otherwise"
+            )
             raise ProviderSetupError(
                 f"The model {self._embedder.model} returns {len(vector)} dimensions, but"
-                f" {self._embedder.dimensions} are configured; set"
+                f" {self._embedder.dimensions} are configured{in_base64 or ';'} set"
                 f" STRANDLINE_EMBEDDING_DIMENSIONS={len(vector)}, or choose another"
                 f" {self._embedder.role.place('model')}."
             )

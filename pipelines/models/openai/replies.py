@@ -26,11 +26,12 @@ _MAX_LEVELS = 8
 _CUT_OFF = re.compile(rf"length|max_|limit|truncat|{NO_END}")
 _FILTERED = re.compile(r"filter|safety|recit|block|prohibit|spii|refus|guardrail|moderat|sensitive|policy")
 _REASONS = ("finish_reason", "finishReason", "stop_reason")
+_CALLS = "answer in a call"
 # Where servers put an answer, thoughts, the arguments of a call, and a refusal.
 _PLACES = {
     "answer": "content text output_text value parts parsed json output candidates generated_text completion",
     "thoughts": "reasoning_content reasoning reasoning_details thinking",
-    "arguments": "tool_calls function_call function arguments input",
+    _CALLS: "tool_calls function_call function arguments input",
     "refusal": "refusal",
 }
 _KINDS = {place: kind for kind, places in _PLACES.items() for place in places.split()}
@@ -144,9 +145,10 @@ class _Choice:
     reason: str = ""
     parts: dict[str, list[str]] = field(default_factory=dict)
 
-    def text(self) -> str:
-        texts = ("".join(self.parts.get(kind, ())) for kind in ("answer", "thoughts", "arguments"))
-        return next((text for text in texts if text.strip()), "")
+    def texts(self, kind: str) -> list[str]:
+        """What it says in its answer and in each of its calls, or in its thoughts."""
+        said = ("".join(parts) for name, parts in self.parts.items() if name.startswith(kind))
+        return [text for text in said if text.strip()]
 
     def add(self, choice: Mapping[str, Any]) -> None:
         """Take in a choice of a body, or its part in a chunk of a stream."""
@@ -166,6 +168,8 @@ class _Choice:
         elif levels and isinstance(value, dict):
             if _THOUGHTS.search(str(value.get("type", ""))):
                 kind = "thoughts"
+            if kind == _CALLS and isinstance(value.get("index"), int):
+                kind = f"{_CALLS} {value['index']}"
             places = [place for place in value if place in _KINDS]
             if not places and levels < _MAX_LEVELS and "type" not in value:  # JSON that is no text
                 self._collect(json.dumps(value), kind, levels)
@@ -199,9 +203,10 @@ def read_completion(body: Body) -> Completion:
     if not is_of_form or (is_streamed and not is_whole):
         raise not_of_form()
     ordered = [choices[index] for index in sorted(choices)]
-    best = next((one for one in ordered if one.text()), ordered[0] if ordered else _Choice())
+    kind = "answer" if any(choice.texts("answer") for choice in ordered) else "thoughts"
+    best = next((one for one in ordered if one.texts(kind)), ordered[0] if ordered else _Choice())
     return Completion(
-        best.text(),
+        "\n".join(text for choice in ordered for text in choice.texts(kind)),
         is_cut_off=_CUT_OFF.search(best.reason) is not None,
         has_no_end=best.reason == NO_END,
         is_refused=_FILTERED.search(best.reason) is not None
@@ -294,12 +299,10 @@ def _vector(value: object) -> Sequence[float]:
 
 
 def _floats(text: str) -> Sequence[float]:
-    """Float32 in base64, of either order of bytes."""
+    """Float32 in base64, of either order of bytes; other numbers have another length."""
     plain = text.translate({ord("-"): "+", ord("_"): "/"}).rstrip("=")
     raw = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
-    if len(raw) % 4:
-        raise ValueError("it is of no whole number of numbers")
-    little, big = (struct.unpack(f"{order}{len(raw) // 4}f", raw) for order in "<>")
+    little, big = (struct.unpack_from(f"{order}{len(raw) // 4}f", raw) for order in "<>")
     least, most = _LENGTHS
     return big if not least < math.hypot(*little) < most and least < math.hypot(*big) < most else little
 

@@ -113,6 +113,19 @@ AROUND = {
     "notes of Python": GOOD.replace("[{", "[ # a note\n{", 1),
     "tuples": GOOD.replace("[1]", "(1,)"),
     "a name twice": GOOD.replace('"messages": [1]', '"messages": [1], "messages": [1]'),
+    "an object behind another": json.dumps({"facts": [BOAT]}) + json.dumps({"facts": [REX]}),
+    "an object a line, each with a list": "\n".join(
+        json.dumps({"facts": facts}) for facts in ([], [BOAT], [BOAT, REX], [])
+    ),
+    "a fence for each": "".join(f"```json\n{json.dumps({'facts': [fact]})}\n```\n" for fact in (BOAT, REX)),
+    "a list of calls": json.dumps([{"name": "f", "arguments": {"facts": [fact]}} for fact in (BOAT, REX)]),
+    "a list of calls with text": json.dumps(
+        [{"function": {"name": "f", "arguments": json.dumps({"facts": [fact]})}} for fact in (BOAT, REX)]
+    ),
+    "calls in words": "\n".join(
+        f"<tool_call>{json.dumps({'name': 'f', 'arguments': {'facts': [fact]}})}</tool_call>"
+        for fact in (BOAT, REX)
+    ),
     "a count beside": json.dumps({"number_of_facts": 2, "items": [BOAT, REX]}),
     "words and an empty value beside": json.dumps({"status": "ok", "error": None, "results": [BOAT, REX]}),
     "a count beside, one key around": json.dumps({"answer": {"total": 2, "data": [BOAT, REX]}}),
@@ -282,6 +295,14 @@ def chunk(text: str, finish: str | None = None) -> dict[str, Any]:
     return {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": finish}]}
 
 
+def call(*facts: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": "f", "arguments": json.dumps({"facts": facts})}}
+
+
+def text_part(fact: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "text", "text": json.dumps({"facts": [fact]})}
+
+
 # Where the text of an answer stands.
 PLACES: dict[str, Respond] = {
     "parts": lambda _: said([{"type": "thinking", "text": "hm"}, {"type": "text", "text": GOOD}]),  # type: ignore[arg-type]
@@ -298,6 +319,28 @@ PLACES: dict[str, Respond] = {
     "a call for each fact": lambda _: said(
         None, tool_calls=[{"function": {"arguments": json.dumps(item)}} for item in (BOAT, REX)]
     ),
+    "several calls, each with facts": lambda _: said(None, tool_calls=[call(BOAT), call(REX)]),
+    "a call for each fact, none and one of both": lambda _: said(
+        None, tool_calls=[call(), call(BOAT), call(BOAT, REX)]
+    ),
+    "words next to a call": lambda _: said("I note that.", tool_calls=[call(BOAT, REX)]),
+    "thoughts next to a call": lambda _: said(
+        None, reasoning_content="It has a {boat}.", tool_calls=[call(BOAT, REX)]
+    ),
+    "a part for each fact": lambda _: said([text_part(BOAT), text_part(REX)]),  # type: ignore[arg-type]
+    "facts in the text and in a call": lambda _: said(json.dumps({"facts": [BOAT]}), tool_calls=[call(REX)]),
+    "a choice for each fact": lambda _: {
+        "choices": [
+            {**said(json.dumps({"facts": [fact]}))["choices"][0], "index": n}
+            for n, fact in enumerate((BOAT, REX))
+        ]
+    },
+    "words in one choice, the call in another": lambda _: {
+        "choices": [
+            said("I note that.")["choices"][0],
+            {**said(None, tool_calls=[call(BOAT, REX)])["choices"][0], "index": 1},
+        ]
+    },
     "a choice without a message": lambda _: {"choices": [{"text": GOOD, "finish_reason": "stop"}]},
     "a choice that is the message": lambda _: {"choices": [{"role": "assistant", "content": GOOD}]},
     "a message that is text": lambda _: {"choices": [{"message": GOOD}]},
@@ -348,6 +391,13 @@ PLACES: dict[str, Respond] = {
     "a stream of a call": lambda _: stream(
         {"tool_calls": [{"index": 0, "function": {"arguments": GOOD[:9]}}]},
         {"tool_calls": [{"index": 0, "function": {"arguments": GOOD[9:]}}]},
+    ),
+    "a stream of two calls at once": lambda _: stream(
+        *(
+            {"tool_calls": [{"index": index, "function": {"arguments": arguments[cut]}}]}
+            for cut in (slice(9), slice(9, None))
+            for index, arguments in enumerate(call(fact)["function"]["arguments"] for fact in (BOAT, REX))
+        )
     ),
 }
 

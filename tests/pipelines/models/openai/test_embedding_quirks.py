@@ -16,6 +16,7 @@ from strandline.schemas.settings import load_settings
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest, hashed_vector
 
 Respond = Callable[[RecordedRequest], Any]
+TEXTS = [f"Day {number}: I walked." for number in range(40)]
 
 
 @pytest.fixture
@@ -49,6 +50,11 @@ def in_base64(row: dict[str, Any], numbers: str = "<8f") -> dict[str, Any]:
     return {**row, "embedding": base64.b64encode(struct.pack(numbers, *row["embedding"])).decode()}
 
 
+def in_width(numbers: str) -> dict[str, Any]:
+    row = {"embedding": [1] * int(numbers[1:-1])}
+    return {"data": [in_base64(row, numbers)] * len(TEXTS)}
+
+
 def refusing_texts(when: Callable[[list[str]], bool], status: int, body: Any) -> Respond:
     raw = json.dumps(body).encode()
     return lambda request: Raw(status, raw) if when(request.body["input"]) else vectors(request.body["input"])
@@ -62,7 +68,6 @@ def without(name: str, status: int, message: str) -> Respond:
     )
 
 
-TEXTS = [f"Day {number}: I walked." for number in range(40)]
 EMBEDDINGS: dict[str, Respond] = {
     "no numbers": each(lambda row: {"embedding": row["embedding"]}),
     "the first number left out": each(without_zero),
@@ -188,6 +193,10 @@ def test_a_vector_that_is_none_is_left_out(server: ModelServer, embedder: OpenAI
             "EMBEDDING_BACKEND=local",
         ),
         (200, {"data": [{"embedding": None}] * 40}, TransientModelError, "did not return one"),
+        (200, in_width("<8e"), ProviderSetupError, "4 dimensions.*is of float32; have the server send that"),
+        (200, in_width("<9e"), ProviderSetupError, "4 dimensions.*is of float32; have the server send that"),
+        (200, in_width("<8d"), ProviderSetupError, "16 dimensions.*is of float32; have the server send that"),
+        (200, in_width("<8b"), ProviderSetupError, "2 dimensions.*is of float32; have the server send that"),
     ],
 )
 def test_what_refuses_every_text_is_an_outage(
