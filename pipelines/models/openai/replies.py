@@ -146,7 +146,7 @@ class _Choice:
     parts: dict[str, list[str]] = field(default_factory=dict)
 
     def texts(self, kind: str) -> list[str]:
-        """What it says in its answer and in each of its calls, or in its thoughts."""
+        """The texts of its answer, one for each call, or of its thoughts."""
         said = ("".join(parts) for name, parts in self.parts.items() if name.startswith(kind))
         return [text for text in said if text.strip()]
 
