@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.erasure import Erasures, make_receipt_key
 from strandline.pipelines.replay.in_place import begin_in_place
 from strandline.pipelines.replay.records import Selection
+from strandline.retention import adopt
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
@@ -97,6 +99,8 @@ def retain(url: str, archive: Path) -> None:
     values = {"owner": keys.shard_key, "session": keys.session_key, "archive": f"file://{archive}"}
     with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
         connection.execute(RETAINED, values)
+    with closing(Database.connect(ConnectionOptions.from_settings(url, load_settings()))) as database:
+        adopt(database)
 
 
 @pytest.fixture(scope="module")
