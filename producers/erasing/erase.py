@@ -56,17 +56,21 @@ class ReceiptVerdict:
         rows: by table, new rows of the owner or the session; empty after a readmission; None
             if the database was not asked.
         is_unfenced: nothing keeps the owner away without a readmission, as after a restore.
+        is_unrecorded: this database has no record of it: the receipt is another installation's, or an older
+            backup was restored.
     """
 
     signature: Verdict
     fence: int | None = None
     rows: dict[str, int] | None = None
     is_unfenced: bool = False
+    is_unrecorded: bool = False
 
     @property
     def is_good(self) -> bool:
-        """Whether the signature is valid, nothing of the owner is there, and nothing can come."""
-        return self.signature == "valid" and not self.rows and not self.is_unfenced
+        """Whether the signature is valid, this database's own erasure, and nothing of the owner can come."""
+        is_missed = self.rows or self.is_unfenced or self.is_unrecorded
+        return self.signature == "valid" and not is_missed
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,19 +227,21 @@ def verify_receipt(receipt: ErasureReceipt, verifier: Verifier | None) -> Operat
 
     Rows of a new life are expected only after a readmission whose own receipt the key vouches for.
     """
-    signature = judge(receipt, verifier).signature
     owner_key, scope_key = receipt.owner_key, receipt.scope_key
+    record = yield from find_erasure(erasure_id=receipt.erasure_id)
+    is_recorded = record is not None and (record.owner_key, record.scope_key) == (owner_key, scope_key)
+    verdict = replace(judge(receipt, verifier), is_unrecorded=not is_recorded)
     fence = yield from fence_of(owner_key, scope_key)
     readmissions = yield from fetch(
         ReadmissionsAfter(owner_key=owner_key, scope_key=scope_key, after=receipt.finished_at)
     )
     if fence is None and any(_lifts(row.receipt, receipt, verifier) for row in readmissions):
-        return ReceiptVerdict(signature, rows={})
+        return replace(verdict, rows={})
     if receipt.kind == "readmission":
-        return ReceiptVerdict(signature, fence, {})
+        return replace(verdict, fence=fence, rows={})
     rows = yield from fetch(OwnerRows(shard_key=owner_key, scope_key=scope_key))
     left = {row.table_name: row.rows for row in rows if row.rows}
-    return ReceiptVerdict(signature, fence, left, fence is None)
+    return replace(verdict, fence=fence, rows=left, is_unfenced=fence is None)
 
 
 def _lifts(text: str, erasure: ErasureReceipt, verifier: Verifier | None) -> bool:

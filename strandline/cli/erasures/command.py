@@ -76,7 +76,8 @@ class VerdictReport(Report):
 
     ``signature``: valid, changed, unsigned, other_key or unchecked.  ``fence``: the number of the erasure
     that keeps the owner away; ``rows``: by table, new rows of the owner; null without a database.
-    ``is_unfenced``: no fence stands, without a readmission.
+    ``is_unfenced``: no fence stands, without a readmission.  ``is_unrecorded``: the database has no record
+    of it.
     """
 
     number: int
@@ -86,6 +87,7 @@ class VerdictReport(Report):
     fence: int | None
     rows: dict[str, int] | None
     is_unfenced: bool
+    is_unrecorded: bool
 
 
 class FindingReport(Report):
@@ -249,8 +251,8 @@ def verify_command(
 ) -> Output:
     """Verify the receipts in the files RECEIPTS, and look for rows of anything that was erased.
 
-    Ends with 1 if a receipt was changed or is not signed by this key, if anything erased is there again or
-    could come again, and if an erasure is unfinished or its record is gone.
+    Ends with 1 if a receipt was changed, is not signed by this key or is another installation's, if anything
+    erased is there again or could come again, and if an erasure is unfinished or its record is gone.
     """
     if offline and (public_key is None or not receipts):
         raise click.UsageError("--offline needs --public-key FILE, and at least one file of receipts.")
@@ -258,7 +260,10 @@ def verify_command(
     read = _read_files(receipts)
     report = _judge(read, verifier, None if offline else settings)
     is_bad = any(
-        one.signature in ("changed", "other_key", "unsigned") or one.rows or one.is_unfenced
+        one.signature in ("changed", "other_key", "unsigned")
+        or one.rows
+        or one.is_unfenced
+        or one.is_unrecorded
         for one in report.receipts
     )
     lines = [*map(_verdict_line, report.receipts), *_database_lines(report)]
@@ -380,6 +385,8 @@ def _verdict_line(verdict: VerdictReport) -> str:
     fence = f"the fence stands (erasure {verdict.fence})" if verdict.fence else "no fence stands"
     if verdict.is_unfenced:
         fence += " without a readmission"
+    if verdict.is_unrecorded:
+        line += "; this database has no record of it: it is another installation's, or is to be reapplied"
     rows = quantity(sum(verdict.rows.values()), "row")
     return f"{line}; {fence}; {rows} of the owner" + (
         f" in {', '.join(sorted(verdict.rows))}" if verdict.rows else ""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from strandline import ErasedError
 from strandline.deploy.embedded.stack import EmbeddedStack
-from strandline.erasure import ErasureReceipt, Erasures
+from strandline.erasure import ErasureReceipt, Erasures, verifier_of
 from tests.conftest import MakeMemory
 from tests.support.servers.databases import temporary_database
 from tests.support.stored import stored_messages
@@ -87,3 +88,25 @@ def test_times_and_not_numbers_are_the_order(
         *receipts,
         later,
     ]
+
+
+def test_a_receipt_of_another_installation_with_the_same_key_is_no_proof(
+    stack: EmbeddedStack, erasures: Erasures, key: Path
+) -> None:
+    """The user was erased here as well, with the receipt of that erasure alone."""
+    with temporary_database(stack.database_url) as elsewhere:
+        other = Erasures.of_namespace(database_url=elsewhere, key_file=key)
+        foreign = [other.erase_user("ann"), other.readmit_user("ann"), other.erase_user("ann")]
+        other.close()
+    own = [erasures.erase_user("ann"), erasures.readmit_user("ann"), erasures.erase_user("ann")]
+    verdicts = [erasures.verify(one, verifier_of(key)) for one in foreign]
+    assert {(one.signature, one.is_unrecorded, one.is_good) for one in verdicts} == {("valid", True, False)}
+    assert [erasures.verify(one, verifier_of(key)).is_good for one in own] == [True] * 3
+
+
+def test_a_receipt_that_was_reapplied_is_on_record(
+    receipts: list[ErasureReceipt], erasures: Erasures
+) -> None:
+    assert all(erasures.verify(one).is_unrecorded for one in receipts)
+    reapply(erasures, receipts)
+    assert not any(erasures.verify(one).is_unrecorded for one in receipts)
