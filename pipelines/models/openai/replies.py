@@ -147,8 +147,8 @@ class _Choice:
 
     def texts(self, kind: str) -> list[str]:
         """The texts of its answer, one for each call, or of its thoughts."""
-        said = ("".join(parts) for name, parts in self.parts.items() if name.startswith(kind))
-        return [text for text in said if text.strip()]
+        texts = ("".join(parts) for name, parts in self.parts.items() if name.startswith(kind))
+        return [text for text in texts if text.strip()]
 
     def add(self, choice: Mapping[str, Any]) -> None:
         """Take in a choice of a body, or its part in a chunk of a stream."""
