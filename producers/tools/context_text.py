@@ -1,7 +1,8 @@
 """The result of ``get_context``: the pieces of a read as one numbered text, with their sources.
 
 The limit of tokens holds for the whole result as JSON, sources included.  If not all pieces fit, the best
-match for the question and the latest message stay, and the latest messages have no gap.
+match for the question and the latest message stay, and the latest messages have no gap, unless one of these
+alone is over the limit.
 """
 
 from __future__ import annotations

@@ -83,10 +83,7 @@ WITH letter AS (
     INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
         scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at, retries)
     SELECT p.shard_key, p.session_key, p.generation_id, p.stage, p.from_seq, p.through_seq, p.scope_key,
-        p.event_id, p.incarnation, CASE WHEN p.stage <> 'merge' THEN p.tokens ELSE coalesce((
-            SELECT greatest(1, sum(length(c.text)) / 4) FROM strandline.fact_candidate c
-            WHERE c.shard_key = %(shard_key)s AND c.generation_id = p.generation_id
-                AND c.event_id = p.event_id), 1) END,
+        p.event_id, p.incarnation, @work_tokens(p.stage, p.tokens, %(shard_key)s, p.generation_id, p.event_id),
         p.namespace, CASE WHEN p.is_live AND p.cause <> 'import' THEN 0 ELSE 1 END, p.flushed_at,
         CASE WHEN p.is_live THEN statement_timestamp() ELSE 'infinity' END, %(retries)s
     FROM placed p WHERE p.current

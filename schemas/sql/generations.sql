@@ -128,7 +128,8 @@ WITH missing AS MATERIALIZED (
     INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
         scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at, was_applied)
     SELECT %(shard_key)s, session_key, %(generation_id)s, stage, from_seq, through_seq, scope_key, event_id,
-        incarnation, tokens, namespace, 1, created_at, 'infinity', is_memory FROM taken WHERE is_known
+        incarnation, @work_tokens(stage, tokens, %(shard_key)s, %(generation_id)s, taken.event_id), namespace, 1,
+        created_at, 'infinity', is_memory FROM taken WHERE is_known
 )
 SELECT count(*)::integer AS events, coalesce(sum(tokens), 0)::bigint AS tokens FROM taken
 

@@ -109,6 +109,13 @@
         -- What the one that serves keeps of it is carried (carry_base_v1); later stages read no messages.
         AND NOT (gone.is_so AND memory.is_so AND coalesce(voided.stage, derived.entry_stage) = derived.entry_stage))
 
+-- fragment: work_tokens(stage, tokens, shard_key, generation_id, event_id)
+-- The size of an event's work in a stage: a merge reads candidates, all others read messages.
+CASE WHEN {stage} <> 'merge' THEN {tokens} ELSE coalesce((
+        SELECT greatest(1, sum(length(candidate.text)) / 4) FROM strandline.fact_candidate candidate
+        WHERE candidate.shard_key = {shard_key} AND candidate.generation_id = {generation_id}
+            AND candidate.event_id = {event_id}), 1) END
+
 -- fragment: uncovered(shard_key, generation_id, last_stage)
 -- The events that the derivation which serves the owner has applied to the end, and this one has not: they keep it
 -- from taking over the owner.  An event whose dead letter was dropped does not.  One that is derived again there keeps

@@ -1,7 +1,7 @@
 -- begin_batch_v1: fix the next batch of a lane's holder in a row, before any model is called.
 --
--- The batch that an earlier holder left open, if all of its events are still due (a batch that a reset has touched is
--- closed as void, and its answers are deleted, because they refer to deleted messages); else a new one, of as many
+-- The batch that an earlier holder left open, if all of its events are still due (else it is closed as void, and its
+-- answers are deleted, because they refer to messages of a former life); else a new one, of as many
 -- due events as fit into p_budget tokens, at least one. An event that failed in a larger batch goes alone. Due work
 -- from before a reset is removed, and a receipt says why; unless it was derived before, and is derived again, or the
 -- derivation that serves has applied it: then it is memory, which a reset leaves.  Forks
