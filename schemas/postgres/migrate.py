@@ -165,7 +165,7 @@ def plan(
         if names := _functions_to_renew(connection, schema, before):
             planned.append(PlannedStep(HEAD_REVISION, f"make functions again: {', '.join(names)}"))
         if planned:
-            _become_owner(connection, schema)  # or refuse, as `migrate` would
+            _check_role(connection, schema)
         return planned
 
 
@@ -211,8 +211,9 @@ def _prepare(connection: OwnConnection, schema: str, partitions: int | None) -> 
     if before is not None and before >= HEAD_REVISION:
         return before
     _check_writable(connection, is_standby=server.is_standby)
-    if before is None:
-        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}".encode())
+    # Not IF NOT EXISTS, which asks for the right to make one.
+    if before is None and _value(connection, "SELECT to_regnamespace(%s) IS NULL", schema):
+        connection.execute(f"CREATE SCHEMA {schema}".encode())
     _refuse(pgvector_trouble(server.vector_installed, server.vector_available))
     return before
 
@@ -347,14 +348,29 @@ def _settle(connection: OwnConnection) -> None:
         connection.execute(wrong.encode())
 
 
+# Whose the tables are, or are to be: the role that a superuser has to become; whether this one acts as it.
+# Nobody can be a member of pg_database_owner, which has the schema public.
+_OWNER = b"""
+SELECT CASE WHEN me.rolsuper AND o.rolname NOT IN (current_user, 'pg_database_owner')
+        AND has_schema_privilege(o.oid, n.oid, 'CREATE') THEN quote_ident(o.rolname) END AS other,
+    pg_has_role(o.oid, 'USAGE') AS is_mine
+FROM pg_namespace n LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = 'alembic_version'
+JOIN pg_roles o ON o.oid = coalesce(c.relowner, n.nspowner) JOIN pg_roles me ON me.rolname = current_user
+WHERE n.nspname = %s"""
+
+
 def _become_owner(connection: OwnConnection, schema: str) -> None:
-    """Make what comes next the schema's owner's, also as a superuser: roles have rights on the owner's."""
-    owner = (
-        "SELECT quote_ident(pg_get_userbyid(nspowner)) FROM pg_namespace"
-        " WHERE nspname = %s AND pg_get_userbyid(nspowner) <> current_user"
-    )
-    if role := _value(connection, owner, schema):
-        connection.execute(f"SET LOCAL ROLE {role}".encode())
+    """Make what a superuser makes next the owner's: roles have rights on that. (An index is its table's.)"""
+    row = connection.execute(_OWNER, (schema,)).fetchone()
+    if row is not None and row[0]:
+        connection.execute(f"SET LOCAL ROLE {row[0]}".encode())
+
+
+def _check_role(connection: OwnConnection, schema: str) -> None:
+    """Refuse a role that may not change existing tables, as their statements would."""
+    row = connection.execute(_OWNER, (schema,)).fetchone()
+    if row is not None and not row[1]:
+        raise SchemaError(f"{_NOT_THE_OWNER} (must be owner of table alembic_version)")
 
 
 def _check_writable(connection: OwnConnection, *, is_standby: bool) -> None:
@@ -392,9 +408,10 @@ def _current(connection: OwnConnection, schema: str, partitions: int | None = No
 def _renew_functions(connection: OwnConnection, schema: str) -> str:
     """Make the functions again that are missing or differ, as in a schema that was renamed, and name them."""
     names = _functions_to_renew(connection, schema, HEAD_REVISION)
-    if names:
-        _become_owner(connection, schema)
-    for name in names:
+    there = {row.function_name for row in _ask(connection, schema, "stored_functions")}
+    for name in sorted(names, key=lambda name: name not in there):
+        if name not in there:  # others stay whose they are
+            _become_owner(connection, schema)
         connection.execute(or_replace(function_source(name, schema)).encode())
     return f"functions made again: {', '.join(names)}" if names else ""
 
@@ -421,13 +438,16 @@ def _value(connection: OwnConnection, question: str, *values: object) -> Any:
     return row[0] if row else None
 
 
+_NOT_THE_OWNER = (
+    "This role may not change the tables; `strandline migrate` has to be run by their owner, or, if there are"
+    " none, by a role that may create a schema and the pgvector extension."
+)
+
+
 def _refusal(error: psycopg.Error) -> str:
     if not isinstance(error, psycopg.errors.InsufficientPrivilege):
         return f"A migration step was refused: {_first_line(error)}"
-    return (
-        "This role may not change the tables; `strandline migrate` has to be run by their owner, or, if there"
-        f" are none, by a role that may create a schema and the pgvector extension. ({_first_line(error)})"
-    )
+    return f"{_NOT_THE_OWNER} ({_first_line(error)})"
 
 
 def _first_line(error: psycopg.Error) -> str:

@@ -363,6 +363,43 @@ def test_no_password_is_in_the_servers_log_for_a_second_database_either(tmp_path
     assert "CREATE DATABASE second" in logged and "0f-" not in logged
 
 
+OWNERS = """SELECT pg_get_userbyid(relowner)::text FROM pg_class
+    WHERE relnamespace = 'strandline'::regnamespace
+    UNION SELECT pg_get_userbyid(proowner) FROM pg_proc WHERE pronamespace = 'strandline'::regnamespace"""
+
+
+@pytest.mark.parametrize("renewing", ["strandline_app", "postgres"])
+@pytest.mark.parametrize("change", ["DROP FUNCTION strandline.pop_v1", OLD_POP])
+def test_the_tables_may_be_anothers_than_the_schema(renewing: str, change: str, server_url: str) -> None:
+    """Of an administrator who made the schema, and lets the application's role make its tables."""
+    with psycopg.connect(server_url, autocommit=True) as connection:
+        connection.execute("DROP DATABASE IF EXISTS theirs")
+        connection.execute("CREATE DATABASE theirs")
+    url = urlunsplit(urlsplit(server_url)._replace(path="/theirs"))
+    app = as_role(url, "strandline_app")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION vector")
+        connection.execute("CREATE SCHEMA strandline AUTHORIZATION strandline_owner")
+        connection.execute("GRANT USAGE, CREATE ON SCHEMA strandline TO strandline_app")
+        migrate(app, "strandline")
+        connection.execute(change.encode())
+        plan(as_role(url, renewing), "strandline")
+        migrate(as_role(url, renewing), "strandline")
+        assert plan(app, "strandline") == []
+        assert connection.execute(OWNERS).fetchall() == [("strandline_app",)]
+
+
+def test_a_superuser_makes_tables_in_the_schema_of_the_databases_owner(server_url: str) -> None:
+    with psycopg.connect(server_url, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE publics OWNER strandline_owner")
+    url = urlunsplit(urlsplit(server_url)._replace(path="/publics"))
+    migrate(url, "public")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DROP FUNCTION pop_v1")
+    migrate(url, "public")
+    assert plan(url, "public") == []
+
+
 def test_a_superusers_migration_makes_what_is_the_owners_of_the_schema(
     server_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -370,13 +407,11 @@ def test_a_superusers_migration_makes_what_is_the_owners_of_the_schema(
     (tmp_path / "0001_first.sql").write_text(FIRST_FILE.read_text())
     (tmp_path / "0002_next.sql").write_text(
         "-- step: the table diary\nCREATE TABLE IF NOT EXISTS strandline.diary (entry bigint)\n"
+        "-- step: an index\nCREATE INDEX CONCURRENTLY IF NOT EXISTS noted ON strandline.worker (pid)\n"
     )
     monkeypatch.setattr(migrations, "FOLDER", tmp_path)
     monkeypatch.setattr(runner, "HEAD_REVISION", "0002")
     migrations.revisions.cache_clear()
-    owners = """SELECT pg_get_userbyid(relowner)::text FROM pg_class
-            WHERE relnamespace = 'strandline'::regnamespace
-        UNION SELECT pg_get_userbyid(proowner) FROM pg_proc WHERE pronamespace = 'strandline'::regnamespace"""
     try:
         for ask in (plan, migrate):
             with pytest.raises(SchemaError, match="has to be run by their owner"):
@@ -385,10 +420,11 @@ def test_a_superusers_migration_makes_what_is_the_owners_of_the_schema(
             connection.execute("DROP FUNCTION strandline.pop_v1")
         migrate(server_url, "strandline")
         with psycopg.connect(as_role(server_url, "strandline_app"), autocommit=True) as connection:
-            assert connection.execute(owners).fetchall() == [("strandline_owner",)]
+            assert connection.execute(OWNERS).fetchall() == [("strandline_owner",)]
             connection.execute("INSERT INTO strandline.diary VALUES (1)")
     finally:
         with psycopg.connect(server_url, autocommit=True) as connection:
             connection.execute("DROP TABLE IF EXISTS strandline.diary")
+            connection.execute("DROP INDEX IF EXISTS strandline.noted")
             connection.execute("UPDATE strandline.alembic_version SET version_num = '0001'")
         migrations.revisions.cache_clear()
