@@ -7,6 +7,7 @@ column as stored; a sealed envelope stays sealed.  Next to it lies a manifest wi
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -98,6 +99,9 @@ class Archive(Protocol):
         ...
 
 
+# Names from before databases had marks end otherwise.
+_MARKED = re.compile(r"-[0-9a-f]{16}\.jsonl\Z")
+
 IS_FOREIGN = (
     "Another database put the object there, and this one is a copy of it. Name another archive for the copy"
     " (`strandline retention set --archive`); if it replaces the other, run `strandline retention adopt`."
@@ -106,7 +110,8 @@ IS_FOREIGN = (
 
 def delete_own(archive: Archive, name: str, database_mark: str) -> None:
     """Delete an object; raises ArchiveError if it stays, as one of a copy's original does."""
-    if not name.endswith(f"-{database_mark}.jsonl") and not archive.is_adopted_by(database_mark):
+    is_own = name.endswith(f"-{database_mark}.jsonl") or not _MARKED.search(name)
+    if not is_own and not archive.is_adopted_by(database_mark):
         raise ArchiveError(f"Object {name} is not deleted. {IS_FOREIGN}")
     archive.delete(name)
 

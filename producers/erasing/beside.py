@@ -23,6 +23,13 @@ logger = logging.getLogger("strandline.erasures")
 # So many objects that could not be deleted are named in a receipt, by archive.
 MAX_NAMED = 20
 
+# The rows that name such objects go with the erasure, so nothing here deletes them later.
+_STAY_FOREIGN = (
+    " Another database put them there, and this one is a copy of it. If that one is still in use, erase there"
+    " too. If this one replaces it, delete these objects and their manifests yourself, and run"
+    " `strandline retention adopt` before other erasures, so that they delete theirs."
+)
+
 OpenArchive = Callable[[str], Archive]
 Done = tuple[list[ReaderCheck], list[str]]
 """Erased objects by place, and the sentences for unreachable ones."""
@@ -95,7 +102,7 @@ class Archives:
 
     def _say_lost(self, archive: str) -> str:
         lost = {name: foreign for (other, name), foreign in self._lost.items() if other == archive}
-        advice = f" {IS_FOREIGN}" if any(lost.values()) else ""
+        advice = _STAY_FOREIGN if any(lost.values()) else ""
         return (
             f"Archive {archive}: {len(lost)} ranges of messages were not erased there: {_some(list(lost))}."
             f"{advice}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,6 +12,7 @@ import pytest
 from strandline import ArchiveError, Memory, Retention, retention
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.erasure import Erasures
+from strandline.pipelines.upkeep.archive import LeavingRange
 from strandline.pipelines.upkeep.object_archive import ObjectArchive
 from strandline.pipelines.upkeep.removal import StepPoint
 from strandline.schemas.postgres.database import Database
@@ -175,7 +176,8 @@ def test_a_restored_copy_deletes_nothing_of_its_original_until_it_adopts_the_arc
         refused = Erasures.of_namespace(database_url=copy).erase_user("ana")
         assert objects(tmp_path) == before != []
         (sentence,) = [one for one in refused.not_covered if "ranges of messages" in one]
-        assert "`strandline retention adopt`" in sentence
+        assert "delete these objects" in sentence and "`strandline retention adopt` before" in sentence
+        assert all(path.name in sentence for path in before if path.suffix == ".jsonl")
         adopted = run_here("retention", "adopt", on=second)
         assert adopted.out == f"file://{tmp_path}/archive\n"
         receipt = Erasures.of_namespace(database_url=second).erase_user("ana")
@@ -192,6 +194,27 @@ def test_the_original_deletes_its_own_objects_though_a_copy_adopted_them(
     open_archive(folder).adopt("a copy")
     erasures.erase_user("ana")
     assert [path.name for path in objects(tmp_path)] == ["adopted-by"]
+
+
+def test_an_object_from_before_databases_had_marks_is_its_databases_own(
+    memory: Memory,  # noqa: F811
+    erasures: Erasures,
+    database: Database,
+    folder: str,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=folder))
+    named: Callable[[LeavingRange], str] = vars(LeavingRange)["object_name"].fget
+
+    def without_mark(leaving: LeavingRange) -> str:
+        return named(leaving).replace(f"-{leaving.database_mark}.jsonl", ".jsonl")
+
+    monkeypatch.setattr(LeavingRange, "object_name", property(without_mark))
+    assert remove(database).removed > 0
+    assert objects(tmp_path) != []
+    erasures.erase_user("ana")
+    assert objects(tmp_path) == []
 
 
 @pytest.mark.parametrize("point", ["removal_planned", "removal_stored"])
