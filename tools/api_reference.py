@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from strandline.service.gate.problems import KINDS
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "tests" / "strandline" / "service" / "openapi.json"
 REFERENCE = ROOT / "docs" / "api.md"
@@ -148,7 +150,7 @@ def reference(document: Json) -> str:
         parts += [f"## {title}", "", tag["description"], "", *_overview(of_tag, common), ""]
         for route in of_tag:
             parts += _details(route)
-    parts += ["## Errors", "", *_errors(document["components"]["responses"]), "", "## Values", ""]
+    parts += ["## Errors", "", *_errors(), "", "## Values", ""]
     parts += ["`?` after a name: it may be left out, or is not always there; *free*: any JSON.", ""]
     for name, schema in sorted(document["components"]["schemas"].items()):
         parts += _value(name, schema)
@@ -204,17 +206,13 @@ def _parameters(route: Route) -> Iterator[str]:
         yield f"- Headers: {', '.join(headers)}"
 
 
-def _errors(responses: Json) -> Iterator[str]:
-    found = {}
-    for response in responses.values():
-        for name, example in response["content"][_PROBLEM]["examples"].items():
-            found[str(example["value"]["status"]), name] = example["value"]
+def _errors() -> Iterator[str]:
     yield "`type` is `urn:strandline:problem:` and the name."
     yield ""
     yield "| status | name | title | what to do |"
     yield "|---|---|---|---|"
-    for (status, name), problem in sorted(found.items()):
-        yield f"| {status} | `{name}` | {problem['title']} | {problem['detail']} |"
+    for kind in sorted(KINDS, key=lambda kind: (kind.status, kind.name)):
+        yield f"| {kind.status} | `{kind.name}` | {kind.title} | {kind.detail} |"
 
 
 def _value(name: str, schema: Json) -> Iterator[str]:
