@@ -43,6 +43,7 @@ def test_what_is_stopped_before_its_service_is_ready_does_not_say_that_it_is(dat
         announcement = _Announcement(Console(file=screen), running, supervisor, service, stopping)
         announcing = threading.Thread(target=announcement.run)
         announcing.start()
+        listening.settimeout(60)
         asking, _address = listening.accept()  # whether the service is ready
         stopping.set()
         asking.close()
