@@ -23,9 +23,6 @@ from psycopg import pq
 # Makes a row of its columns.
 MakeRow = Callable[[Sequence[Any]], Any]
 
-# Whatever another client of a pooler made the default.
-_BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE"
-
 
 class _Own:
     """A connection of our own pools.
@@ -47,14 +44,13 @@ class _Own:
         self._setting = b""
         self._lone: tuple[bytes, ...] = ()
 
-    def stay_unprepared(self, setting: bytes, lone_setting: bytes) -> None:
+    def stay_unprepared(self, setting: bytes, lone: tuple[bytes, ...]) -> None:
         """Prepare no statement, and begin each transaction with ``setting``.
 
-        ``lone_setting``: the same as one statement, which is sent together with another one; empty if psycopg
-        has to read that one's rows before the transaction ends.
+        ``lone``: a BEGIN and the same as one statement, sent together with another one; empty if psycopg has
+        to read that one's rows before the transaction ends.
         """
-        self.pooled, self._setting, self.prepare_threshold = True, setting, None
-        self._lone = (_BEGIN, lone_setting) if lone_setting else ()
+        self.pooled, self._setting, self._lone, self.prepare_threshold = True, setting, lone, None
 
 
 class OwnConnection(_Own, psycopg.Connection[Any]):

@@ -52,17 +52,22 @@ NOT_ASKED_FOR: Mapping[str, tuple[str, str]] = {
 }
 # Behind a pooler a transaction begins with these; None is the role's own, whatever another client left.
 _OF_A_TRANSACTION: Mapping[str, str | None] = {
-    **dict.fromkeys(("session_authorization", "role", "lock_timeout", "search_path", "synchronous_commit")),
     "transaction_isolation": "read committed",
-    "transaction_read_only": "off",
+    **dict.fromkeys(("session_authorization", "role", "lock_timeout", "search_path", "synchronous_commit")),
+    **dict.fromkeys(("plan_cache_mode", "row_security")),
 }
-# By their present values psycopg reads rows.
-_READ_BY = frozenset({"datestyle", "intervalstyle", "timezone"})
+# From version 17 on there is a transaction_timeout.
+_LIMITS_TRANSACTIONS = 170000
+# By their present values psycopg reads rows; no statement returns an interval.
+_READ_BY = frozenset({"datestyle", "timezone"})
 # Of a caller's connection: psycopg and the statements get along with any value.
 _CALLERS_OWN = frozenset({"bytea_output", "exit_on_error", "extra_float_digits", "intervalstyle", "timezone"})
 
 # Asked for as a session starts: without it, nothing that was asked for had any effect.
 MARK = "strandline.own"
+
+# Whatever another client of a pooler made the default.
+_BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"
 
 _SET = re.compile(r"SET \w+ (\w+)")
 _REFUSES_OPTIONS = re.compile("unsupported startup parameter|command-line options")
@@ -142,15 +147,19 @@ class Beginnings:
                 return
             self._notice("it drops the settings of a session, or answers from another backend")
         # In a transaction, which a pooler in statement mode refuses.
-        yield f"BEGIN; {set_all(_OF_A_TRANSACTION, 'SET LOCAL')}".encode()
+        ours = {**_OF_A_TRANSACTION}
+        if connection.info.server_version >= _LIMITS_TRANSACTIONS:
+            ours["transaction_timeout"] = None
+        yield f"BEGIN; {set_all(ours, 'SET LOCAL')}".encode()
         (row,) = yield self.question
         wrong = find_wrong(row)
         yield f"{set_all(wrong, 'SET LOCAL')}; COMMIT".encode()
-        values = {**_OF_A_TRANSACTION, **json.loads(row[5]), **values_of(PINNED), **self._session, **wrong}
+        values = {**ours, **json.loads(row[5]), **values_of(PINNED), **self._session, **wrong}
         if connection.info.parameter_status("is_superuser") == "on":
             values |= values_of(_TRIGGERS)  # which other clients may set as well
-        lone = "" if wrong.keys() & _READ_BY else _set_locally(values)
-        connection.stay_unprepared(set_all(values, "SET LOCAL").encode(), lone.encode())
+        begin = _BEGIN + b", READ WRITE" if "transaction_read_only" in values else _BEGIN
+        lone = () if wrong.keys() & _READ_BY else (begin, _set_locally(values).encode())
+        connection.stay_unprepared(set_all(values, "SET LOCAL").encode(), lone)
 
     def _notice(self, sign: str) -> None:
         if self.pooled:
@@ -256,7 +265,7 @@ def look_for(settings: Mapping[str, tuple[str, str]]) -> bytes:
     """The question of which settings have another value than they need, as JSON in the fifth column.
 
     Before it come the backend, the mark, and how transactions begin; behind it the settings, as JSON, that
-    have no value of ours.
+    have no value of ours, and that transactions write, which a standby refuses to set.
     """
     values = ", ".join(f"('{name}', '{value}', '^({fits})$')" for name, (value, fits) in settings.items())
     return _LOOK.replace("{values}", values).encode()
@@ -283,8 +292,11 @@ SELECT pg_catalog.pg_backend_pid(), pg_catalog.current_setting('strandline.own',
             AND (NOT pg_catalog.pg_type_is_visible(t.oid)
                 OR pg_catalog.current_setting('search_path') OPERATOR(pg_catalog.~) '.pg_catalog')
     ) AS w),
-    pg_catalog.json_build_object('search_path', pg_catalog.current_setting('search_path'),
-        'synchronous_commit', pg_catalog.current_setting('synchronous_commit'))::pg_catalog.text
+    pg_catalog.json_strip_nulls(pg_catalog.json_build_object(
+        'search_path', pg_catalog.current_setting('search_path'),
+        'synchronous_commit', pg_catalog.current_setting('synchronous_commit'),
+        'transaction_read_only', CASE WHEN NOT pg_catalog.pg_is_in_recovery() THEN 'off' END
+    ))::pg_catalog.text
 """
 
 

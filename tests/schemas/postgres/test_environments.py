@@ -24,6 +24,7 @@ from strandline.schemas.errors import SchemaError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import current_revision, migrate
 from strandline.schemas.postgres.options import ConnectionOptions
+from strandline.schemas.postgres.own_connection import OwnConnection
 from strandline.schemas.postgres.pools.engine_pool import CallersPool
 from strandline.schemas.queries.inspection.status import SchemaRevision
 from strandline.schemas.settings import load_settings
@@ -287,6 +288,26 @@ def test_a_standby_is_refused_by_a_sentence(standby_url: str) -> None:
         migrate(standby_url, "strandline")
     report = next(check_database(Servers(standby_url, None, "configured", "configured"), load_settings()))
     assert (report.result, "a standby, which only reads" in report.found) == ("warning", True)
+
+
+@pytest.mark.skipif(pgbouncer.program() is None, reason="PgBouncer is not installed")
+def test_a_standby_behind_a_pooler_is_read_and_takes_no_writes(
+    standby_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRANDLINE_DATABASE_POOLER", "transaction")
+    with (
+        pgbouncer.pgbouncer_before(standby_url) as url,
+        closing(Database.connect(ConnectionOptions.from_settings(url, load_settings()))) as database,
+    ):
+        database._open()
+        with database._pool.connection() as connection:
+            assert isinstance(connection, OwnConnection) and connection.pooled
+            assert connection.run(b"SELECT 1", (), tuple) == [(1,)]
+            with connection.transaction():
+                assert connection.execute("SELECT 1").fetchall() == [(1,)]
+            with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+                connection.run(b"CREATE TABLE t ()", (), tuple)
+        test_a_standby_is_refused_by_a_sentence(url)
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])

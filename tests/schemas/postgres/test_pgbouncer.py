@@ -184,7 +184,13 @@ OTHERS = {
     "statement_timeout": "7min",
 }
 # What a role may rightly have by default.
-ONLY_LEAKED = {"lock_timeout": "7min", "role": "pg_monitor", "session_authorization": "pg_monitor"}
+ONLY_LEAKED = {
+    "lock_timeout": "7min",
+    "plan_cache_mode": "force_generic_plan",
+    "role": "pg_monitor",
+    "row_security": "off",
+    "session_authorization": "pg_monitor",
+}
 SEEN = "SELECT " + ", ".join(
     # Whoever finds it off makes it "local".
     f"replace(current_setting('{name.removeprefix('default_')}'), 'local', 'on')"
@@ -208,6 +214,10 @@ def test_what_another_client_left_before_changes_nothing(pooled_url: str, make_m
     memory = make_memory("s", database_url=pooled_url)
     assert memory.put({"role": "user", "content": "hello"}) == 1
     assert [message.text for message in memory.get_all()] == ["hello"]
+    with closing(Database.connect(ConnectionOptions.from_settings(pooled_url, load_settings()))) as database:
+        database.fetch(SchemaRevision())
+        with database._pool.connection() as connection:
+            assert isinstance(connection, OwnConnection) and connection._lone
 
 
 def test_a_lone_statement_that_fails_says_why_and_leaves_its_connection_usable(pooled_url: str) -> None:
