@@ -33,6 +33,7 @@ from strandline.schemas.postgres.migrations import (
 from strandline.schemas.postgres.options import all_options, options_of, psycopg_url, with_defaults
 from strandline.schemas.postgres.own_connection import OwnConnection
 from strandline.schemas.postgres.pools.beginnings import (
+    LIMITS_TRANSACTIONS,
     NOT_ASKED_FOR,
     PINNED,
     Beginnings,
@@ -68,7 +69,6 @@ CLIENT_CHECK_MILLISECONDS = 100
 
 # A role's limits are for its statements, and a migration takes as long as it takes.
 _UNLIMITED = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
-_LIMITS_TRANSACTIONS = 170_000
 _NEEDED = {
     **PINNED,
     **NOT_ASKED_FOR,
@@ -331,7 +331,7 @@ def _connect(url: str, kind: type[OwnConnection], beginnings: Beginnings) -> Own
 
     try:
         connection = connect(_UNLIMITED)
-        if connection.info.server_version >= _LIMITS_TRANSACTIONS:  # which a connection has to tell first
+        if connection.info.server_version >= LIMITS_TRANSACTIONS:  # which a connection has to tell first
             connection.close()
             connection = connect((*_UNLIMITED, "transaction_timeout"))
     except psycopg.Error as error:

@@ -57,7 +57,7 @@ _OF_A_TRANSACTION: Mapping[str, str | None] = {
     **dict.fromkeys(("plan_cache_mode", "row_security")),
 }
 # From version 17 on there is a transaction_timeout.
-_LIMITS_TRANSACTIONS = 170000
+LIMITS_TRANSACTIONS = 170_000
 # By their present values psycopg reads rows; no statement returns an interval.
 _READ_BY = frozenset({"datestyle", "timezone"})
 # Of a caller's connection: psycopg and the statements get along with any value.
@@ -148,7 +148,7 @@ class Beginnings:
             self._notice("it drops the settings of a session, or answers from another backend")
         # In a transaction, which a pooler in statement mode refuses.
         ours = {**_OF_A_TRANSACTION}
-        if connection.info.server_version >= _LIMITS_TRANSACTIONS:
+        if connection.info.server_version >= LIMITS_TRANSACTIONS:
             ours["transaction_timeout"] = None
         yield f"BEGIN; {set_all(ours, 'SET LOCAL')}".encode()
         (row,) = yield self.question

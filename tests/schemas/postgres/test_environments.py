@@ -26,6 +26,7 @@ from strandline.schemas.postgres.migrate import current_revision, migrate
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.own_connection import OwnConnection
 from strandline.schemas.postgres.pools.engine_pool import CallersPool
+from strandline.schemas.postgres.translation import is_refused_by_standby
 from strandline.schemas.queries.inspection.status import SchemaRevision
 from strandline.schemas.settings import load_settings
 from tests.chaos.servers import PostgresServer
@@ -307,6 +308,11 @@ def test_a_standby_behind_a_pooler_is_read_and_takes_no_writes(
                 assert connection.execute("SELECT 1").fetchall() == [(1,)]
             with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
                 connection.run(b"CREATE TABLE t ()", (), tuple)
+            # As one whose pooler led to the primary when it began.
+            connection.stay_unprepared(b"SET LOCAL transaction_read_only = off", ())
+            with pytest.raises(psycopg.Error) as refused:
+                connection.run(b"SELECT 1", (), tuple)
+            assert is_refused_by_standby(refused.value)
         test_a_standby_is_refused_by_a_sentence(url)
 
 
