@@ -144,13 +144,11 @@ def is_rolled_back(error: DatabaseBusyError) -> bool:
     return isinstance(error.__cause__, _ROLLED_BACK)
 
 
-# Of Postgres, up to version 15 and from 16 on: a standby behind a pooler that led to its primary before.
-_REFUSES_READ_WRITE = {"check_XactReadOnly", "check_transaction_read_only"}
-
-
 def is_refused_by_standby(error: psycopg.Error) -> bool:
     """Whether the server only reads: after a failover a new connection may lead to another one."""
-    return isinstance(error, pg.ReadOnlySqlTransaction) or error.diag.source_function in _REFUSES_READ_WRITE
+    if isinstance(error, pg.FeatureNotSupported):  # READ WRITE, where a pooler led to the primary before
+        return error.diag.source_function == "call_bool_check_hook"
+    return isinstance(error, pg.ReadOnlySqlTransaction)
 
 
 def pauses() -> Iterator[float]:
