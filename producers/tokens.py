@@ -20,6 +20,7 @@ from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import undivided
 from strandline.schemas.values.content_parts import (
     MIN_PAYLOAD_CHARACTERS,
+    captions,
     kind_of,
     source_text,
     split_payloads,
@@ -80,10 +81,12 @@ def _count(message: Message, count_text: Callable[[str], int], part_tokens: Mapp
     tokens = sum(_count_readable(text, count_text, part_tokens) for text in _texts(message) if text)
     values: list[object] = [one for one in message.extra.values() if not isinstance(one, (str, type(None)))]
     for part in _parts(message):
-        if part["type"] in _TEXT_KEYS or source_text(part):
+        if part["type"] in _TEXT_KEYS:
             continue
-        if kind := kind_of(part):
-            tokens += part_tokens[kind]
+        is_text = bool(source_text(part))
+        if (kind := kind_of(part)) or is_text:
+            tokens += part_tokens[kind] if kind and not is_text else 0
+            tokens += sum(_count_readable(text, count_text, part_tokens) for text in captions(part))
         else:
             values.append(_beside_texts(part))
     jsons = map(_to_json, values)

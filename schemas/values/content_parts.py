@@ -70,6 +70,9 @@ _BEGINNINGS = {"iVBORw": "image", "/9j/": "image", "R0lGOD": "image", "JVBERi": 
 _MEDIA_TYPES = ("media_type", "mime_type", "mimeType", "mediaType", "contentType")
 _DATA_FIELDS = ("data", "url", "uri", "fileUri", "file_uri", "file_id", "file_data", "base64")
 _NAMES = ("filename", "title", "name")
+# With one of these a mapping in a field that is named for a kind stands for data; a voice has a name as well.
+_HELD = (*_DATA_FIELDS, "id")
+_FIELDS_OF = {"document": (*_HELD, *_NAMES), "audio": (*_HELD, "transcript")}
 _SPOKEN = ("text", "refusal")
 _OUTPUTS = ("output", "outputs", "result", "results", "content", "response")
 _CAPTIONS = ("alt", "alt_text", "altText", "caption", "description", "transcript", "transcription")
@@ -275,9 +278,29 @@ def is_payload(text: str) -> bool:
 def kind_of(part: Mapping[str, Any]) -> str | None:
     """The kind of data that a part stands for, by its type or its media type; None: of none."""
     kind = _kind_by_name(part["type"])
-    if kind in (None, "document") and (media_type := _media_type(part)):
+    if part["type"].lower().removesuffix("s") in _KINDS and not _holds_data(part):
+        kind = None  # a word of a tool's own JSON
+    if kind not in (None, "document"):
+        return kind
+    if next(_outputs(part, but=("source", "resource")), None) is not None:
+        return None  # a result, or a file given as text
+    if media_type := _media_type(part):
         return _kind_of_media(media_type.partition("/")[0])
     return kind
+
+
+def _holds_data(part: Mapping[str, Any]) -> bool:
+    fields = (field for place in _places(part) for field in place.items())
+    return any(
+        key in _DATA_FIELDS or key == "source" or _kind_by_name(key)
+        for key, value in fields
+        if isinstance(value, (str, Mapping)) and value
+    )
+
+
+def _outputs(part: Mapping[str, Any], but: Sequence[str] = ()) -> Iterator[object]:
+    places = _places(part, but)
+    return (place[key] for place in places for key in _OUTPUTS if place.get(key) is not None)
 
 
 def _kind_by_name(name: str) -> str | None:
@@ -307,8 +330,9 @@ def named_text(part: Mapping[str, Any]) -> str:
     """
     if part["type"] == "text":
         return str(part["text"])
-    is_known = kind_of(part) is not None or not part.keys().isdisjoint((*_SPOKEN, *_OUTPUTS))
-    return (part_text(part) if is_known else "") or f"[{part['type']}]"
+    kind = kind_of(part) or _kind_by_name(part["type"])
+    is_known = kind is not None or not part.keys().isdisjoint((*_SPOKEN, *_OUTPUTS))
+    return (without_payloads(part_text(part)) if is_known else "") or f"[{part['type']}]"
 
 
 def source_text(part: Mapping[str, Any]) -> str:
@@ -335,9 +359,12 @@ def spoken_text(extra: Mapping[str, Any]) -> str:
         if name == "refusal" and isinstance(value, str):
             lines.append(value)
         for one in value if isinstance(value, list) else [value] if isinstance(value, Mapping) else ():
-            part = {"type": name, **(one if isinstance(one, Mapping) else {})}
-            if is_part(part) and kind_of(part):
-                lines += _lines(part)
+            part = one if isinstance(one, Mapping) else {"url": one}
+            if "type" in part or _media_type(part):
+                part = {"type": name, **part}
+                lines += _lines(part) if is_part(part) and kind_of(part) else ()
+            elif (kind := _kind_by_name(name)) and any(part.get(key) for key in _FIELDS_OF.get(kind, _HELD)):
+                lines += (_mark(kind, part), *(captions(part) if name == "audio" else ()))
     return "\n".join(lines)
 
 
@@ -348,13 +375,21 @@ def _lines(part: Mapping[str, Any]) -> Iterator[str]:
     if text is not None:
         yield text
     elif kind := kind_of(part):
-        name = next(_texts(part, _NAMES), "") or _file_of_url(part)
-        yield f"{MARKS[kind]} {name}".rstrip()
+        yield _mark(kind, part)
         yield from filter(None, (source_text(part),))
     else:
-        outputs = (place[key] for place in _places(part) for key in _OUTPUTS if place.get(key) is not None)
-        yield from [*_readable(next(outputs, None))] or _texts(part, _SPOKEN)
-    yield from _texts(part, _CAPTIONS)
+        yield from [*_readable(next(_outputs(part), None))] or _texts(part, _SPOKEN)
+    yield from captions(part)
+
+
+def _mark(kind: str, part: Mapping[str, Any]) -> str:
+    name = next(_texts(part, _NAMES), "") or _file_of_url(part)
+    return f"{MARKS[kind]} {name}".rstrip()
+
+
+def captions(part: Mapping[str, Any]) -> Iterator[str]:
+    """The texts that stand with a picture, sound or file."""
+    return _texts(part, _CAPTIONS)
 
 
 def _readable(value: object) -> Iterator[str]:
@@ -381,9 +416,10 @@ def _texts(part: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[str]:
         yield from (place[key] for key in keys if isinstance(place.get(key), str))
 
 
-def _places(part: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _places(part: Mapping[str, Any], but: Sequence[str] = ()) -> Iterator[Mapping[str, Any]]:
     yield part
-    yield from (value for key, value in part.items() if isinstance(value, Mapping) and key not in _INPUTS)
+    but = (*_INPUTS, *but)
+    yield from (value for key, value in part.items() if isinstance(value, Mapping) and key not in but)
 
 
 def _file_of_url(part: Mapping[str, Any]) -> str:

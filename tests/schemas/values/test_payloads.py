@@ -146,6 +146,53 @@ NAMED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+PAGE = {"url": "https://e.org/x", "contentType": "text/html", "content": "BOAT"}
+FETCHED: list[dict[str, Any]] = [
+    {"type": "attachment", "name": "notes.txt", "content": "BOAT"},
+    {"type": "attachment", "name": "notes.txt", "contentType": "text/plain", "content": "BOAT"},
+    {"type": "file", "file": {"name": "notes.txt", "content": "BOAT"}},
+    {"type": "web_page", **PAGE},
+    {"type": "tool-result", "toolCallId": "a", "toolName": "f", "result": PAGE},
+    {"type": "tool-result", "toolCallId": "a", "output": {"type": "json", "value": PAGE}},
+    {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "fetched", **PAGE}]},
+    {"type": "functionResponse", "functionResponse": {"name": "f", "response": PAGE}},
+    {"type": "tool-result", "output": {"type": "json", "value": {"type": "voice", "line": "BOAT", "no": 7}}},
+    {"type": "tool-result", "output": {"type": "json", "value": [{"type": "document", "snippet": "BOAT"}]}},
+    {"type": "tool-result", "output": {"type": "json", "value": {"type": "photo", "content": "BOAT"}}},
+]
+
+
+@pytest.mark.parametrize("part", FETCHED)
+def test_a_file_given_as_text_and_what_a_tool_fetched_are_text(part: dict[str, Any]) -> None:
+    short = Message("user", [json.loads(json.dumps(part).replace("BOAT", BOAT))])
+    assert BOAT in full_text(short) and count_message(short, count_default) < 100
+    assert BOAT in json.dumps(short.to_openai())
+    long = Message("user", [json.loads(json.dumps(part).replace("BOAT", "word " * 30_000))])
+    assert 29_000 < count_message(long, count_default) < 33_000
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "mcp_output", "output": "data:image/png;base64," + DATA},
+        {"type": "web_search_tool_result", "content": [{"type": "r", "title": "T", "encrypted": DATA}]},
+        {"type": "code_interpreter_call", "outputs": [{"image": "data:image/png;base64," + DATA}]},
+        {"type": "code_execution_result", "output": DATA},
+        {"type": "computer_call_output", "output": {"type": "computer_screenshot", "image_url": PDF}},
+    ],
+)
+def test_no_data_is_sent_as_text(part: dict[str, Any]) -> None:
+    assert DATA[100:200] not in json.dumps(Message("assistant", [part]).to_openai())
+
+
+@pytest.mark.parametrize("field", ["transcript", "description", "alt"])
+@pytest.mark.parametrize("kind", ["audio_url", "image_url", "document_url", "document"])
+def test_captions_count_since_they_are_sent(kind: str, field: str) -> None:
+    source = {"source": {"type": "text", "data": BOAT}} if kind == "document" else {kind: {"url": URL}}
+    message = Message("user", [{"type": kind, **source, field: "word " * 24_000}])
+    assert count_message(message, count_default) >= count_default(str(message.to_openai()["content"])) - 50
+
+
 @pytest.mark.parametrize(("part", "text"), NAMED)
 def test_a_kind_is_known_by_whatever_name_it_has(part: dict[str, Any], text: str) -> None:
     assert full_text(Message("user", [part])) == text
@@ -165,6 +212,13 @@ def test_a_kind_is_known_by_whatever_name_it_has(part: dict[str, Any], text: str
         ({"audio": {"id": "a", "transcript": "Hello."}}, "[sound]\nHello."),
         ({"annotations": [{"type": "url_citation", "url_citation": {"url": URL}}]}, ""),
         ({"reasoning_content": "hm"}, ""),
+        ({"voice": {"name": "alloy"}}, ""),
+        ({"audio": {"voice": "alloy", "format": "wav"}}, ""),
+        ({"documents": [{"text": "Red."}, {"title": "T", "snippet": "Red."}]}, "[document] T"),
+        ({"attachments": [{"name": "n.txt", "content": "Red."}]}, "[document] n.txt"),
+        ({"attachments": [{"description": "Red."}]}, ""),
+        ({"images": [{"url": URL, "description": "Red."}, URL]}, "[picture] boat.png\n[picture] boat.png"),
+        ({"attachments": [], "file": {"text": "Red."}}, ""),
     ],
 )  # fmt: skip
 def test_data_in_another_field_leaves_a_mark(field: dict[str, Any], text: str) -> None:
