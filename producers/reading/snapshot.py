@@ -127,6 +127,8 @@ def read_snapshot(
     known: KnownSession = UNKNOWN,
     most_facts: int = 0,
     recalled: Sequence[Message] = (),
+    most_tokens: int | None = None,
+    used_tokens: int = 0,
 ) -> Snapshot:
     """Read the header row, then the tail with the question, the pinned head and the window, in this order.
 
@@ -167,7 +169,8 @@ def read_snapshot(
     kept = [one for at, one in enumerate(tail) if one.seq not in asked or one in tail[:at]]
     tail = [one for one in kept if one.seq not in ahead]
     shown = (*ahead.values(), *messages) if ahead else messages
-    room = marks.get("token_limit", 0) - sum_tokens(pinned)
+    limit = marks.get("token_limit", 0)
+    room = (limit if most_tokens is None else min(limit, most_tokens)) - used_tokens - sum_tokens(pinned)
     before, shown, omitted = _settle_calls(tail, shown, None if ahead else window, room)
     pending = [(name, first, last) for name, first, last in header["pending"] or ()]
     return Snapshot(

@@ -122,7 +122,8 @@ def _call(call: Mapping[str, Any], also: Collection[str]) -> dict[str, Any]:
     called, kind = read_call(call), str(call.get("type", "function"))
     form: dict[str, Any] = {"id": _call_id(str(called.id), also), "type": "function"}
     name = function_name(called.name or kind)
-    if isinstance(custom := call.get("custom"), Mapping) and kind == "custom":
+    custom = call.get("custom", call)
+    if kind == "custom" and isinstance(custom, Mapping):
         form |= {"type": kind, kind: {"name": name, "input": _text(custom.get("input"))}}
     else:
         form["function"] = {"name": name, "arguments": _text(called.arguments) or "{}"}

@@ -113,9 +113,12 @@ def read_call(call: Mapping[str, Any]) -> Called:
     kind = str(call.get("type", "function"))
     body = next((call[key] for key in ("function", kind) if isinstance(call.get(key), Mapping)), call)
     arguments = _first(body, _INPUTS)
-    if body is not call and "arguments" not in body:
+    if kind == "custom" and isinstance(arguments, str) and "arguments" not in body:
+        arguments = {"input": arguments}
+    elif body is not call and body is not call.get("function") and "arguments" not in body:
         arguments = {key: value for key, value in body.items() if key != "name"}
-    return Called(call.get("id"), str(body.get("name") or ""), arguments)
+    own_type = "" if kind in ("function", "custom", "tool_call") else kind
+    return Called(call.get("id"), str(body.get("name") or own_type), arguments)
 
 
 def answered_by(part: Mapping[str, Any], call: ToolPart, text: str) -> Mapping[str, Any] | None:

@@ -150,7 +150,6 @@ PAGE = {"url": "https://e.org/x", "contentType": "text/html", "content": "BOAT"}
 FETCHED: list[dict[str, Any]] = [
     {"type": "attachment", "name": "notes.txt", "content": "BOAT"},
     {"type": "attachment", "name": "notes.txt", "contentType": "text/plain", "content": "BOAT"},
-    {"type": "file", "file": {"name": "notes.txt", "content": "BOAT"}},
     {"type": "web_page", **PAGE},
     {"type": "tool-result", "toolCallId": "a", "toolName": "f", "result": PAGE},
     {"type": "tool-result", "toolCallId": "a", "output": {"type": "json", "value": PAGE}},

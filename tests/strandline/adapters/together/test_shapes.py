@@ -276,6 +276,13 @@ LISTED: dict[str, tuple[Json, str, Json]] = {
         "f",
         {},
     ),
+    "a type for a name": ({"id": "a", "type": "shell", "shell": {"x": 1}}, "shell", {"x": 1}),
+    "input": (
+        {"id": "a", "type": "function", "function": {"name": "f", "input": {"x": 1}, "strict": True}},
+        "f",
+        {"x": 1},
+    ),
+    "a flat custom tool's": ({"id": "a", "type": "custom", "name": "code", **INPUT}, "code", INPUT),
     "an empty text": ({"id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}, "f", {}),
 }
 
