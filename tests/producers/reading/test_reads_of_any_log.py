@@ -169,6 +169,16 @@ def test_notes_of_dead_calls_take_no_more_than_the_room(make_memory: MakeMemory,
         assert context.tokens <= 2_000 and sent_problems(context) == []
 
 
+def test_notes_of_dead_calls_take_no_more_than_the_room_of_one_read(make_memory: MakeMemory) -> None:
+    memory = make_memory(memory_blocks=[], token_limit=2_000)
+    calls = openai("call", [str(number) for number in range(40)], "")
+    memory.put_messages([{"role": "user", "content": "hi"}, calls, openai("result", ["0"], "boats")])
+    memory.put({"role": "assistant", "content": "It is calm."})
+    assert memory.get().tokens > 600, "with notes"
+    context = memory.get(initial_token_count=1_400)
+    assert context.tokens <= 600 and sent_problems(context) == []
+
+
 def marks_of(memory: Memory, url: str) -> tuple[Any, ...]:
     """The session's key, window, corrections and question."""
     fields = "session_key, window_from, corrections, question_seqs"
