@@ -142,7 +142,7 @@ def test_an_import_that_is_interrupted_says_what_is_stored(
     assert doomed.returncode == exit_code
     # The second chunk may be stored, and this not yet be known.
     assert re.search(r"interrupted: [24],000 messages of the file are stored, and perhaps some more", said)
-    assert "run the same import again: it adds what is missing, and nothing twice" in said
+    assert "run the same import again: it adds the missing ones, and nothing twice" in said
     assert "Traceback" not in said
 
 
