@@ -502,7 +502,9 @@ def test_a_turn_is_found_by_its_index_in_a_backlog_that_came_after_the_plan(
                 explained = connection.execute(b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + sql, wanted)
                 ((plan,),) = explained.fetchall()
                 counted = plan[0]["Plan"]
-                assert counted["Shared Hit Blocks"] + counted["Shared Read Blocks"] < 300
+                # The first turn plans each statement, and reads catalogs for it.
+                most = 100 if seen else 400
+                assert counted["Shared Hit Blocks"] + counted["Shared Read Blocks"] < most
             seen.append(namespace)
             wanted["after"] = namespace
         assert seen == [f"tenant {number}" for number in range(5)]
