@@ -491,7 +491,7 @@ def test_a_turn_is_found_by_its_index_in_a_backlog_that_came_after_the_plan(
         assert connection.execute(sql, wanted).fetchall() == []
         connection.execute("ALTER TABLE strandline.due SET (autovacuum_enabled = off)")
         connection.execute(BACKLOG.encode())
-        seen = []
+        seen: list[str] = []
         for _turn in range(5):
             with connection.transaction(force_rollback=True):
                 ((*_, namespace),) = connection.execute(
