@@ -95,14 +95,14 @@ def _snapshot(request: ReadRequest, pipelines: tuple[str, ...]) -> Operation[tup
     most_facts = _newest_facts(request.blocks)
     rows = yield from fetch(_statement(request, pipelines, known, most_facts))
     limits = (None if request.within_own else request.token_limit, request.initial_token_count)
-    snapshot = read_snapshot(rows, known, most_facts, (), *limits)
+    snapshot = read_snapshot(rows, known, most_facts, limits)
     if request.generation is not None:
         _check_generation(request.generation, snapshot)
     lost = snapshot.lost_calls
     if not known.vain.issuperset(lost):
         recalled = yield from recall(request.identity, lost, snapshot.window_from)
         looked = known if recalled else replace(known, vain=frozenset(lost))
-        snapshot = read_snapshot(rows, looked, most_facts, recalled, *limits)
+        snapshot = read_snapshot(rows, looked, most_facts, limits, recalled)
     if not snapshot.header["is_sealing"]:
         (yield from content_codec()).note_unused()
     if windows is not None and snapshot.erasures != windows.erasures:

@@ -126,14 +126,14 @@ def read_snapshot(
     rows: Sequence[ReadRow],
     known: KnownSession = UNKNOWN,
     most_facts: int = 0,
+    limits: tuple[int | None, int] = (None, 0),
     recalled: Sequence[Message] = (),
-    most_tokens: int | None = None,
-    used_tokens: int = 0,
 ) -> Snapshot:
     """Read the header row, then the tail with the question, the pinned head and the window, in this order.
 
-    ``known`` was given to the statement; the rows lack its current parts. ``recalled`` are calls of results
-    that are in the window, and other results of theirs.
+    ``known`` was given to the statement; the rows lack its current parts. ``limits`` are the most tokens of
+    this read, None if the session's alone count, and the tokens that are used already. ``recalled`` are calls
+    of results that are in the window, and other results of theirs.
     """
     header: dict[str, Any] = json.loads(rows[0].envelope)
     marks: dict[str, Any] = header["session"] or {}
@@ -169,7 +169,7 @@ def read_snapshot(
     kept = [one for at, one in enumerate(tail) if one.seq not in asked or one in tail[:at]]
     tail = [one for one in kept if one.seq not in ahead]
     shown = (*ahead.values(), *messages) if ahead else messages
-    limit = marks.get("token_limit", 0)
+    limit, (most_tokens, used_tokens) = marks.get("token_limit", 0), limits
     room = (limit if most_tokens is None else min(limit, most_tokens)) - used_tokens - sum_tokens(pinned)
     before, shown, omitted = _settle_calls(tail, shown, None if ahead else window, room)
     pending = [(name, first, last) for name, first, last in header["pending"] or ()]
