@@ -78,17 +78,21 @@ def count_parts(
 
 
 def _count(message: Message, count_text: Callable[[str], int], part_tokens: Mapping[str, int]) -> int:
-    tokens = sum(_count_readable(text, count_text, part_tokens) for text in _texts(message) if text)
+    tokens, texts = 0, [*_texts(message)]
     values: list[object] = [one for one in message.extra.values() if not isinstance(one, (str, type(None)))]
     for part in _parts(message):
+        texts += [part[key] for key in _TEXT_KEYS if isinstance(part.get(key), str)]
+        source = source_text(part)
+        texts.append(source)
         if part["type"] in _TEXT_KEYS:
             continue
-        is_text = bool(source_text(part))
-        if (kind := kind_of(part)) or is_text:
-            tokens += part_tokens[kind] if kind and not is_text else 0
-            tokens += sum(_count_readable(text, count_text, part_tokens) for text in captions(part))
+        kind = kind_of(part)
+        if kind or source:
+            tokens += part_tokens[kind] if kind and not source else 0
+            texts += captions(part)
         else:
             values.append(_beside_texts(part))
+    tokens += sum(_count_readable(text, count_text, part_tokens) for text in texts if text)
     jsons = map(_to_json, values)
     return tokens + sum(
         _count_readable(one, count_text, part_tokens, MAX_COUNTED_JSON_CHARACTERS) for one in jsons
@@ -194,13 +198,9 @@ def is_loaded() -> bool:
 
 
 def _texts(message: Message) -> Iterator[str]:
+    """The texts of a message but for those of its parts."""
     if isinstance(message.content, str):
         yield message.content
-    for part in _parts(message):
-        for key in _TEXT_KEYS:
-            if isinstance(part.get(key), str):
-                yield part[key]
-        yield source_text(part)
     if message.name:
         yield message.name
     for call in message.tool_calls or ():

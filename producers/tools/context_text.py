@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, get_args
 
 from strandline.producers.reading.context import GivenFact, MemoryContext, Source
 from strandline.producers.tools.results import CitationResult, ContextResult, source_results
@@ -27,8 +27,8 @@ _NUMBER_TOKENS = 8
 
 # Ranks of pieces: parts that the read bounds itself, matches, the latest messages, facts that are merely new.
 _WHOLE, _MATCHING, _LATEST, _NEWEST = range(4)
-# The order in which pieces take room: at most so many, and this share of the rest.
 _ALL = sys.maxsize
+# The order in which pieces take room: at most so many, and this share of the rest.
 _SHARES = (
     (_WHOLE, _ALL, 1.0),
     (_MATCHING, 1, 1.0),
@@ -41,7 +41,7 @@ _SHARES = (
 
 Part = Literal["Notes", "Facts", "Summary", "Messages", "Latest messages"]
 
-_PARTS: tuple[Part, ...] = ("Notes", "Facts", "Summary", "Messages", "Latest messages")
+_PARTS: tuple[Part, ...] = get_args(Part)
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,22 +123,21 @@ def migrate(
             the tables already, with another number of partitions; or the role may not do it; or the schema
             is another application's, or lacks columns; or a lock was never free.
     """
-    kind = _kind(public_apis_only)
-    with _transaction(url, kind) as connection:
+    with _transaction(url, public_apis_only) as connection:
         connection.execute(_TAKE_TURN)
-        before = _prepare(connection, schema, partitions)
+        before, functions = _prepare(connection, schema, partitions)
         if before is not None and is_newer(before):
             report(f"{schema}: {newer_tables(before)}")
             return before
         if before == HEAD_REVISION:
             # For every role: the application's may not make a schema, even an existing one.
-            done = _renew_functions(connection, schema) or "so there is nothing to do"
+            done = _renew_functions(connection, schema, functions) or "so there is nothing to do"
             report(f"{schema}: at revision {before}, {done}")
             return before
         if before is None:
             _make_first(connection, schema, partitions or 0)
     if HEAD_REVISION != FIRST:
-        _run_steps(url, schema, kind, report)
+        _run_steps(url, schema, report, public_apis_only)
         current_revision(url, schema, public_apis_only=public_apis_only)  # refuses what lacks columns
     report(f"{schema}: {before or 'empty'} -> {HEAD_REVISION}")
     return HEAD_REVISION
@@ -154,18 +153,18 @@ def plan(
         DatabaseUnavailableError: Postgres cannot be reached.
         SchemaError: as ``migrate``, of existing tables.
     """
-    with _transaction(url, _kind(public_apis_only)) as connection:
-        before = _current(connection, schema, partitions)
+    with _transaction(url, public_apis_only) as connection:
+        before, functions = _current(connection, schema, partitions)
         if before is not None and is_newer(before):
             return []
         planned = _plan_steps(connection, schema, before or FIRST)
         if before is None:
             divided = f", the big tables in {partitions:,} partitions each" if partitions else ""
             return [PlannedStep(FIRST, f"make all tables, indexes and functions{divided}"), *planned]
-        if names := _functions_to_renew(connection, schema, before):
+        if names := _functions_to_renew(functions, schema, before):
             planned.append(PlannedStep(HEAD_REVISION, f"make functions again: {', '.join(names)}"))
-        if planned:
-            _check_role(connection, schema)
+        if planned and (owner := _find_owner(connection, schema)) and not owner.is_mine:
+            raise SchemaError(f"{_NOT_THE_OWNER} (must be owner of table alembic_version)")
         return planned
 
 
@@ -193,29 +192,29 @@ def current_revision(url: str, schema: str, *, public_apis_only: bool = False) -
         DatabaseUnavailableError: Postgres cannot be reached.
         SchemaError: the schema is another application's, or its tables are not those of a release.
     """
-    with _transaction(url, _kind(public_apis_only)) as connection:
-        return _current(connection, schema)
+    with _transaction(url, public_apis_only) as connection:
+        return _current(connection, schema)[0]
 
 
 def divided_tables(url: str, schema: str, *, public_apis_only: bool = False) -> dict[str, int]:
     """The tables that are divided, and into how many partitions; nothing if all are whole, or not there."""
-    with _transaction(url, _kind(public_apis_only)) as connection:
+    with _transaction(url, public_apis_only) as connection:
         return _count_partitions(connection, schema)
 
 
-def _prepare(connection: OwnConnection, schema: str, partitions: int | None) -> str | None:
-    """The revision before; refuses a server, or tables, that cannot be brought to this release's."""
-    before = _current(connection, schema, partitions)
+def _prepare(connection: OwnConnection, schema: str, partitions: int | None) -> tuple[str | None, list[Any]]:
+    """The revision and the functions before; refuses a server, or tables, that this release cannot change."""
+    before, functions = _current(connection, schema, partitions)
     (server,) = _ask(connection, schema, "describe_server")
     _refuse(server_trouble(server.server, server.encoding))
     if before is not None and before >= HEAD_REVISION:
-        return before
+        return before, functions
     _check_writable(connection, is_standby=server.is_standby)
     # Not IF NOT EXISTS, which asks for the right to make one.
     if before is None and _value(connection, "SELECT to_regnamespace(%s) IS NULL", schema):
         connection.execute(f"CREATE SCHEMA {schema}".encode())
     _refuse(pgvector_trouble(server.vector_installed, server.vector_available))
-    return before
+    return before, functions
 
 
 def _make_first(connection: OwnConnection, schema: str, partitions: int) -> None:
@@ -227,12 +226,12 @@ def _make_first(connection: OwnConnection, schema: str, partitions: int) -> None
         connection.execute(in_schema(statement, schema).encode())
 
 
-def _run_steps(url: str, schema: str, kind: type[OwnConnection], report: Report) -> None:
+def _run_steps(url: str, schema: str, report: Report, public_apis_only: bool) -> None:
     """Take the later steps on a connection of their own, while another holds the turn."""
-    with _transaction(url, kind) as turn, _connection(url, kind) as connection:
+    with _transaction(url, public_apis_only) as turn, _connection(url, public_apis_only) as connection:
         # The only statement of this transaction: a snapshot kept open would hold up the build of an index.
         turn.execute(_TAKE_TURN)
-        steps = _steps(connection, schema, _current(connection, schema) or FIRST)
+        steps = _steps(connection, schema, _current(connection, schema)[0] or FIRST)
         for number, step in enumerate(steps, 1):
             report(f"{schema}: {step.revision}, step {number} of {len(steps)}: {step.text}")
             _take(connection, schema, step, report)
@@ -240,7 +239,8 @@ def _run_steps(url: str, schema: str, kind: type[OwnConnection], report: Report)
                 _ask(connection, schema, "set_revision", revision=step.revision)
         with connection.transaction():
             _settle(connection)
-            if done := _renew_functions(connection, schema):
+            functions = _ask(connection, schema, "stored_functions")
+            if done := _renew_functions(connection, schema, functions):
                 report(f"{schema}: {done}")
 
 
@@ -294,19 +294,16 @@ def _drop_invalid(connection: OwnConnection, index: str) -> None:
         connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {index}".encode())
 
 
-def _kind(public_apis_only: bool) -> type[OwnConnection]:
-    return OwnConnection if public_apis_only else BoundedConnection
-
-
 @contextmanager
-def _transaction(url: str, kind: type[OwnConnection]) -> Iterator[OwnConnection]:
-    with _connection(url, kind) as connection, connection.transaction():
+def _transaction(url: str, public_apis_only: bool) -> Iterator[OwnConnection]:
+    with _connection(url, public_apis_only) as connection, connection.transaction():
         _settle(connection)
         yield connection
 
 
 @contextmanager
-def _connection(url: str, kind: type[OwnConnection]) -> Iterator[OwnConnection]:
+def _connection(url: str, public_apis_only: bool) -> Iterator[OwnConnection]:
+    kind = OwnConnection if public_apis_only else BoundedConnection
     beginnings = Beginnings(options_of(psycopg_url(url)).get("options", ""))
     connection = _connect(psycopg_url(url), kind, beginnings)
     try:
@@ -359,18 +356,15 @@ JOIN pg_roles o ON o.oid = coalesce(c.relowner, n.nspowner) JOIN pg_roles me ON 
 WHERE n.nspname = %s"""
 
 
+def _find_owner(connection: OwnConnection, schema: str) -> Any:
+    return connection.cursor(row_factory=namedtuple_row).execute(_OWNER, (schema,)).fetchone()
+
+
 def _become_owner(connection: OwnConnection, schema: str) -> None:
     """Make what a superuser makes next the owner's: roles have rights on that. (An index is its table's.)"""
-    row = connection.execute(_OWNER, (schema,)).fetchone()
-    if row is not None and row[0]:
-        connection.execute(f"SET LOCAL ROLE {row[0]}".encode())
-
-
-def _check_role(connection: OwnConnection, schema: str) -> None:
-    """Refuse a role that may not change existing tables, as their statements would."""
-    row = connection.execute(_OWNER, (schema,)).fetchone()
-    if row is not None and not row[1]:
-        raise SchemaError(f"{_NOT_THE_OWNER} (must be owner of table alembic_version)")
+    owner = _find_owner(connection, schema)
+    if owner is not None and owner.other:
+        connection.execute(f"SET LOCAL ROLE {owner.other}".encode())
 
 
 def _check_writable(connection: OwnConnection, *, is_standby: bool) -> None:
@@ -391,24 +385,26 @@ def _refuse(trouble: Trouble | None) -> None:
         raise SchemaError(f"{finding[0].upper()}{finding[1:]}; {advice}.")
 
 
-def _current(connection: OwnConnection, schema: str, partitions: int | None = None) -> str | None:
-    """The revision of the tables, which have to be divided so if ``partitions`` is given."""
+def _current(
+    connection: OwnConnection, schema: str, partitions: int | None = None
+) -> tuple[str | None, list[Any]]:
+    """The revision and functions of the tables, which have to be divided so if ``partitions`` is given."""
     if partitions is not None:
         check_partitions(partitions)
     columns = [row.column_name for row in _ask(connection, schema, "stored_columns")]
     is_numbered = "alembic_version.version_num" in columns
     numbers = [row.version_num for row in _ask(connection, schema, "schema_revision")] if is_numbered else []
-    functions = [row.function_name for row in _ask(connection, schema, "stored_functions")]
-    _refuse(tables_trouble(schema, numbers, columns, functions))
+    functions = _ask(connection, schema, "stored_functions")
+    _refuse(tables_trouble(schema, numbers, columns, [row.function_name for row in functions]))
     if numbers and partitions is not None:
         require_partitions(_count_partitions(connection, schema), partitions, schema)
-    return str(numbers[0]) if numbers else None
+    return str(numbers[0]) if numbers else None, functions
 
 
-def _renew_functions(connection: OwnConnection, schema: str) -> str:
+def _renew_functions(connection: OwnConnection, schema: str, stored: list[Any]) -> str:
     """Make the functions again that are missing or differ, as in a schema that was renamed, and name them."""
-    names = _functions_to_renew(connection, schema, HEAD_REVISION)
-    there = {row.function_name for row in _ask(connection, schema, "stored_functions")}
+    names = _functions_to_renew(stored, schema, HEAD_REVISION)
+    there = {row.function_name for row in stored}
     for name in sorted(names, key=lambda name: name not in there):
         if name not in there:  # others stay whose they are
             _become_owner(connection, schema)
@@ -416,11 +412,10 @@ def _renew_functions(connection: OwnConnection, schema: str) -> str:
     return f"functions made again: {', '.join(names)}" if names else ""
 
 
-def _functions_to_renew(connection: OwnConnection, schema: str, revision: str) -> list[str]:
+def _functions_to_renew(stored: list[Any], schema: str, revision: str) -> list[str]:
     """Functions of ``revision`` that this release does not drop, and that are missing or differ."""
     kept = set(functions_at(HEAD_REVISION))
-    names = filter(kept.__contains__, functions_at(revision))
-    return differing_functions(names, _ask(connection, schema, "stored_functions"), schema)
+    return differing_functions(filter(kept.__contains__, functions_at(revision)), stored, schema)
 
 
 def _count_partitions(connection: OwnConnection, schema: str) -> dict[str, int]:
