@@ -33,19 +33,23 @@ class Generation:
 
     ``state`` is ``preparing`` (fed, but flushes that began earlier may miss it), ``feeding`` (fed, and
     filled up from the log), ``serving``, or ``retired`` (pruned: only this row is left).
+
+    Attributes:
+        is_filled: whether all of the log is due in it, or derived.
     """
 
     generation_id: int
     pipeline: str
     state: GenerationState
     recipe: Recipe
+    is_filled: bool
 
     @classmethod
     def read(cls, row: GenerationRow) -> Generation:
         recipe = Recipe(
             row.version, cast(Scope, row.entry_scope), json.loads(row.config), json.loads(row.prompts)
         )
-        return cls(row.generation_id, row.pipeline, cast(GenerationState, row.state), recipe)
+        return cls(row.generation_id, row.pipeline, cast(GenerationState, row.state), recipe, row.is_filled)
 
 
 def serving_generations(database: Fetcher) -> dict[str, Generation]:

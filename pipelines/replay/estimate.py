@@ -63,7 +63,8 @@ def estimate(
         raise ReplayError(f"No generation of pipeline {pipeline!r} serves yet; start a worker once.")
     recipe = recipe_for(pipeline, settings)
     if new:
-        plan = _planner(database, Generation(0, pipeline, "preparing", recipe), settings).anew()
+        future = Generation(0, pipeline, "preparing", recipe, is_filled=False)
+        plan = _planner(database, future, settings).anew()
         events, tokens = plan.events, plan.tokens
     else:
         plan = _planner(database, generation, settings).in_place(selection)

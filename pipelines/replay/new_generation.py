@@ -127,7 +127,7 @@ def begin_generation(
             )
         (begun,) = tx.fetch(BeginGeneration(**recipe_params(pipeline, recipe)))
         generation_id = begun.generation_id
-        build(Generation(generation_id, pipeline, "preparing", recipe), settings)
+        build(Generation(generation_id, pipeline, "preparing", recipe, is_filled=False), settings)
         return begin(
             tx,
             "new",

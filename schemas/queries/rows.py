@@ -106,6 +106,7 @@ class GenerationRow(NamedTuple):
     entry_scope: str
     config: str
     prompts: str
+    is_filled: bool
 
 
 class GenerationIdRow(NamedTuple):

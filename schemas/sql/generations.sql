@@ -21,20 +21,23 @@ ON CONFLICT (pipeline) WHERE state = 'serving' DO NOTHING
 -- name: serving_generations
 -- The default serving derivation of each pipeline; an owner may have another one.
 -- row: generation
-SELECT generation_id, pipeline, version, state, entry_scope, config::text, prompts::text
+SELECT generation_id, pipeline, version, state, entry_scope, config::text, prompts::text,
+    backfilled_through IS NULL AS is_filled
 FROM strandline.generation WHERE state = 'serving'
 ORDER BY pipeline
 
 -- name: find_generation
 -- One derivation, whatever its state.
 -- row: generation
-SELECT generation_id, pipeline, version, state, entry_scope, config::text, prompts::text
+SELECT generation_id, pipeline, version, state, entry_scope, config::text, prompts::text,
+    backfilled_through IS NULL AS is_filled
 FROM strandline.generation WHERE generation_id = %(generation_id)s
 
 -- name: kept_generations
 -- The derivations that are fed: all but the pruned ones.
 -- row: generation
-SELECT generation_id, pipeline, version, state, entry_scope, config::text, prompts::text
+SELECT generation_id, pipeline, version, state, entry_scope, config::text, prompts::text,
+    backfilled_through IS NULL AS is_filled
 FROM strandline.generation WHERE state <> 'retired'
 ORDER BY pipeline, generation_id
 

@@ -157,15 +157,20 @@ def vectors_of(runtime: Runtime, generation: int) -> Vectors:
 
     Raises:
         UnknownReplayError: it does not exist, or it was pruned.
-        ConfigurationError: it is of another pipeline.
+        ConfigurationError: it is of another pipeline, or it is still being filled.
     """
     kept = find_kept(runtime.database(), generation)
-    if kept.pipeline == VECTORS:
-        return Vectors(generation, kept.recipe.config)
-    raise ConfigurationError(
-        f"Generation {generation} is of {kept.pipeline}, and messages are searched by vectors;"
-        " `strandline generations list --pipeline vectors` lists those to choose from."
-    )
+    if kept.pipeline != VECTORS:
+        raise ConfigurationError(
+            f"Generation {generation} is of {kept.pipeline}, and messages are searched by vectors;"
+            " `strandline generations list --pipeline vectors` lists those to choose from."
+        )
+    if not kept.is_filled:
+        raise ConfigurationError(
+            f"Generation {generation} is still being filled, so its searches would miss messages;"
+            " `strandline generations list` shows how far its replay is."
+        )
+    return Vectors(generation, kept.recipe.config)
 
 
 @dataclass(slots=True)

@@ -50,7 +50,7 @@ def test_every_pipeline_has_a_definition_and_a_memory_block() -> None:
 def test_the_stages_are_those_that_every_room_knows(definition: PipelineDefinition) -> None:
     pipeline = definition.pipeline
     recipe = recipe_for(pipeline.name, settings(**LOCAL))
-    stages = build(Generation(1, pipeline.name, "serving", recipe), settings(**LOCAL))
+    stages = build(Generation(1, pipeline.name, "serving", recipe, is_filled=True), settings(**LOCAL))
     assert tuple(stages) == pipeline.stages
     assert [stage.name for stage in stages.values()] == list(pipeline.stages)
     assert {isinstance(stage, OrderedStage) for stage in stages.values()} == {pipeline.is_ordered}

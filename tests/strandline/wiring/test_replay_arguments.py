@@ -24,7 +24,7 @@ FUNCTIONS: list[Callable[..., Any]] = [
 PARAMETERS = [(function, name) for function in FUNCTIONS for name in inspect.signature(function).parameters]
 BEYOND = [0, -1, 2**31, 2**63, 99999999999999999999]
 
-GENERATION = replay.Generation(1, "facts", "serving", Recipe("1", "owner", {}, {}))
+GENERATION = replay.Generation(1, "facts", "serving", Recipe("1", "owner", {}, {}), is_filled=True)
 REPLAY = replay.Replay(1, "new", "facts", 1, replay.Selection(), "stopped", False, None, None)
 
 

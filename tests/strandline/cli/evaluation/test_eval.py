@@ -247,6 +247,14 @@ def test_a_generation_of_another_pipeline_is_refused(evaluate: Eval, database_ur
     assert code == 1 and "There is no generation 999" in err
 
 
+def test_a_generation_that_is_being_filled_is_refused(
+    evaluate: Eval, database: Database, settings: Settings
+) -> None:
+    begun = begin_generation(database, VECTORS, settings, force=True)
+    code, out, err = evaluate([BOAT], "--generation", str(begun.generation_id))
+    assert (code, out) == (1, "") and "is still being filled" in err
+
+
 def test_an_earlier_result_is_held_against_question_by_question(evaluate: Eval, tmp_path: Path) -> None:
     earlier = tmp_path / "earlier.json"
     far = BOAT | {"evidence": ["boat", "tea"]}
