@@ -32,7 +32,7 @@ def level_of(error: Exception, *, ending: bool) -> int:
     The pool that finds the database away logs that once, rather than each thread that meets it
     (``schemas.postgres.pools.reaching``).  And a process that ends closes its connections under threads that
     outlast its grace time: their work is due to other workers, and nothing is wrong.  ``REFUSALS`` logs what
-    Postgres refuses until somebody grants or migrates.
+    Postgres refuses until a grant or `migrate` is made.
     """
     if isinstance(error, _REFUSALS):
         return logging.INFO

@@ -119,7 +119,7 @@ def _refuse_other_code(tx: Fetcher, generation: Generation, old_id: int) -> None
     if (before.version, before.entry_scope) != (after.version, after.entry_scope):
         raise ReplayError(
             f"Retention has removed messages that generation {old_id} of {generation.pipeline} was made of,"
-            f" and version {after.version} cannot go on from states of version {before.version}."
+            f" and version {after.version} cannot use states of version {before.version}."
             f" Give up the new one (strandline generations prune {generation.generation_id}), and derive it"
             " from the archive: strandline replay --new --from-archive."
         )

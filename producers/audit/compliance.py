@@ -91,7 +91,7 @@ class Compliance:
             return ("unchecked",)
         raise ActRefusedError(
             f"{act.kind} was refused, since the compliance hook {self.place} {problem}; nothing was stored or"
-            " changed. Mend the hook, or set STRANDLINE_COMPLIANCE_FAILURE=allow to go on without it."
+            " changed. Mend the hook, or set STRANDLINE_COMPLIANCE_FAILURE=allow to do without it."
         )
 
 

@@ -31,7 +31,7 @@ def lines_of(report: Standing | StatusReport, starter: str) -> list[str]:
         if stage.dead
     ]
     lines += [
-        f"{pipeline.name} goes on as it was made; the settings differ ({'; '.join(pipeline.differences)}):"
+        f"{pipeline.name} keeps its settings; this process has others ({'; '.join(pipeline.differences)}):"
         f" `strandline replay --new --pipeline {pipeline.name}` derives with them"
         for pipeline in report.pipelines
         if pipeline.differences

@@ -90,7 +90,7 @@ def _refuse_uncovered(database: Database, generation: Generation) -> None:
         raise ReplayError(
             f"The replay of generation {generation.generation_id} of {generation.pipeline} has not gone"
             " through what was flushed before it, so it cannot serve all owners yet."
-            " Let it go on, or resume it. Let workers catch up, then promote again."
+            " Wait for it, or resume it. Let workers catch up, then promote again."
         )
     if generation.state != "feeding" or due:
         raise ReplayError(

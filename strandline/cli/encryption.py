@@ -123,7 +123,7 @@ def enable_command(
 @click.option("--rows-per-second", type=click.IntRange(1), metavar="N", help="At most; default: no bound.")
 @click.option("--wait", is_flag=True, help="Go on until all of it is sealed.")
 def reseal_command(settings: Settings, namespace: str, rows_per_second: int | None, wait: bool) -> Output:
-    """Seal what NAMESPACE holds in clear, or under former data keys; it can be stopped and goes on later.
+    """Seal what NAMESPACE holds in clear, or under former data keys; it can be stopped and resumed.
 
     Workers do the same by themselves, slowly. An owner is a user, a session without a user, or a scope that
     several share. With --wait it takes at least as long as running processes may keep former keys: some
@@ -150,7 +150,7 @@ def reseal_command(settings: Settings, namespace: str, rows_per_second: int | No
 @click.option("--key", "key_id", metavar="ID", help="Wrap all data keys with this key of the keyring.")
 @click.option("--data", "data", is_flag=True, help="Give every owner a new data key, and seal all with it.")
 def rotate_command(settings: Settings, namespace: str, key_id: str | None, data: bool) -> Output:
-    """Rotate the keys of NAMESPACE, while it is used; it can be stopped and goes on when it is repeated.
+    """Rotate the keys of NAMESPACE, while it is used; it can be stopped, and resumes when repeated.
 
     With --key, no content is touched; the former key is needed until `encryption retire` says otherwise.
     With --data, workers seal everything again, and delete former data keys some hours later.

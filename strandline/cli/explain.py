@@ -53,7 +53,7 @@ def command(
 ) -> Output:
     """Follow a message to the memory derived from it, or a fact back to its messages.
 
-    A message is named by its id, or by --session and --seq. The last lines name the commands to go on with.
+    A message is named by its id, or by --session and --seq. The last lines name the next commands.
     """
     explanation: MessageExplanation | FactExplanation | RemovedFactExplanation
     if subject is not None and seq is None:

@@ -107,7 +107,7 @@ def list_command(database: Database, namespace: str | None) -> Output:
     type=click.FloatRange(0.0, MAX_KEY_SECONDS / HOUR),
     default=DEFAULT_OVERLAP_SECONDS / HOUR,
     show_default=True,
-    help="How long the old key goes on.",
+    help="How long the old key stays valid.",
 )
 @click.option(
     "--days",
@@ -115,7 +115,7 @@ def list_command(database: Database, namespace: str | None) -> Output:
     help="When the new key ends; default: it lives as long as the old one was to.",
 )
 def rotate_command(database: Database, key_id: str, overlap_hours: float, days: float | None) -> Output:
-    """Make a key that opens what KEY_ID opens, and print it; KEY_ID goes on for a while, then ends.
+    """Make a key that opens what KEY_ID opens, and print it; KEY_ID stays valid for a while.
 
     `strandline keys list` shows the ids.
     """

@@ -81,7 +81,7 @@ def command(
 
     By default it works in place: the serving memory is compared with the stored answers, no model is called,
     and only differences are written. Events that an overflow handler has not seen are handed to it only with
-    --pipeline overflow. With --new, a new generation is derived beside the one that serves, and
+    --pipeline overflow. With --new, a new generation is derived while the old one serves, and
     replaces it owner by owner as soon as it covers as much.
 
     Workers do the work; this command prepares it, watches and switches. Ctrl-C stops it, and it prints how to

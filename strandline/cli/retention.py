@@ -480,7 +480,7 @@ def archived_command(database: Database, session: str, namespace: str, messages:
 def restore_command(database: Database, session: str, to: str, namespace: str, ttl: int) -> Output:
     """Bring the archived messages of SESSION back, as they were, into a session TO of the same user.
 
-    Nothing is derived from them again, and all that they gave is kept. A restore that was ended goes on
+    Nothing is derived from them again, and all that they gave is kept. A restore that was stopped resumes
     when it is called again.
     """
     restored = retention.restore(database, session, to, namespace=namespace, ttl_seconds=ttl)

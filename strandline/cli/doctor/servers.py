@@ -143,7 +143,7 @@ def check_broker(servers: Servers) -> CheckReport:
     except Exception as error:  # noqa: BLE001  # transports raise what they like
         trouble = describe_trouble(error)
         finding = f"{where} {trouble or 'cannot be used as a broker'}"
-        return problem("broker", finding, f"{advice_for(trouble)}; puts go on without it")
+        return problem("broker", finding, f"{advice_for(trouble)}; puts do not need it")
     answered = f"{where}, answered in {(time.perf_counter() - started) * 1000:.0f} ms"
     if version is None:
         return judge_verification(url, answered)

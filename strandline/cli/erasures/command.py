@@ -160,7 +160,7 @@ def erase_command(
     """Erase everything of a user, or of one session, and keep it away.
 
     From its first moment nothing can be written for the user any more. It may be interrupted at any time:
-    the same command goes on where it was. In the end each reader is asked, and there is a receipt.
+    the same command resumes it. In the end each reader is asked, and there is a receipt.
     """
     planned = whose.plan()
     if whose.user is not None and planned.is_of_nobody and not (whose.items_below or even_if_unknown):
@@ -232,7 +232,7 @@ def _plan_lines(planned: PlannedErasure) -> Iterator[str]:
     if planned.erased_by is not None and not planned.total:
         yield f"erased already (erasure {planned.erased_by})"
     elif planned.erased_by is not None:
-        yield f"erasure {planned.erased_by} is not finished: add --yes to go on with it"
+        yield f"erasure {planned.erased_by} is not finished: add --yes to resume it"
     else:
         yield f"would erase {quantity(planned.total, 'row')}, and keep away what comes: add --yes to do it"
 
@@ -457,4 +457,4 @@ def _record_lines(record: ErasureRecord) -> Iterator[str]:
         yield from receipt_lines(record.receipt)
         return
     yield from _count_lines(record.counts)
-    yield "not finished: run the same erasure again, and it goes on"
+    yield "not finished: run the same erasure again to resume it"

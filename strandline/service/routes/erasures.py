@@ -55,7 +55,7 @@ ITEMS_ARE_SHARED = "`items_below` names items of the whole namespace; this is th
 Number = Annotated[int, Field(ge=1, le=2**31 - 1, description="The number of the erasure.")]
 _BEGUN: dict[int | str, dict[str, Any]] = {
     200: {"model": ErasureOut, "description": "It is done: now, or since an earlier request."},
-    202: {"model": ErasureOut, "description": "The fence stands; the rest goes on."},
+    202: {"model": ErasureOut, "description": "The fence stands; the erasure continues."},
 }
 
 

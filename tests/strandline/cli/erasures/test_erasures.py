@@ -246,7 +246,7 @@ def test_a_command_that_is_killed_goes_on_when_it_is_run_again(
     exported = command("export", "--user", "ann")
     assert (exported.code, exported.out, "Erasure 1 is not finished" in exported.err) == (1, "", True)
     planned = command("erasures", "erase", "--user", "ann")
-    assert "is not finished: add --yes to go on with it" in planned.out
+    assert "is not finished: add --yes to resume it" in planned.out
     erased = EraseReport.model_validate(command("erasures", "erase", "--user", "ann", "--yes", "--json").json)
     assert erased.receipt is not None
     assert (erased.receipt.number, erased.receipt.counts["message"]) == (1, 6)
