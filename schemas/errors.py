@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from strandline.schemas.display.field_paths import Step, steps_of
 from strandline.schemas.display.shown_text import MAX_QUOTED_CHARACTERS, quote, shown
 
 MAX_SENTENCE_CHARACTERS = 8_000
@@ -58,6 +59,7 @@ class InvalidMessageError(StrandlineError, ValueError):
 
     Attributes:
         field: the offending field in dotted form, such as ``messages[2].content``.
+        path: the same as the field that a path begins at, and its steps below: keys, and places in lists.
         problem: the rest of the sentence after the field's name.
         for_clients: by default the problem as a sentence; a problem that quotes a value, or advises people at
             a terminal, has another one for clients, such as ``UNTOLD``.
@@ -65,9 +67,11 @@ class InvalidMessageError(StrandlineError, ValueError):
 
     UNTOLD = "It cannot be stored as given."
     problem: str = ""
+    path: tuple[str, tuple[Step, ...]] = ("", ())
 
     def __init__(self, field: str, problem: str, *, for_clients: str | None = None) -> None:
         self.field = shown(field, most=MAX_QUOTED_CHARACTERS)
+        self.path = steps_of(field)
         self.problem = problem
         super().__init__(f"{self.field}: {problem}", for_clients=for_clients or f"It {problem}.")
 

@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
+from itertools import chain
 from json.encoder import encode_basestring as quoted
+from math import isfinite
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +22,7 @@ from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.blocks.render import ADDED, BEGIN, without_memory
 from strandline.producers.redacting import redact_stored
+from strandline.schemas.display.field_paths import values_in
 from strandline.schemas.display.local_time import offset_of
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError, StrandlineError
@@ -387,22 +390,39 @@ def _encode_metadata(message: Message, where: str, max_bytes: int) -> str | None
 
 def _encode(where: str, name: str, mapping: Mapping[str, Any], max_bytes: int) -> str:
     try:
-        if name == "content":
-            for key, item in mapping.items():
-                check_nesting(f"{where}.{key}", item)
-        else:
-            check_nesting(f"{where}.{name}", mapping)
+        for path, item in _fields(where, name, mapping):
+            check_nesting(path, item)
         value = plain(mapping)
         text = _ENCODER.encode(value)
     except (StrandlineError, MemoryError):
         raise
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidMessageError(
-            f"{where}.{name}", f"cannot be written as JSON: {error}", for_clients=InvalidMessageError.UNTOLD
+            _unwritable(where, name, mapping),
+            f"cannot be written as JSON: {error}",
+            for_clients=InvalidMessageError.UNTOLD,
         ) from None
     except Exception as error:  # the edge to foreign code: the caller's classes
         raise unreadable(f"{where}.{name}", error) from error
     return _checked(where, name, value, text, max_bytes)
+
+
+def _fields(where: str, name: str, mapping: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The fields of an envelope, which is named for its content; or a field that is an object itself."""
+    if name == "content":
+        return [(f"{where}.{key}", item) for key, item in mapping.items()]
+    return [(f"{where}.{name}", mapping)]
+
+
+def _unwritable(where: str, name: str, mapping: Mapping[str, Any]) -> str:
+    """The path of the first value that JSON lacks."""
+    values = chain(*(values_in(*field) for field in _fields(where, name, mapping)))
+    return next((path for path, value in values if not _is_json(value)), f"{where}.{name}")
+
+
+def _is_json(value: object) -> bool:
+    is_number = isinstance(value, float) and isfinite(value)
+    return is_number or isinstance(value, (str, int, list, tuple, Mapping, type(None)))
 
 
 def _encode_text(where: str, content: str, max_bytes: int) -> str:
@@ -418,9 +438,8 @@ def _checked(where: str, name: str, value: Mapping[str, Any], text: str, max_byt
         size = 0
     # "\u0000" may also be six innocent characters, so the fast look only decides whether to look closely.
     if size == 0 or "\\u0000" in text:
-        for key, item in value.items():
-            check_texts_within(f"{where}.{key}" if name == "content" else f"{where}.{name}.{key}", item)
-            check_texts_within(f"{where}.{name} key", key)
+        for path, item in _fields(where, name, value):
+            check_texts_within(path, item)
     if size > max_bytes:
         raise InvalidMessageError(
             f"{where}.{name}",

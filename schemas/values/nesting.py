@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
-from strandline.schemas.display.shown_text import quote, shown
+from strandline.schemas.display.field_paths import below
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError
 
 # Far more than content parts, metadata or a tool's arguments need, and a fourth of what pydantic reads.
 MAX_NESTING_LEVELS = 64
-
-# So much of a path is named in an error; a field of a hundred levels is found by its first few.
-_MAX_NAMED_LEVELS = 4
-_MAX_NAMED_CHARACTERS = 80
 
 _LEAVES = frozenset({str, int, float, bool, type(None)})
 
@@ -56,22 +53,15 @@ def _too_deep_path(path: str, value: object) -> str:
                 continue
             if level == MAX_NESTING_LEVELS:
                 return where
-            below = (
-                f"{where}{shown(step, most=_MAX_NAMED_CHARACTERS)}" if level <= _MAX_NAMED_LEVELS else where
-            )
-            stack.append((below, inner, level + 1))
+            stack.append((below(where, step), inner, level + 1))
     return path
 
 
-def _inside(value: object) -> Iterator[tuple[str, object]]:
+def _inside(value: object) -> Iterator[tuple[str | int, object]]:
     if isinstance(value, Mapping):
-        yield from ((f".{_step(key)}", inner) for key, inner in value.items())
+        yield from ((key if type(key) is str else quote(key), inner) for key, inner in value.items())
     elif _holds_more(value):
-        yield from ((f"[{index}]", inner) for index, inner in enumerate(cast("Sequence[object]", value)))
-
-
-def _step(key: object) -> str:
-    return key if type(key) is str else quote(key)
+        yield from enumerate(cast("Sequence[object]", value))
 
 
 def _holds_more(value: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from strandline.schemas.display.field_paths import values_in
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.foreign_values import plain_text
 
@@ -36,13 +37,15 @@ def check_texts_within(field: str, value: object) -> None:
     Paths are made for a value alone that holds a fault: there may be a quarter of a million values in a put.
     """
     if not _is_storable(value):
-        _name_fault(field, value)
+        for path, inner in values_in(field, value):
+            if isinstance(inner, str):
+                check_text(path, inner)
 
 
 def _is_storable(value: object) -> bool:
     if isinstance(value, str):
         value = plain_text(value)
-        return "\x00" not in value and (value.isascii() or _is_encodable(value))
+        return "\x00" not in value and (value.isascii() or is_encodable(value))
     if isinstance(value, dict):
         return all(_is_storable(str(key)) and _is_storable(item) for key, item in value.items())
     if isinstance(value, (list, tuple)):
@@ -50,21 +53,9 @@ def _is_storable(value: object) -> bool:
     return True
 
 
-def _is_encodable(text: str) -> bool:
+def is_encodable(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _name_fault(field: str, value: object) -> None:
-    if isinstance(value, str):
-        check_text(field, value)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            check_text(f"{field} key", str(key))
-            _name_fault(f"{field}.{key}", item)
-    elif isinstance(value, (list, tuple)):
-        for index, item in enumerate(value):
-            _name_fault(f"{field}[{index}]", item)

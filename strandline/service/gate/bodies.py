@@ -13,7 +13,7 @@ from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.foreign_json import read_json
 from strandline.schemas.values.nesting import check_nesting
 from strandline.schemas.values.stored_text import check_texts_within
-from strandline.service.gate.places import declared_steps, place_of_invalid
+from strandline.service.gate.places import declared_steps, pointer, steps_of_invalid
 from strandline.service.gate.problems import (
     MALFORMED,
     SLOW_BODY,
@@ -104,12 +104,11 @@ def _refused_value(kind: type[BaseModel], body: bytes) -> ProblemError | None:
             check_texts_within(name, value)
             name.encode()
     except InvalidMessageError as error:
-        place = place_of_invalid(error, kind)
-        steps = [] if place is None else declared_steps(kind, place.pointer.split("/")[2:])
-        detail = "A text in it holds a lone surrogate; leave it out." if place is None else place.detail
+        steps = declared_steps(kind, (steps_of_invalid(error, kind) or [])[1:])
+        detail = str(error.for_clients)
         if numbers:
             detail = f"A whole number in it has more than {MAX_DIGITS:,} digits; send it as text."
-        return invalid("/".join(["/body", *steps]), detail)
+        return invalid(pointer(["body", *steps]), detail)
     except UnicodeEncodeError:
         return invalid("/body", "The name of a field holds a lone surrogate; leave it out.")
     except (AttributeError, ValueError, RecursionError):

@@ -1,5 +1,5 @@
-"""The place and the reason of an unusable request: JSON pointers of our own names, sentences without
-quotations.
+"""The place and the reason of an unusable request: JSON pointers of our own names, and of keys in a content;
+sentences without quotations.
 
 A reason names a bound, a form or a list of our own names; never the value, which may be a user's words.
 """
@@ -14,8 +14,10 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from strandline.schemas.display.field_paths import Step
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.identity import MAX_NAME_BYTES
+from strandline.schemas.values.stored_text import is_encodable
 from strandline.schemas.wire.base import NAME_ERROR, ProblemPlace
 
 MAX_PLACES = 20
@@ -31,11 +33,18 @@ _STEP = re.compile(r"\[(\d+)\]|\.([a-z_]+)")
 
 
 def place_of_invalid(error: InvalidMessageError, body: type[BaseModel] | None = None) -> ProblemPlace | None:
-    """The place of the offending field, by our own names; None: it is not of a request."""
-    match = _FIELD.match(error.field)
+    """The place of the offending field; None: it is not of a request."""
+    steps = steps_of_invalid(error, body)
+    return None if steps is None else ProblemPlace(pointer=pointer(steps), detail=str(error.for_clients))
+
+
+def steps_of_invalid(error: InvalidMessageError, body: type[BaseModel] | None) -> list[Step] | None:
+    """The steps of its pointer, before those that are not our own are left out."""
+    field, steps_below = error.path
+    match = _FIELD.match(field)
     if match is None:
         return None
-    steps: list[int | str] = [match[1]]
+    steps: list[Step] = [match[1]]
     steps += [int(number) if number else name for number, name in _STEP.findall(match[2])]
     if steps[0] == "message":  # a put of one
         steps[:1] = ["messages", 0]
@@ -45,26 +54,40 @@ def place_of_invalid(error: InvalidMessageError, body: type[BaseModel] | None = 
         steps[:1] = ["query", _OF_QUERIES[str(steps[0])]]
     elif steps[0] not in _NOT_OF_BODIES:
         steps.insert(0, "body")
-    return ProblemPlace(pointer=pointer(steps), detail=str(error.for_clients))
+    return [*steps, *steps_below]
 
 
 # Fields of a request that its body does not hold.
 _NOT_OF_BODIES = ("namespace", "path", "session_id", "user_id")
 _OF_QUERIES = {"before": "cursor", "contains": "contains"}
-# Below these the names are the client's.
-_CLIENTS_OWN = ("block_arguments", "content", "extra", "metadata", "tool_calls")
+# Below these the names are the client's: of a message's parts and calls they are told, to whom gave them.
+_TOLD = ("content", "tool_calls")
+_CLIENTS_OWN = ("block_arguments", "extra", "metadata", *_TOLD)
+MAX_POINTER_CHARACTERS = 500
 
 
-def pointer(steps: Iterable[object]) -> str:
-    """A JSON pointer of the steps that are our own names, or numbers."""
-    own: list[str] = []
-    for step in steps:
-        if not isinstance(step, int) and not _is_own(str(step)):
-            continue
-        own.append(str(step))
-        if step in _CLIENTS_OWN:
-            break
-    return "/" + "/".join(own)
+def pointer(steps: Iterable[object], *, is_told: bool = True) -> str:
+    """A JSON pointer (RFC 6901) of the steps that are our own names, or numbers, and of those in a content.
+
+    It ends early, at a place that holds the fault, rather than to be longer than ``MAX_POINTER_CHARACTERS``.
+
+    Args:
+        is_told: whether steps in a content are keys; else they name the kinds that a value may have.
+    """
+    own = ""
+    left = iter(steps)
+    for step in left:
+        if isinstance(step, int) or _is_own(str(step)):
+            own += f"/{step}"
+            if step in _CLIENTS_OWN:
+                break
+    for step in left if own.endswith(_TOLD) else ():
+        if isinstance(step, int) or is_told:
+            longer = f"{own}/{str(step).replace('~', '~0').replace('/', '~1')}"
+            if len(longer) > MAX_POINTER_CHARACTERS or not is_encodable(longer):
+                break
+            own = longer
+    return own or "/"
 
 
 # Types whose sentences name only expected values, never given ones.
@@ -106,7 +129,12 @@ def places_of_validation(
         details = by_pointer.setdefault(place, [])
         if detail not in details:
             details.append(detail)
-    places = [ProblemPlace(pointer=place, detail=_either(details)) for place, details in by_pointer.items()]
+    # Of a list with a bad part, that it is no text is not the fault.
+    places = [
+        ProblemPlace(pointer=place, detail=_either(details))
+        for place, details in by_pointer.items()
+        if not place.endswith(_TOLD) or not any(other.startswith(f"{place}/") for other in by_pointer)
+    ]
     return places[:MAX_PLACES]
 
 
@@ -123,13 +151,13 @@ def _place(error: Mapping[str, Any], body: type[BaseModel] | None) -> tuple[str,
     steps = [*error["loc"]]
     if kind == "extra_forbidden":
         steps.pop()  # an unknown field's name is the client's word
-        return pointer(steps), _unknown_field(body, steps[1:])
+        return pointer(steps, is_told=False), _unknown_field(body, steps[1:])
     sentence = error["msg"] if kind == NAME_ERROR else _PLAIN.get(kind)
     if sentence is None and kind in _OWN_SENTENCES:
         sentence = f"{error['msg']}."
     if sentence is None and steps[:1] == ["path"]:
         sentence = NAME_EXPECTED
-    return pointer(steps), sentence or "It cannot be used."
+    return pointer(steps, is_told=False), sentence or "It cannot be used."
 
 
 def _unknown_field(body: type[BaseModel] | None, steps: Sequence[object]) -> str:
@@ -154,16 +182,22 @@ def _model_at(model: type[BaseModel], steps: Sequence[object]) -> type[BaseModel
     return model
 
 
-def declared_steps(body: type[BaseModel], steps: Iterable[str]) -> list[str]:
-    """The steps of a path in a body that its models declare: later ones are the client's word."""
-    models, declared = [body], []
-    for step in steps:
-        if not step.isdigit():
+def declared_steps(body: type[BaseModel], steps: Iterable[Step]) -> list[Step]:
+    """The steps of a path in a body that its models declare, and those in a content; others are the client's
+    word.
+    """
+    models: list[type[BaseModel]] = [body]
+    declared: list[Step] = []
+    left = iter(steps)
+    for step in left:
+        if isinstance(step, str):
             fields = [model.model_fields[step] for model in models if step in model.model_fields]
             if not fields:
                 break
             models = [inner for one in fields for inner in _models_in(one.annotation)]
         declared.append(step)
+        if step in _TOLD:
+            return [*declared, *left]
     return declared
 
 

@@ -1,7 +1,8 @@
 """Errors as RFC 9457 has them: one form for Strandline's errors and pydantic's refusals.
 
 A problem never quotes the request: its sentence is its kind's, or an error's sentence for clients, and places
-are JSON pointers made of our own names. (Other sentences of errors quote values, for people at a terminal.)
+are JSON pointers made of our own names and of keys in a content. (Other sentences of errors quote values, for
+people at a terminal.)
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def test_times_that_postgres_refuses_are_refused_before(running: RunningService,
         (
             "messages",
             r'{"messages":[{"role":"user","content":[{"type":"text","text":"\ud83d"}]}]}',
-            "/body/messages/0/content",
+            "/body/messages/0/content/0/text",
         ),
         ("messages", _with_metadata("9" * 5_000), "/body/messages/0/metadata"),
         ("messages", _with_metadata("[-" + "1" * 4_301 + "]"), "/body/messages/0/metadata"),
