@@ -19,6 +19,7 @@ from strandline.schemas.display.shown_text import MAX_QUOTED_CHARACTERS, quote, 
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import undivided
 from strandline.schemas.values.content_parts import (
+    KEPT,
     MIN_PAYLOAD_CHARACTERS,
     captions,
     kind_of,
@@ -84,7 +85,7 @@ def _count(message: Message, count_text: Callable[[str], int], part_tokens: Mapp
         texts += [part[key] for key in _TEXT_KEYS if isinstance(part.get(key), str)]
         source = source_text(part)
         texts.append(source)
-        if part["type"] in _TEXT_KEYS:
+        if part["type"] in _TEXT_KEYS or KEPT in part:
             continue
         kind = kind_of(part)
         if kind or source:

@@ -18,8 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
+from strandline.schemas.display.field_paths import below
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.forms.tool_calls import is_thinking
 
@@ -68,14 +69,34 @@ _MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z]).*[0-9]", re.DOTALL)
 # The first bytes of well-known formats.
 _BEGINNINGS = {"iVBORw": "image", "/9j/": "image", "R0lGOD": "image", "JVBERi": "document", "SUQz": "audio"}
 _MEDIA_TYPES = ("media_type", "mime_type", "mimeType", "mediaType", "contentType")
-_DATA_FIELDS = ("data", "url", "uri", "fileUri", "file_uri", "file_id", "file_data", "base64")
-_NAMES = ("filename", "title", "name")
+_DATA_FIELDS = (
+    "data",
+    "url",
+    "uri",
+    "fileUri",
+    "file_uri",
+    "file_id",
+    "file_data",
+    "base64",
+    "blob",
+    "bytes",
+)
+_NAMES = ("filename", "title", "name", "displayName", "display_name")
 # With one of these a mapping in a field that is named for a kind stands for data; a voice has a name as well.
 _HELD = (*_DATA_FIELDS, "id")
 _FIELDS_OF = {"document": (*_HELD, *_NAMES), "audio": (*_HELD, "transcript")}
 _SPOKEN = ("text", "refusal")
 _OUTPUTS = ("output", "outputs", "result", "results", "content", "response")
-_CAPTIONS = ("alt", "alt_text", "altText", "caption", "description", "transcript", "transcription")
+_CAPTIONS = (
+    "alt", "alt_text", "altText", "caption", "context", "description", "revised_prompt", "transcript",
+    "transcription",
+)  # fmt: skip
+# In a part of an adapter, which holds what its library has and a message lacks: nobody reads it.
+KEPT = "strandline_kept"
+# No words: what only its maker reads.
+_OPAQUE = re.compile("signature|encrypted|metadata|cache|provider", re.IGNORECASE)
+# Anthropic's, that of MCP, the AI SDK's, Bedrock's.
+_SOURCES = ("source", "resource", "data", "document", "file", "file_data")
 # What a model gives a tool: the line of its call has it.
 _INPUTS = ("input", "args", "arguments")
 
@@ -222,11 +243,10 @@ def check_parts(content: object, path: str) -> None:
     for index, part in enumerate(content):
         if is_part(part):
             continue
+        where = below(path, index)
         if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
-            raise InvalidMessageError(
-                f"{path}[{index}]", "must be an object with a 'type', such as {'type': 'text'}"
-            )
-        raise InvalidMessageError(f"{path}[{index}].text", "must be a string")
+            raise InvalidMessageError(where, "must be an object with a 'type', such as {'type': 'text'}")
+        raise InvalidMessageError(below(where, "text"), "must be a string")
 
 
 def is_part(part: object) -> bool:
@@ -324,32 +344,55 @@ def part_text(part: Mapping[str, Any]) -> str:
 
 
 def named_text(part: Mapping[str, Any]) -> str:
-    """A part as text, for a library or an API that lacks such parts: as ``part_text``, or its type.
+    """A part as text, for a library or an API that lacks such parts: its words, or its type and values.
 
-    What another library kept in it is not given.
+    Empty for a thought, and for a part that an adapter keeps for its own library.
     """
     if part["type"] == "text":
         return str(part["text"])
-    kind = kind_of(part) or _kind_by_name(part["type"])
-    is_known = kind is not None or not part.keys().isdisjoint((*_SPOKEN, *_OUTPUTS))
-    return (without_payloads(part_text(part)) if is_known else "") or f"[{part['type']}]"
+    if is_thinking(part) or KEPT in part:
+        return ""
+    if text := part_text(part):
+        return without_payloads(text)
+    values = {} if kind_of(part) else _plain_values({**part, "type": ""})
+    shown = values if isinstance(values, str) else json.dumps(values, ensure_ascii=False) if values else ""
+    return without_payloads(f"[{part['type']}] {shown}".rstrip())
+
+
+def _plain_values(value: Any) -> Any:
+    """A value without its empty and its opaque fields; of a field alone its value."""
+    if isinstance(value, Mapping):
+        fields = {key: _plain_values(item) for key, item in value.items() if not _OPAQUE.search(key)}
+        fields = {key: item for key, item in fields.items() if item not in (None, "", {}, [])}
+        return next(iter(fields.values())) if len(fields) == 1 else fields
+    return [_plain_values(item) for item in value] if isinstance(value, list) else value
 
 
 def source_text(part: Mapping[str, Any]) -> str:
     """The text of a document that is given as text; empty for other parts."""
-    source, resource = part.get("source"), part.get("resource")  # Anthropic's, and that of MCP
-    if isinstance(source, Mapping) and source.get("type") in ("text", "content"):
-        return "\n".join(_readable(source.get("data") or source.get("content")))
-    if isinstance(resource, Mapping) and isinstance(resource.get("text"), str):
-        return str(resource["text"])
-    return next(_texts_in_base64(part), "")
+    for key in _SOURCES:
+        source = part.get(key)
+        if not isinstance(source, Mapping):
+            continue
+        is_given = source.get("type") in ("text", "content")
+        if value := (is_given and source.get("data")) or source.get("content") or source.get("text"):
+            return "\n".join(_readable(value))
+        if text := source_text(source):
+            return text
+    return next(_texts_in_data(part), "")
 
 
-def _texts_in_base64(part: Mapping[str, Any]) -> Iterator[str]:
-    if _media_type(part).startswith("text/"):
-        for data in _texts(part, ("file_data", "data", "base64")):
+def _texts_in_data(part: Mapping[str, Any]) -> Iterator[str]:
+    is_text = _media_type(part).startswith("text/")
+    for data in _texts(part, ("file_data", "data", "base64", "blob", "url")):
+        head, comma, body = data.rpartition(",")
+        if data.startswith("data:") and comma and is_text and not head.endswith(";base64"):
+            yield unquote(body)
+        elif " " in data and not data.startswith(("data:", "http")) and not is_payload(data):
+            yield data
+        elif is_text and not data.startswith("http"):
             with suppress(ValueError):
-                yield b64decode(data.rpartition(",")[2]).decode().replace("\x00", "")
+                yield b64decode(body, validate=True).decode().replace("\x00", "")
 
 
 def spoken_text(extra: Mapping[str, Any]) -> str:
@@ -369,7 +412,7 @@ def spoken_text(extra: Mapping[str, Any]) -> str:
 
 
 def _lines(part: Mapping[str, Any]) -> Iterator[str]:
-    if is_thinking(part):
+    if is_thinking(part) or KEPT in part:
         return
     text = next((part[key] for key in _SPOKEN if isinstance(part.get(key), str)), None)
     if text is not None:
@@ -390,6 +433,11 @@ def _mark(kind: str, part: Mapping[str, Any]) -> str:
 def captions(part: Mapping[str, Any]) -> Iterator[str]:
     """The texts that stand with a picture, sound or file."""
     return _texts(part, _CAPTIONS)
+
+
+def beside_texts(part: Mapping[str, Any]) -> Iterator[str]:
+    """The texts of a picture, sound or file that an API which takes it has no field for."""
+    return filter(None, _texts(part, ("text", "content", *_CAPTIONS)))
 
 
 def _readable(value: object) -> Iterator[str]:

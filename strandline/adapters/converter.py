@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, TypeVar, get_args
 
 from strandline.adapters.storable import MARK, Encoder
+from strandline.schemas.values.content_parts import KEPT, named_text, spoken_text
 from strandline.schemas.values.forms.openai import chat_messages
 from strandline.schemas.values.forms.tool_calls import read_call, tool_parts
 from strandline.schemas.values.message import SHOWN, Content, Message, Role
@@ -69,7 +70,7 @@ def with_leftovers(
         message = replace(message, metadata={**message.metadata, library: kept})
     elif kept:
         parts, form = _parts(message.content)
-        message = replace(message, content=[*parts, {"type": library, library: kept, "content": form}])
+        message = replace(message, content=[*parts, {"type": library, library: kept, KEPT: form}])
     return encoder.marked(message)
 
 
@@ -83,7 +84,7 @@ def without_leftovers(message: Message, library: str) -> tuple[Message, Mapping[
     if not added or not isinstance(added[0].get(library), Mapping):
         return message, {}
     parts = [part for part in message.content if part is not added[0]]
-    return replace(message, content=_content(parts, added[0].get("content"))), added[0][library]
+    return replace(message, content=_content(parts, added[0].get(KEPT))), added[0][library]
 
 
 def try_restore(
@@ -144,10 +145,16 @@ def _content(parts: list[Mapping[str, Any]], form: object) -> Content:
     return parts
 
 
-def text_with_refusals(message: Message) -> str:
-    """The text of a message, for a library without a place for a refusal."""
-    refusals = [fields.get("refusal") for fields in (*_parts(message.content)[0], message.extra)]
-    return "\n".join(one for one in (message.text, *refusals) if isinstance(one, str) and one)
+def whole_text(message: Message) -> str:
+    """All that a message says as text, for a library without a place for a part or a refusal."""
+    return "\n".join(filter(None, (*map(named_text, _parts(message.content)[0]), spoken_text(message.extra))))
+
+
+def whole_content(message: Message) -> str | Sequence[Mapping[str, Any]]:
+    """The content, with the text of further fields, for a library without a place for these."""
+    if beside := spoken_text(message.extra):
+        return [*_parts(message.content)[0], {"type": "text", "text": beside}]
+    return message.content or ""
 
 
 # Calls of tools.

@@ -7,19 +7,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from strandline.schemas.values.content_parts import named_text
-from strandline.schemas.values.forms.tool_calls import Content, is_thinking, read_call, tool_parts
+from strandline.schemas.values.content_parts import KEPT, beside_texts, named_text, spoken_text
+from strandline.schemas.values.forms.tool_calls import Content, Parts, read_call, tool_parts
 
 # By role the parts of a content, and by part its fields.
 _PARTS = {"user": {"text", "image_url", "input_audio", "file"}, "assistant": {"text", "refusal"}}
-_FIELDS = {
+_FIELDS: Mapping[str, Sequence[str]] = {
     "image_url": ("url", "detail"),
     "input_audio": ("data", "format"),
     "file": ("file_id", "filename", "file_data"),
+    "video_url": ("url",),  # of other servers of its protocol
+}
+# Without one of these sets of fields there is nothing that the API could take.
+_NEEDED: Mapping[str, Sequence[set[str]]] = {
+    "image_url": ({"url"},),
+    "input_audio": ({"data", "format"},),
+    "file": ({"file_id"}, {"file_data"}),
+    "video_url": ({"url"},),
 }
 _NOT_IN_NAMES = re.compile(r"[\s<|\\/>]")
 _NOT_IN_FUNCTIONS = re.compile(r"[^a-zA-Z0-9_-]")
@@ -31,7 +39,7 @@ _IDS = frozenset({"id", "tool_call_id"})
 def openai_messages(message: Mapping[str, Any], also: Collection[str] = ()) -> list[dict[str, Any]]:
     """A message (``Message.to_dict``) as one of the API, or several: there each result is a message.
 
-    A part that the API does not take is given as text, as ``named_text``.
+    Whatever the API does not take as it is is given as text, as ``named_text``: nothing leaves in silence.
 
     Args:
         also: names of further fields and types of parts to give, for another server of the same protocol.
@@ -81,6 +89,9 @@ def _chat_form(message: Mapping[str, Any], also: Collection[str]) -> dict[str, A
     form["content"] = content or (None if calls else "")
     if calls:
         form["tool_calls"] = list(calls.values())
+    if beside := spoken_text({key: value for key, value in message.items() if key not in form}):
+        own = [{"type": "text", "text": content}] if isinstance(content, str) and content else content or []
+        form["content"] = [*own, {"type": "text", "text": beside}] if own else beside
     return form
 
 
@@ -101,21 +112,41 @@ def _content(role: str, own: Content, also: Collection[str]) -> str | list[dict[
     if own is None or isinstance(own, str):
         return own
     allowed = {*_PARTS.get(role, ("text",)), *also}
-    return [_part(part, allowed, also) for part in own if part["type"] in allowed or not is_thinking(part)]
+    forms = (_part(part, allowed, also) for part in spread_parts(own, allowed))
+    return [form for form in forms if form is not None]
 
 
-def _part(part: Mapping[str, Any], allowed: Collection[str], also: Collection[str]) -> dict[str, Any]:
+def _part(part: Mapping[str, Any], allowed: Collection[str], also: Collection[str]) -> dict[str, Any] | None:
     kind = part["type"]
     if kind in also:
         return dict(part)
+    if kind in allowed and (body := body_of(part)):
+        return {"type": kind, kind: body}
+    if kind in allowed and kind == "refusal" and isinstance(part.get(kind), str):
+        return {"type": kind, kind: part[kind]}
+    text = named_text(part)
+    return {"type": "text", "text": text} if text or kind == "text" else None
+
+
+def spread_parts(parts: Parts, kinds: Collection[str]) -> Iterator[Mapping[str, Any]]:
+    """The parts that a model may read; a part of these kinds is followed by the texts that stand with it."""
+    for part in parts:
+        if KEPT not in part:
+            yield part
+        if part["type"] in kinds and body_of(part) and (text := "\n".join(beside_texts(part))):
+            yield {"type": "text", "text": text}
+
+
+def body_of(part: Mapping[str, Any]) -> dict[str, str] | None:
+    """The fields of a picture, sound or file in OpenAI's form; None if those are missing that it needs."""
+    kind = part["type"]
     value = part.get(kind)
-    if kind == "image_url" and isinstance(value, str):
+    if kind.endswith("_url") and isinstance(value, str):
         value = {"url": value}
-    if kind in allowed and kind in _FIELDS and isinstance(value, Mapping):
-        return {"type": kind, kind: {key: value[key] for key in _FIELDS[kind] if value.get(key) is not None}}
-    if kind in allowed and kind == "refusal" and isinstance(value, str):
-        return {"type": kind, kind: value}
-    return {"type": "text", "text": named_text(part)}
+    if kind not in _FIELDS or not isinstance(value, Mapping):
+        return None
+    body = {key: value[key] for key in _FIELDS[kind] if isinstance(value.get(key), str) and value[key]}
+    return body if any(fields <= body.keys() for fields in _NEEDED[kind]) else None
 
 
 def _call(call: Mapping[str, Any], also: Collection[str]) -> dict[str, Any]:
@@ -145,7 +176,7 @@ def _output(value: object) -> Any:
     if isinstance(value, Mapping) and isinstance(value.get("value"), str):  # the AI SDK's
         return value["value"]
     if isinstance(value, list) and all(isinstance(part, Mapping) and "type" in part for part in value):
-        return "\n".join(_part(part, (), ())["text"] for part in value)
+        return "\n".join(filter(None, map(named_text, value)))
     return _text(value)
 
 

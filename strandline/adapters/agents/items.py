@@ -19,20 +19,22 @@ from strandline.adapters.converter import (
     as_said,
     in_chat_form,
     is_name,
-    text_with_refusals,
+    whole_content,
+    whole_text,
     with_leftovers,
     without,
     without_leftovers,
 )
 from strandline.adapters.storable import Encoder
-from strandline.schemas.values.content_parts import is_part, named_text
-from strandline.schemas.values.forms.openai import function_name
+from strandline.schemas.values.content_parts import is_part, named_text, spoken_text
+from strandline.schemas.values.forms.openai import body_of, function_name, spread_parts
 from strandline.schemas.values.forms.tool_calls import read_call, tool_parts
 from strandline.schemas.values.message import Content, Message
 
 LIBRARY = "openai_agents"
 Item = dict[str, Any]
 
+_BODIES = frozenset({"image_url", "file"})
 _TEXT_PARTS = frozenset({"input_text", "output_text"})
 # Kept of an item that the API refuses, by which it is told from another library's message.
 _OWN = {"own": True}
@@ -55,7 +57,7 @@ def message_of(item: Mapping[str, Any]) -> Message:
 def items_of(message: Message) -> list[Item]:
     """The item that a message was stored from; for other messages, equivalent items."""
     try:
-        item = _item(message)
+        item = None if spoken_text(message.extra) else _item(message)
         if item is not None and message_of(item) == replace(as_said(message), name=None, extra={}):
             return [item]
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -184,18 +186,12 @@ def _opaque(content: Content) -> Item | None:
 
 def _foreign(message: Message) -> list[Item]:
     if message.role == "tool":
-        output: Any = message.content
-        if not isinstance(output, str):
-            output = [_input_part(part) for part in output or ()] or ""
-        return [{"type": "function_call_output", "call_id": message.tool_call_id, "output": output}]
+        return [{"type": "function_call_output", "call_id": message.tool_call_id, "output": _input(message)}]
     if message.role == "assistant":
-        text = text_with_refusals(message)
+        text = whole_text(message)
         items: list[Item] = [{"role": "assistant", "content": text}] if text else []
         return items + [_called_by_others(call) for call in message.tool_calls or ()]
-    content: Any = message.content
-    if content is not None and not isinstance(content, str):
-        content = [_input_part(part) for part in content] or ""
-    return [{"role": message.role, "content": content}]
+    return [{"role": message.role, "content": _input(message)}]
 
 
 def _called_by_others(call: Mapping[str, Any]) -> Item:
@@ -209,16 +205,23 @@ def _called_by_others(call: Mapping[str, Any]) -> Item:
     }
 
 
-def _input_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    kind = part["type"]
+def _input(message: Message) -> list[Mapping[str, Any]] | str:
+    content = whole_content(message)
+    if isinstance(content, str):
+        return content
+    return [one for part in spread_parts(content, _BODIES) if (one := _input_part(part))] or ""
+
+
+def _input_part(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    kind, body = part["type"], body_of(part)
     if kind.startswith("input_") and kind != "input_audio":
         return part
-    image, file = part.get("image_url"), part.get("file")
-    if kind == "image_url" and isinstance(image, Mapping):
-        return {"type": "input_image", "image_url": image.get("url"), "detail": image.get("detail", "auto")}
-    if kind == "file" and isinstance(file, Mapping):
-        return {"type": "input_file", **file}
-    return {"type": "input_text", "text": named_text(part)}
+    if kind == "image_url" and body:
+        return {"type": "input_image", "image_url": body["url"], "detail": body.get("detail", "auto")}
+    if kind == "file" and body:
+        return {"type": "input_file", **body}
+    text = named_text(part)
+    return {"type": "input_text", "text": text} if text else None
 
 
 def _are_parts(value: object) -> bool:

@@ -27,6 +27,7 @@ from llama_index.core.base.llms.types import (
 from strandline.adapters.converter import media_part, read_data_url, without
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.content_parts import named_text
+from strandline.schemas.values.forms.openai import body_of
 
 Part = Mapping[str, Any]
 MediaBlock = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
@@ -73,10 +74,10 @@ def block_of(part: Part) -> BaseContentBlock:
     """The block for a stored part of any origin; text that names the part if no block fits."""
     kind: Any = part.get("type")
     try:
-        if kind in _READERS:
-            return _READERS[kind](part)
-        if kind in _OWN and "source" not in part:  # Anthropic's
-            fields = without(part, "type", "path")
+        if kind in READERS:
+            return READERS[kind](part)
+        fields = without(part, "type", "path")
+        if kind in _OWN and fields.keys() <= _OWN[kind].model_fields.keys():  # else another library's
             return _OWN[kind](**_with_bytes(_OWN[kind], fields))
     except (AttributeError, KeyError, TypeError, ValueError):
         pass  # malformed for its type: shown by its name, so that the read continues
@@ -115,36 +116,37 @@ def _thinking_block(part: Part) -> BaseContentBlock:
 
 
 def _image_url(part: Part) -> BaseContentBlock:
-    image = part["image_url"]
-    url, detail = (image, None) if isinstance(image, str) else (image["url"], image.get("detail"))
-    if inline := read_data_url(url):
-        return ImageBlock(image=inline[1].encode(), image_mimetype=inline[0], detail=detail)
-    return ImageBlock(url=url, detail=detail)
+    body = _body(part)
+    if inline := read_data_url(body["url"]):
+        return ImageBlock(image=inline[1].encode(), image_mimetype=inline[0], detail=body.get("detail"))
+    return ImageBlock(url=body["url"], detail=body.get("detail"))
 
 
 def _input_audio(part: Part) -> BaseContentBlock:
-    audio = part["input_audio"]
-    return AudioBlock(audio=audio["data"].encode("ascii"), format=audio["format"])
+    body = _body(part)
+    return AudioBlock(audio=body["data"].encode("ascii"), format=body["format"])
 
 
 def _video_url(part: Part) -> BaseContentBlock:
-    video = part["video_url"]
-    url = video if isinstance(video, str) else video["url"]
+    url = _body(part)["url"]
     if inline := read_data_url(url):
         return VideoBlock(video=inline[1].encode(), video_mimetype=inline[0])
     return VideoBlock(url=url)
 
 
 def _file(part: Part) -> BaseContentBlock:
-    inline = read_data_url(part["file"]["file_data"])
+    body = _body(part)
+    inline = read_data_url(body["file_data"])
     if inline is None:
         raise ValueError("a file is stored as a data: URL")
-    return DocumentBlock(
-        data=inline[1].encode(), document_mimetype=inline[0], title=part["file"].get("filename")
-    )
+    return DocumentBlock(data=inline[1].encode(), document_mimetype=inline[0], title=body.get("filename"))
 
 
-_READERS: Mapping[str, Callable[[Part], BaseContentBlock]] = {
+def _body(part: Part) -> dict[str, str]:
+    return body_of(part) or {}
+
+
+READERS: Mapping[str, Callable[[Part], BaseContentBlock]] = {
     "text": lambda part: TextBlock(text=part["text"]),
     "thinking": _thinking_block,
     "citable": _citable,
@@ -205,4 +207,6 @@ def _with_bytes(kind: type[BaseContentBlock], fields: dict[str, Any]) -> dict[st
     data_field = next((names[0] for owner, names in _DATA.items() if owner is kind), None)
     if data_field is None or data_field not in fields:
         return fields
+    if ":" in fields[data_field]:
+        raise ValueError("another library's URL")
     return {**fields, data_field: fields[data_field].encode("ascii")}

@@ -33,7 +33,8 @@ from strandline.adapters.converter import (
     with_leftovers,
     without_leftovers,
 )
-from strandline.adapters.llamaindex.content_blocks import block_of, part_of
+from strandline.adapters.llamaindex.content_blocks import READERS, block_of, part_of
+from strandline.schemas.values.forms.openai import spread_parts
 from strandline.schemas.values.forms.tool_calls import read_call
 from strandline.schemas.values.message import Content, Message
 
@@ -139,7 +140,9 @@ def _content(blocks: Sequence[BaseContentBlock], *, has_calls: bool) -> Content:
 def _blocks(content: Content) -> list[BaseContentBlock]:
     if content is None:
         return []
-    return [TextBlock(text=content)] if isinstance(content, str) else [block_of(part) for part in content]
+    if isinstance(content, str):
+        return [TextBlock(text=content)]
+    return [block_of(part) for part in spread_parts(content, READERS)]
 
 
 def _placed(

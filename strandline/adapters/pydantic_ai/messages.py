@@ -22,15 +22,17 @@ from strandline.adapters.converter import (
     in_chat_form,
     is_name,
     read_data_url,
-    text_with_refusals,
     tool_call,
     try_restore,
+    whole_content,
+    whole_text,
     with_leftovers,
     without,
     without_leftovers,
 )
 from strandline.adapters.storable import Encoder
 from strandline.schemas.values.content_parts import named_text
+from strandline.schemas.values.forms.openai import body_of, spread_parts
 from strandline.schemas.values.forms.tool_calls import read_call
 from strandline.schemas.values.message import HEAD_ROLES, Content, Message, Role
 
@@ -41,6 +43,7 @@ Json = dict[str, Any]
 _FILES = {"audio-url": "audio", "document-url": "document", "video-url": "video"}
 # Of parts of others.
 _URLS = {"image_url": "image-url", "video_url": "video-url"}
+_BODIES = frozenset({*_URLS, "input_audio", "file"})
 _AUDIO_TYPES = {"mp3": "mpeg"}
 _TO_STANDARD = str.maketrans("-_", "+/")
 _FROM_STANDARD = str.maketrans("+/", "-_")
@@ -172,23 +175,22 @@ def foreign_parts(message: Message, tool_names: Mapping[str, str]) -> list[Json]
     """
     at = {} if message.created_at is None else {"timestamp": message.created_at.isoformat()}
     if message.role in HEAD_ROLES:
-        return [{"part_kind": "system-prompt", "content": message.text, **at}]
+        return [{"part_kind": "system-prompt", "content": whole_text(message), **at}]
     if message.role == "user":
         return [{"part_kind": "user-prompt", "content": _foreign_items(message), **at}]
     if message.role == "tool":
         call_id = message.tool_call_id or ""
-        name, items = tool_names.get(call_id, "tool"), _foreign_items(message)
         return [
             {
                 "part_kind": "tool-return",
-                "tool_name": name,
-                "content": message.text if all(isinstance(one, str) for one in items) else items,
+                "tool_name": tool_names.get(call_id, "tool"),
+                "content": _foreign_items(message),
                 "tool_call_id": call_id,
                 **at,
             }
         ]
     calls = [_foreign_call(call) for call in message.tool_calls or ()]
-    text = text_with_refusals(message)
+    text = whole_text(message)
     return [{"part_kind": "text", "content": text}, *calls] if text or not calls else calls
 
 
@@ -204,25 +206,23 @@ def _foreign_call(call: Mapping[str, Any]) -> Json:
 
 
 def _foreign_items(message: Message) -> str | list[Any]:
-    content = message.content
-    if content is None or isinstance(content, str):
-        return content or ""
-    return [_foreign_item(part) for part in content]
+    content = whole_content(message)
+    if isinstance(content, str):
+        return content
+    items = [one for part in spread_parts(content, _BODIES) if (one := _foreign_item(part))]
+    is_text = message.role == "tool" and all(isinstance(one, str) for one in items)
+    return "\n".join(items) if is_text else items
 
 
 def _foreign_item(part: Mapping[str, Any]) -> Any:
-    body = part.get(part["type"])
-    if isinstance(body, Mapping):
-        sound, url = body.get("data"), body.get("url", body.get("file_data"))
-        if isinstance(sound, str):
-            form = str(body.get("format", "wav"))
-            url = f"data:audio/{_AUDIO_TYPES.get(form, form)};base64,{sound}"
-        if inline := read_data_url(url) if isinstance(url, str) else None:
-            media_type, data = inline
-            return {"kind": "binary", "data": data.translate(_FROM_STANDARD), "media_type": media_type}
-        if isinstance(url, str) and part["type"] in _URLS:
-            return {"kind": _URLS[part["type"]], "url": url}
-    return named_text(part)
+    kind, body = part["type"], body_of(part) or {}
+    url = body.get("url", body.get("file_data", ""))
+    if kind == "input_audio" and body:
+        url = f"data:audio/{_AUDIO_TYPES.get(body['format'], body['format'])};base64,{body['data']}"
+    if inline := read_data_url(url):
+        media_type, data = inline
+        return {"kind": "binary", "data": data.translate(_FROM_STANDARD), "media_type": media_type}
+    return {"kind": _URLS[kind], "url": url} if url and kind in _URLS else named_text(part)
 
 
 # The speakers of a request's parts.  Other parts are Pydantic AI's own, and a system's.

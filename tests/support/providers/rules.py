@@ -29,6 +29,12 @@ _CHAT_PARTS = {
     "assistant": {"text", "refusal"},
     "tool": {"text"},
 }
+# The same page: a part's own fields, and the sets without one of which it is nothing.
+_BODIES: Mapping[str, tuple[set[str], list[set[str]]]] = {
+    "image_url": ({"url", "detail"}, [{"url"}]),
+    "input_audio": ({"data", "format"}, [{"data", "format"}]),
+    "file": ({"file_id", "filename", "file_data"}, [{"file_id"}, {"file_data"}]),
+}
 _PART_FIELDS = {
     "text": {"type", "text"},
     "refusal": {"type", "refusal"},
@@ -85,6 +91,8 @@ def _chat_message(message: Mapping[str, Any]) -> Problems:
             problems.append(f"part {kind!r}")
         elif part.keys() != _PART_FIELDS[kind] or not isinstance(part[kind], str | dict):
             problems.append(f"fields of part {kind!r}: {sorted(part)}")
+        elif kind in _BODIES and not _is_body(part[kind], *_BODIES[kind]):
+            problems.append(f"part {part!r}")
     if content == []:
         problems.append("an empty list of parts")
     if "name" in message and not _NAME.fullmatch(message["name"]):
@@ -98,6 +106,12 @@ def _chat_message(message: Mapping[str, Any]) -> Problems:
     if role == "tool" and not 0 < len(str(message.get("tool_call_id", ""))) <= _MAX_CALL_ID:
         problems.append("tool_call_id")
     return problems + [problem for call in message.get("tool_calls", ()) for problem in _chat_call(call)]
+
+
+def _is_body(body: object, allowed: set[str], needed: list[set[str]]) -> bool:
+    if not isinstance(body, Mapping) or not all(isinstance(one, str) and one for one in body.values()):
+        return False
+    return body.keys() <= allowed and any(one <= body.keys() for one in needed)
 
 
 def _chat_call(call: Mapping[str, Any]) -> Problems:
