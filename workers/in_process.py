@@ -55,16 +55,14 @@ class BackgroundRunner:
         """Finish running work for at most ``timeout_seconds``; the rest stays due."""
         deadline = time.monotonic() + timeout_seconds
         pause = threading.Event()
-        while not self._idle() and time.monotonic() < deadline:
+        active = self.worker.engine.active
+        while not (self._hints.empty() and not len(active)) and time.monotonic() < deadline:
             pause.wait(0.02)
         self.worker.begin_stopping()
         self.worker.await_idle(max(0.0, deadline - time.monotonic()))
         for _thread in self._threads:
             self._hints.put(None)
         self.worker.stop()
-
-    def _idle(self) -> bool:
-        return self._hints.empty() and not len(self.worker.engine.active)
 
     def _run(self) -> None:
         while (lane := self._hints.get()) is not None:

@@ -126,13 +126,10 @@ class ReplaySlots:
                 self._look()
             if not self._lanes:
                 return None
-            self._call_for_help()
+            while len(self._threads) < self._count:
+                self._threads.append(self._thread(len(self._threads)))
+                self._threads[-1].start()
             return self._lanes.popleft()
-
-    def _call_for_help(self) -> None:
-        while len(self._threads) < self._count:
-            self._threads.append(self._thread(len(self._threads)))
-            self._threads[-1].start()
 
     def _look(self) -> None:
         """Look from a random owner on, so that workers rarely look at the same lanes."""

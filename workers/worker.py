@@ -138,15 +138,26 @@ class Worker:
         self._ring = ring
         self._stopping = threading.Event()
         self._budgets = Budgets(database, self.worker_id)
-        self.engine = _make_engine(
-            database,
-            stages,
-            settings,
-            self._budgets,
+        self.engine = Engine(
+            database=database,
+            stages=stages,
+            worker_id=self.worker_id,
+            terms=LeaseTerms(settings.worker_dead_after_seconds, settings.lease_deadline_seconds),
+            retry=RetryPolicy(
+                base_seconds=settings.retry_base_seconds,
+                max_seconds=settings.retry_max_seconds,
+                max_failures=settings.max_failures,
+                max_crashes=settings.max_crashes,
+                letter_retries=settings.dead_letter_retries,
+            ),
+            batch_token_budget=settings.batch_token_budget,
             ring=ring,
+            ring_later=ring,
             stopping=self._stopping.is_set,
             reach=reach,
             watch=watch or Watch(),
+            prices=settings.model_prices,
+            budgets=self._budgets,
         )
         self._replaying = ReplaySlots(self.engine, settings)
         self._heartbeat = Periodic("heartbeat", settings.heartbeat_interval_seconds, self._beat)
@@ -355,37 +366,3 @@ class Worker:
         if condition != self._reported:
             self._database.fetch(TellCondition(worker_id=self.worker_id, condition=condition))
             self._reported = condition
-
-
-def _make_engine(
-    database: Database,
-    stages: Stages,
-    settings: Settings,
-    budgets: Budgets,
-    *,
-    ring: Ring,
-    stopping: Callable[[], bool],
-    reach: Callable[[StopPoint], None],
-    watch: Watch,
-) -> Engine:
-    return Engine(
-        database=database,
-        stages=stages,
-        worker_id=budgets.worker_id,
-        terms=LeaseTerms(settings.worker_dead_after_seconds, settings.lease_deadline_seconds),
-        retry=RetryPolicy(
-            base_seconds=settings.retry_base_seconds,
-            max_seconds=settings.retry_max_seconds,
-            max_failures=settings.max_failures,
-            max_crashes=settings.max_crashes,
-            letter_retries=settings.dead_letter_retries,
-        ),
-        batch_token_budget=settings.batch_token_budget,
-        ring=ring,
-        ring_later=ring,
-        stopping=stopping,
-        reach=reach,
-        watch=watch,
-        prices=settings.model_prices,
-        budgets=budgets,
-    )

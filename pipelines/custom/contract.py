@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, get_args
 
-from strandline.pipelines.own_code.places import place_in
+from strandline.pipelines.own_code.places import make_object
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.foreign_values import plain_text
@@ -94,7 +94,7 @@ class BlockDefinition:
         Raises:
             ConfigurationError: something is missing or of the wrong kind; ``where`` names the object.
         """
-        code = _make_block(source, where) if isinstance(source, type) else source
+        code = make_object(source, "memory block", where) if isinstance(source, type) else source
         for method in ("initial", "fold", "render"):
             if not callable(getattr(code, method, None)):
                 raise ConfigurationError(f"{where} is not a memory block: it has no method {method}().")
@@ -118,16 +118,6 @@ def check_block_name(name: object) -> str:
             " '_', '-' or '.', beginning with a letter or '_'."
         )
     return text
-
-
-def _make_block(source: type[Any], where: str) -> Any:
-    try:
-        return source()
-    except Exception as error:
-        raise ConfigurationError(
-            f"{where} cannot be made: {type(error).__name__} at {place_in(error)}. Strandline calls the"
-            " class of a memory block without arguments; name an instance if it needs some."
-        ) from error
 
 
 def _checked_version(version: object, where: str) -> str:

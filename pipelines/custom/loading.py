@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib.metadata import entry_points
 from types import MappingProxyType
-from typing import Any
 
 from strandline.pipelines.custom.contract import BlockDefinition
 from strandline.pipelines.own_code.places import import_object
@@ -27,7 +26,12 @@ def load_blocks(named: str) -> Mapping[str, BlockDefinition]:
     """
     blocks: dict[str, BlockDefinition] = {}
     places: dict[str, str] = {}
-    for place, source in (*_installed_blocks(), *_listed_blocks(named)):
+    installed = entry_points(group=ENTRY_POINT_GROUP)
+    sources = [(f"{point.value} (entry point {point.name!r})", point.value) for point in installed]
+    sources += [(place, place) for place in map(str.strip, named.split(",")) if place]
+    form = "package.module:Class, several separated by commas"
+    for place, path in sources:
+        source = import_object(path, "memory block", "STRANDLINE_BLOCKS", form)
         block = BlockDefinition.check(source, where=place)
         if block.name in blocks and type(block.code) is not type(blocks[block.name].code):
             raise ConfigurationError(
@@ -36,19 +40,3 @@ def load_blocks(named: str) -> Mapping[str, BlockDefinition]:
             )
         blocks[block.name], places[block.name] = block, place
     return MappingProxyType(blocks)
-
-
-def _installed_blocks() -> Iterator[tuple[str, Any]]:
-    for point in entry_points(group=ENTRY_POINT_GROUP):
-        yield f"{point.value} (entry point {point.name!r})", _import(point.value)
-
-
-def _listed_blocks(named: str) -> Iterator[tuple[str, Any]]:
-    for place in named.split(","):
-        if place.strip():
-            yield place.strip(), _import(place.strip())
-
-
-def _import(place: str) -> Any:
-    form = "package.module:Class, several separated by commas"
-    return import_object(place, "memory block", "STRANDLINE_BLOCKS", form)

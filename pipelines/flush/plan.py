@@ -128,18 +128,15 @@ def plan_threshold(
     start = 0
     while not limit.holds(size := window.size(start, len(entries))):
         excess = size.messages - max_messages
-        by_messages = message_flush_size is not None and excess > 0
-        step = Size(messages=_multiple(message_flush_size or share, excess)) if by_messages else usual
+        step = usual
+        if message_flush_size is not None and excess > 0:
+            step = Size(messages=-(-excess // usual.messages) * usual.messages)
         end = window.next_cut(start, step)
         if end is None:
             break
         ends.append(end)
         start = end
     return _plan(window, ends, flushed_through, _bound(event_bound, flush_size)) if ends else None
-
-
-def _multiple(step: int, least: int) -> int:
-    return -(-least // step) * step
 
 
 def plan_manual(

@@ -27,7 +27,6 @@ from strandline.schemas.queries.conversation.sessions import (
     SessionDeadLettersRow,
     SessionFlushes,
     SessionRows,
-    SessionRowsRow,
 )
 from strandline.schemas.queries.inspection.verify import VerifySnapshot
 from strandline.schemas.queries.rows import SessionEntryRow
@@ -216,11 +215,10 @@ def _states(fetcher: Fetcher, sessions: Sequence[SessionIdentity]) -> list[Sessi
         session_keys=[session.session_key for session in sessions],
     )
     rows = {row.session_key: row for row in fetcher.fetch(statement)}
-    return [_state(rows[session.session_key]) for session in sessions if session.session_key in rows]
-
-
-def _state(row: SessionRowsRow) -> SessionState:
-    return SessionState.of(row, policy=SessionPolicy.of(row, pipelines=tuple(row.pipelines)))
+    listed = [rows[session.session_key] for session in sessions if session.session_key in rows]
+    return [
+        SessionState.of(row, policy=SessionPolicy.of(row, pipelines=tuple(row.pipelines))) for row in listed
+    ]
 
 
 def _coverage(state: SessionState, row: SessionCoverageRow) -> PipelineCoverage:

@@ -291,18 +291,14 @@ def _with_more(reading: Reading[_Answer], others: Iterable[Found]) -> Reading[_A
         with suppress(_OtherFormError):
             more = _read(type(answer), other, is_alone=False)
             both = {name: (value, getattr(more.answer, name)) for name, value in answer}
-            lists = {name: _union(*lists) for name, lists in both.items() if all(map(_is_list, lists))}
+            lists = {
+                name: list({repr(item): item for item in (*one, *two)}.values())[:MAX_LIST_ITEMS]
+                for name, (one, two) in both.items()
+                if isinstance(one, list) and isinstance(two, list)
+            }
             answer = answer.model_copy(update=lists)
             left_out, is_cut = left_out + more.left_out, more.is_cut
     return Reading(answer, left_out, is_cut)
-
-
-def _union(items: list[Any], more: list[Any]) -> list[Any]:
-    return list({repr(item): item for item in (*items, *more)}.values())[:MAX_LIST_ITEMS]
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list)
 
 
 def _says_nothing(content: Any) -> bool:

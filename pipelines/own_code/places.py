@@ -20,6 +20,21 @@ def place_in(error: BaseException) -> str:
     return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
+def make_object(source: type[Any], kind: str, where: str) -> Any:
+    """An object of a class that takes no arguments.
+
+    Raises:
+        ConfigurationError: it cannot be made; ``where`` names the class.
+    """
+    try:
+        return source()
+    except Exception as error:
+        raise ConfigurationError(
+            f"{where} cannot be made: {type(error).__name__} at {place_in(error)}. Strandline calls the class"
+            f" of a {kind} without arguments; name an instance if it needs some."
+        ) from error
+
+
 class _MissingError(Exception):
     """A module has no such name."""
 

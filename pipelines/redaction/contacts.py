@@ -242,7 +242,7 @@ def find_contacts(text: str) -> list[_Span]:
     for placeholder, may_hold, find in _FINDERS:
         if may_hold(plain):
             places = [(start, end, placeholder) for start, end in find(plain)]
-            plain = _without(plain, places)
+            plain = _cut(plain, places, lambda start, end, _placeholder: "\0" * (end - start))
             spans += places
     return sorted(spans)
 
@@ -257,10 +257,6 @@ _FINDERS: tuple[tuple[str, Callable[[str], bool], Callable[[str], Iterator[tuple
     ("[card]", _has_numbers, find_cards),
     ("[phone]", _has_numbers, find_phones),
 )
-
-
-def _without(text: str, spans: Iterable[_Span]) -> str:
-    return _cut(text, spans, lambda start, end, _placeholder: "\0" * (end - start))
 
 
 def _cut(text: str, spans: Iterable[_Span], instead: Callable[[int, int, str], str]) -> str:

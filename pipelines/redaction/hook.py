@@ -14,7 +14,7 @@ from inspect import iscoroutinefunction
 from typing import Any, Protocol, TypeVar
 
 from strandline.pipelines.own_code.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
-from strandline.pipelines.own_code.places import find_installed, import_object, place_in
+from strandline.pipelines.own_code.places import find_installed, import_object, make_object, place_in
 from strandline.pipelines.redaction.contacts import NAME, VERSION, redact_contacts
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, ProviderDownError, RedactionError, RefusalError
@@ -66,7 +66,7 @@ class RedactionHook:
         Raises:
             ConfigurationError: it cannot be called, or its name or version is not text; ``where`` names it.
         """
-        code = _make(source, where) if isinstance(source, type) else source
+        code = make_object(source, "redaction hook", where) if isinstance(source, type) else source
         if not callable(code):
             raise ConfigurationError(f"{where} is not a redaction hook: it cannot be called with a text.")
         if iscoroutinefunction(code) or iscoroutinefunction(getattr(code, "__call__", None)):  # noqa: B004
@@ -157,16 +157,6 @@ class Redaction:
             raise RedactionError(
                 f"The redaction hook {hook.name} raised {type(error).__name__} at {place_in(error)}."
             ) from error
-
-
-def _make(source: type[object], where: str) -> object:
-    try:
-        return source()
-    except Exception as error:
-        raise ConfigurationError(
-            f"{where} cannot be made: {type(error).__name__} at {place_in(error)}. Strandline calls the class"
-            " of a redaction hook without arguments; name an instance if it needs some."
-        ) from error
 
 
 ENTRY_POINT_GROUP = "strandline.redactors"

@@ -78,14 +78,11 @@ def _visit_text(text: str, visit: Visit) -> str:
 
 
 def _visit_number(value: Any, visit: Visit) -> Any:
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and _is_long(value):
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_number and _MIN_NUMBER <= abs(value) < _MAX_NUMBER and value % 1 == 0:
         digits = str(int(value))
         return value if (text := visit(digits)) == digits else text
     return value
-
-
-def _is_long(number: float) -> bool:
-    return _MIN_NUMBER <= abs(number) < _MAX_NUMBER and number % 1 == 0
 
 
 def _unused(key: str, visited: Mapping[str, Any]) -> str:

@@ -106,14 +106,11 @@ NO_AIM = Aim()
 
 def aim_of(question: str, today: date) -> Aim:
     plain = " ".join(question.replace("\u2019", "'").split())
-    names = query_lexemes(" ".join(word for word in _WORD.findall(plain) if _may_be_name(word)))
+    words = [word for word in _WORD.findall(plain) if word[0].isalpha() and not word[0].islower()]
+    names = query_lexemes(" ".join(words))
     # Of days to come nothing was said yet, but on others.
     days = islice((days for days in _days(plain, today) if days.first <= today), MAX_RANGES)
     return Aim(_FIRST_PERSON.search(plain) is not None, tuple(names), tuple(days))
-
-
-def _may_be_name(word: str) -> bool:
-    return word[0].isalpha() and not word[0].islower()
 
 
 def _days(question: str, today: date) -> Iterator[DayRange]:

@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import TypedDict
 from uuid import UUID
 
@@ -57,9 +58,11 @@ def forget_aged(
             continue
         ages: dict[str, int] = json.loads(row.ages)
         chosen = {name: age for name, age in ages.items() if age and name in _STATEMENTS}
-        for owner in _owners(database, row.namespace) if chosen else ():
+        owners = pages(database, AgedOwners, namespace=row.namespace, limit=OWNERS_PER_PAGE)
+        for owner in chain.from_iterable(owners) if chosen else ():
             for name, age in chosen.items():
-                counts[name.removesuffix("_seconds")] += _forget(database, owner, name, age, is_ending)
+                removed = _forget(database, owner.shard_key, name, age, is_ending)
+                counts[name.removesuffix("_seconds")] += removed
             if is_ending():
                 return dict(counts)
     return dict(counts)
@@ -71,11 +74,6 @@ def _forget(database: Database, owner: UUID, name: str, age: int, is_ending: Cal
     while not is_ending() and (gone := len(database.fetch(forget))):
         total += gone
     return total
-
-
-def _owners(database: Database, namespace: str) -> Iterator[UUID]:
-    for page in pages(database, AgedOwners, namespace=namespace, limit=OWNERS_PER_PAGE):
-        yield from (row.shard_key for row in page)
 
 
 SESSIONS_PER_PAGE = 500

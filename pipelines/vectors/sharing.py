@@ -61,7 +61,17 @@ def share(
     event = batch.events[0]
     asked = SharedScopeOf(shard_key=event.shard_key, session_key=event.session_key)
     for scope in database.fetch(asked):
-        messages = [_messages(database, one) for one in batch.events]
+        messages = [
+            database.fetch(
+                RangeMessages(
+                    shard_key=one.shard_key,
+                    session_key=one.session_key,
+                    from_seq=one.from_seq,
+                    through_seq=one.through_seq,
+                )
+            )
+            for one in batch.events
+        ]
         database.run(claim_owner_keys(scope.namespace, scope.shared_key))
         with database.transaction() as tx:
             if not all(_lock_session(tx, scope.shared_key, one, scope.session_id) for one in batch.events):
@@ -69,7 +79,20 @@ def share(
             check_lease(tx)
             for one, rows in zip(batch.events, messages, strict=True):
                 tx.run(clear_copies(scope.shared_key, one.session_key, one.from_seq, one.through_seq, rows))
-                tx.fetch(_copies(scope.shared_key, one, rows))
+                tx.fetch(
+                    ShareMessages(
+                        shard_key=scope.shared_key,
+                        session_key=one.session_key,
+                        incarnation=one.incarnation,
+                        seqs=[row.seq for row in rows],
+                        ids=[row.id for row in rows],
+                        roles=[row.role for row in rows],
+                        tokens=[row.tokens for row in rows],
+                        created_at=[row.created_at for row in rows],
+                        envelopes=[row.envelope for row in rows],
+                        metadata=[row.metadata for row in rows],
+                    )
+                )
             if chunk_rows is not None:
                 tx.fetch(ShareChunks(**chunk_rows, shard_key=scope.shared_key))
 
@@ -99,29 +122,3 @@ def _lock_session(tx: Transaction, shared_key: UUID, event: FlushEvent, session_
         )
     )
     return not scope.is_gone
-
-
-def _messages(database: Database, event: FlushEvent) -> list[MessageRow]:
-    return database.fetch(
-        RangeMessages(
-            shard_key=event.shard_key,
-            session_key=event.session_key,
-            from_seq=event.from_seq,
-            through_seq=event.through_seq,
-        )
-    )
-
-
-def _copies(shared_key: UUID, event: FlushEvent, rows: Sequence[MessageRow]) -> ShareMessages:
-    return ShareMessages(
-        shard_key=shared_key,
-        session_key=event.session_key,
-        incarnation=event.incarnation,
-        seqs=[row.seq for row in rows],
-        ids=[row.id for row in rows],
-        roles=[row.role for row in rows],
-        tokens=[row.tokens for row in rows],
-        created_at=[row.created_at for row in rows],
-        envelopes=[row.envelope for row in rows],
-        metadata=[row.metadata for row in rows],
-    )

@@ -51,7 +51,11 @@ def check_filter(conditions: Mapping[str, Any] | None) -> ItemFilter:
     check_texts_within("filter", fields)
     for field, condition in fields.items():
         _check_condition(f"filter.{field}", condition)
-    equal = {field: _equal_value(condition) for field, condition in fields.items() if _is_equality(condition)}
+    equal = {
+        field: condition["$eq"] if isinstance(condition, Mapping) else condition
+        for field, condition in fields.items()
+        if _is_equality(condition)
+    }
     others = {field: condition for field, condition in fields.items() if field not in equal}
     try:
         texts = [json.dumps(part, ensure_ascii=False, allow_nan=False) for part in (equal, others)]
@@ -71,10 +75,6 @@ def _is_equality(condition: object) -> bool:
 
 def _is_equality_value(value: object) -> bool:
     return isinstance(value, (str, bool, int, float))
-
-
-def _equal_value(condition: Any) -> object:
-    return condition["$eq"] if isinstance(condition, Mapping) else condition
 
 
 def _check_condition(where: str, condition: object) -> None:

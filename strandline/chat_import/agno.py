@@ -239,20 +239,13 @@ def _is_session(table: SourceTable) -> bool:
     return table.columns >= {"session_id", "user_id", "session_data"}
 
 
-def _is_run(table: SourceTable) -> bool:
-    return table.columns >= {"run_id", "session_id", "run_data"}
-
-
 def _is_first_memory(table: SourceTable) -> bool:
     return table.columns == set(FIRST_COLUMNS)
 
 
-def _is_later_memory(table: SourceTable) -> bool:
-    return table.columns >= {"memory_id", "memory", "user_id", "topics"}
-
-
 def _fits(table: SourceTable) -> bool:
-    return any(is_one(table) for is_one in (_is_session, _is_first_memory, _is_later_memory))
+    is_later_memory = table.columns >= {"memory_id", "memory", "user_id", "topics"}
+    return _is_session(table) or _is_first_memory(table) or is_later_memory
 
 
 class AgnoTables:
@@ -269,7 +262,9 @@ class AgnoTables:
     def __init__(self, reader: TableReader, names: Sequence[str] = ()) -> None:
         self._reader = reader
         self._tables = choose_tables(reader, names, fits=_fits, library="Agno")
-        self._run_tables = [table for table in reader.tables() if _is_run(table)]
+        self._run_tables = [
+            table for table in reader.tables() if table.columns >= {"run_id", "session_id", "run_data"}
+        ]
         self._portion = Portion(0, sum(map(reader.count, self._tables)))
 
     @property

@@ -210,12 +210,13 @@ def _page_lines(page: ActPage) -> Iterator[str]:
 
 
 def _line(act: AuditedAct) -> str:
+    whom = act.user_id if act.user_id is not None else f"subject {str(act.subject)[:8]}"
     parts = [
         f"{act.at:%Y-%m-%d %H:%M:%S}",
         act.kind,
         f"by {_actor(act)}" if act.actor is not None else "by someone unnamed",
         f"from {act.origin}" if act.origin is not None else "",
-        f"of {_whom(act)}" if act.subject is not None else "",
+        f"of {whom}" if act.subject is not None else "",
         _extent(act),
         f"[{', '.join(act.flags)}]" if act.flags else "",
         "" if act.seal is not None else "(not sealed yet)",
@@ -227,10 +228,6 @@ def _actor(act: AuditedAct) -> str:
     if act.actor == f"user:{act.subject}" and act.user_id is not None:
         return act.user_id
     return act.actor or ""
-
-
-def _whom(act: AuditedAct) -> str:
-    return act.user_id if act.user_id is not None else f"subject {str(act.subject)[:8]}"
 
 
 def _extent(act: AuditedAct) -> str:

@@ -46,7 +46,6 @@ from strandline.schemas.wire.explanations import (
     FactEventTrace,
     FactExplanation,
     RemovedFactExplanation,
-    RevisionTrace,
     SuccessorTrace,
 )
 from strandline.schemas.wire.facts import CaptureOut, DoubtOut, FiguresOut, TopicOut, UserOut
@@ -491,17 +490,16 @@ def _history(explanation: FactExplanation | RemovedFactExplanation) -> FactHisto
     deeds = list(explanation.events)
     if isinstance(explanation, RemovedFactExplanation):
         return FactHistoryReport.of(explanation, gone=True, live=False, text=None, steps=[], deeds=deeds)
-    steps = [_step(revision) for revision in explanation.revisions]
+    steps = [
+        FactStep.of(
+            revision,
+            number=revision.revision,
+            message_ids=[source.id for source in revision.messages],
+            by_a_person=revision.fact_event is not None,
+        )
+        for revision in explanation.revisions
+    ]
     return FactHistoryReport.of(explanation, gone=False, steps=steps, deeds=deeds)
-
-
-def _step(revision: RevisionTrace) -> FactStep:
-    return FactStep.of(
-        revision,
-        number=revision.revision,
-        message_ids=[source.id for source in revision.messages],
-        by_a_person=revision.fact_event is not None,
-    )
 
 
 def _history_lines(report: FactHistoryReport) -> Iterator[str]:

@@ -224,11 +224,23 @@ def diff_command(
         find_answers(database, find_kept(database, number), asked, running.settings) if asked else []
         for number in (diff.old, diff.new)
     )
+    answers = [
+        QuestionReport(
+            question=question.question,
+            found_old=list(before.texts),
+            found_new=list(after.texts),
+            expected_old=before.is_found,
+            expected_new=after.is_found,
+            coverage_old=before.coverage,
+            coverage_new=after.coverage,
+        )
+        for question, before, after in zip(asked, old, new, strict=True)
+    ]
     report = DiffReport.model_validate(
         asdict(diff)
         | {"recall_old": recall(old), "recall_new": recall(new)}
         | {"coverage_old": coverage(old), "coverage_new": coverage(new)}
-        | {"questions": [_question(*one) for one in zip(asked, old, new, strict=True)]}
+        | {"questions": answers}
     )
     return Output(report, [*_diff_lines(diff), *_question_lines(report)])
 
@@ -305,18 +317,6 @@ def _owner_lines(owner: OwnerDiff) -> Iterator[str]:
         yield f"  {state.session_id or 'owner'}"
         yield f"    before: {state.before}"
         yield f"    after:  {state.after}"
-
-
-def _question(question: Question, old: QuestionFinds, new: QuestionFinds) -> QuestionReport:
-    return QuestionReport(
-        question=question.question,
-        found_old=list(old.texts),
-        found_new=list(new.texts),
-        expected_old=old.is_found,
-        expected_new=new.is_found,
-        coverage_old=old.coverage,
-        coverage_new=new.coverage,
-    )
 
 
 def _question_lines(report: DiffReport) -> Iterator[str]:

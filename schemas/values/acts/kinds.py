@@ -28,20 +28,13 @@ class ActKind:
     meaning: str
 
 
-def _changes(**meanings: str) -> dict[str, ActKind]:
-    return {_name(key): ActKind("changes", meaning) for key, meaning in meanings.items()}
-
-
-def _reads_and_puts(**meanings: str) -> dict[str, ActKind]:
-    return {_name(key): ActKind("all", meaning) for key, meaning in meanings.items()}
-
-
-def _name(key: str) -> str:
-    return key.replace("__", ".")
+def _acts(level: RecordedFrom, **meanings: str) -> dict[str, ActKind]:
+    return {key.replace("__", "."): ActKind(level, meaning) for key, meaning in meanings.items()}
 
 
 ACTS: Mapping[str, ActKind] = MappingProxyType(
-    _reads_and_puts(
+    _acts(
+        "all",
         put="messages were put into a session",
         read="the memory of a session was read for a prompt",
         history="messages of a session were read",
@@ -54,7 +47,8 @@ ACTS: Mapping[str, ActKind] = MappingProxyType(
         explain="the origin of a message or a fact was explained",
         directory__read="sessions or users of a namespace were listed",
     )
-    | _changes(
+    | _acts(
+        "changes",
         set="a session's history was replaced as a whole",
         pop="the newest message was removed",
         reset="a session's history was started over",
