@@ -125,34 +125,24 @@ def _make_seals(
 ) -> Iterator[_Seal]:
     ordered = sorted(taken, key=lambda row: (row.namespace, row.created_at, row.entry_id))
     for namespace, of_namespace in groupby(ordered, key=lambda row: row.namespace):
-        yield _make_seal(keys, namespace, ends[namespace], tuple(of_namespace), salts, now)
-
-
-def _make_seal(
-    keys: SealKeys,
-    namespace: str,
-    end: _End,
-    rows: tuple[ReadUnsealedRow, ...],
-    salts: Mapping[UUID, bytes],
-    now: datetime,
-) -> _Seal:
-    chain_key = audit_chain_key(namespace)
-    digests = tuple(_origin_digest(row, salts) for row in rows)
-    leaves = tuple(
-        SealedEntry.of(row, digest).leaf(chain_key) for row, digest in zip(rows, digests, strict=True)
-    )
-    link = Link(
-        chain_key=chain_key,
-        number=end.seals + 1,
-        entries=len(rows),
-        entries_before=end.entries,
-        entry_ids=tuple(row.entry_id for row in rows),
-        root=merkle_root(leaves),
-        previous=end.mac,
-        key_id=keys.current,
-        sealed_at=now,
-    )
-    return _Seal(namespace, link, leaves, link.mac(keys.secret_of(keys.current) or b""), rows, digests)
+        chain_key, end, rows = audit_chain_key(namespace), ends[namespace], tuple(of_namespace)
+        digests = tuple(_origin_digest(row, salts) for row in rows)
+        leaves = tuple(
+            SealedEntry.of(row, digest).leaf(chain_key) for row, digest in zip(rows, digests, strict=True)
+        )
+        link = Link(
+            chain_key=chain_key,
+            number=end.seals + 1,
+            entries=len(rows),
+            entries_before=end.entries,
+            entry_ids=tuple(row.entry_id for row in rows),
+            root=merkle_root(leaves),
+            previous=end.mac,
+            key_id=keys.current,
+            sealed_at=now,
+        )
+        mac = link.mac(keys.secret_of(keys.current) or b"")
+        yield _Seal(namespace, link, leaves, mac, rows, digests)
 
 
 def _origin_digest(row: ReadUnsealedRow, salts: Mapping[UUID, bytes]) -> bytes | None:

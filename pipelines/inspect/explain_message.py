@@ -185,7 +185,10 @@ def _explain_message(fetcher: Fetcher, key: SessionKeys, seq: int) -> MessageExp
     shard_key, session_key = key["shard_key"], key["session_key"]
     (row,) = fetcher.fetch(ExplainMessage(**key, seq=seq))
     event = None if row.event_id is None else FlushTrace.of(row, at=row.flushed_at)
-    stage_rows = _stage_rows(fetcher, shard_key, event.event_id, row.pipelines) if event else []
+    stage_rows: list[ExplainStagesRow] = []
+    if event is not None:
+        of_event = {"shard_key": shard_key, "event_id": event.event_id}
+        stage_rows = fetcher.fetch(ExplainStages(**of_event, **stage_chain(), pipelines=list(row.pipelines)))
     calls = model_calls(fetcher, shard_key, [one.batch_id for one in stage_rows])
     stages = tuple(_stage(one, calls) for one in stage_rows)
     candidates = [
@@ -251,14 +254,6 @@ def _behind_an_end(trace: StageTrace, stages: Sequence[StageTrace]) -> bool:
     return trace.state == "waiting" and any(
         before.generation == trace.generation and before.state in ("dropped", "void", "not_fed")
         for before in stages
-    )
-
-
-def _stage_rows(
-    fetcher: Fetcher, shard_key: UUID, event_id: UUID, pipelines: Sequence[str]
-) -> list[ExplainStagesRow]:
-    return fetcher.fetch(
-        ExplainStages(shard_key=shard_key, event_id=event_id, **stage_chain(), pipelines=list(pipelines))
     )
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from itertools import pairwise
 from typing import Any
 from uuid import UUID, uuid5
@@ -134,28 +133,21 @@ def restore(
             " `strandline retention archived` lists those in archives."
         )
     policy = _policy(database, identity, new)
-    first = partial(_begin, identity, new, policy, ranges, ttl_seconds)
-    messages = database.run_atomically(partial(first, _read(open_archive, ranges[0])))
+    first_rows = _read(open_archive, ranges[0])
+
+    def begin() -> Operation[int]:
+        yield from _claim(new)
+        restored = yield from _restore_range(identity.session_key, new, policy, ranges[0], None, first_rows)
+        kept = Retention(ttl_seconds=ttl_seconds, max_age_seconds=0, max_messages=0, archive="")
+        yield from record_retention(RetentionLevel(new.namespace, new), kept, Act.here("retention"))
+        yield from append_act(new, Act.here("restore", count=sum(one.messages for one in ranges)))
+        return restored
+
+    messages = database.run_atomically(begin)
     for before, one in pairwise(ranges):
         rows = _read(open_archive, one)
         messages += database.run(_restore_range(identity.session_key, new, policy, one, before, rows))
     return Restored(new.session_id, messages, len(ranges), ttl_seconds)
-
-
-def _begin(
-    identity: SessionIdentity,
-    new: SessionIdentity,
-    policy: str,
-    ranges: Sequence[ArchivedRange],
-    ttl_seconds: int,
-    rows: Rows,
-) -> Operation[int]:
-    yield from _claim(new)
-    messages = yield from _restore_range(identity.session_key, new, policy, ranges[0], None, rows)
-    kept = Retention(ttl_seconds=ttl_seconds, max_age_seconds=0, max_messages=0, archive="")
-    yield from record_retention(RetentionLevel(new.namespace, new), kept, Act.here("retention"))
-    yield from append_act(new, Act.here("restore", count=sum(one.messages for one in ranges)))
-    return messages
 
 
 def _read(open_archive: OpenArchive, one: ArchivedRange) -> Rows:

@@ -34,7 +34,7 @@ from strandline.schemas.values.flush_event import FlushCause
 from strandline.schemas.values.identity import Owner, SessionIdentity, check_name, identify_session
 from strandline.schemas.values.lanes import FACTS, Lane
 from strandline.schemas.values.message import Message
-from strandline.schemas.values.policy import MAX_INTEGER, Policy, make_policy
+from strandline.schemas.values.policy import MAX_INTEGER, make_policy
 
 _PREFIX = "strandline.source."
 _MAX_PAUSE_SECONDS = 0.25
@@ -110,7 +110,14 @@ class SourceRequest:
         put = PutRequest.check(
             [m if m.id is not None else replace(m, id=f"{n}") for n, m in enumerate(conversation, 1)],
             identity=identity,
-            policy=_policy(),
+            policy=make_policy(
+                token_limit=MAX_INTEGER,
+                idle_seconds=None,
+                tokenizer=DEFAULT_ENCODING,
+                pipelines=(FACTS,),
+                max_window_messages=MAX_INTEGER,
+                max_window_bytes=MAX_INTEGER,
+            ),
             count_text=count_text,
             part_tokens=part_tokens,
             limits=limits,
@@ -200,14 +207,3 @@ def _put(request: SourceRequest) -> Operation[Source]:
     if len(stored) != len(put.messages) or not is_new:
         raise ConflictError(_KEY_USED, for_clients=_KEY_USED)
     return Source(identity, event_ids, delivered.lanes if delivered else ())
-
-
-def _policy() -> Policy:
-    return make_policy(
-        token_limit=MAX_INTEGER,
-        idle_seconds=None,
-        tokenizer=DEFAULT_ENCODING,
-        pipelines=(FACTS,),
-        max_window_messages=MAX_INTEGER,
-        max_window_bytes=MAX_INTEGER,
-    )

@@ -60,7 +60,7 @@ def _compile(sql: str) -> bytes:
 
 def function_source(name: str, schema: str) -> str:
     """The ``CREATE FUNCTION`` text of a stored function; its name ends in its version."""
-    return in_schema(with_fragments(_read(f"functions/{name}.sql")), schema)
+    return in_schema(with_fragments((_SQL / f"functions/{name}.sql").read_text(encoding="utf-8")), schema)
 
 
 def differing_functions(names: Iterable[str], stored: Collection[tuple[str, str]], schema: str) -> list[str]:
@@ -128,7 +128,3 @@ def function_names() -> list[str]:
 def _files(folder: str = "") -> list[Traversable]:
     files = (_SQL / folder).iterdir()
     return sorted((file for file in files if file.name.endswith(".sql")), key=lambda file: file.name)
-
-
-def _read(path: str) -> str:
-    return (_SQL / path).read_text(encoding="utf-8")

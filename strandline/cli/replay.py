@@ -103,7 +103,8 @@ def command(
         if dry_run:
             estimates = [estimate(database, name, selection, settings, new=new) for name in names]
             needs_force = not asked.force and asked.resume is None
-            return Output(EstimatesReport.of(pipelines=estimates), _estimates_lines(estimates, needs_force))
+            lines = [line for item in estimates for line in _estimate_lines(item, needs_force=needs_force)]
+            return Output(EstimatesReport.of(pipelines=estimates), lines)
         begun: list[int] = []
         with stops_at_signals() as stop, _workers(running):
             for name in names:
@@ -224,11 +225,6 @@ def _describe_counts(replay: ReplayReport) -> list[str]:
         for name in phrases
         if name in counts
     ]
-
-
-def _estimates_lines(estimates: list[Estimate], needs_force: bool) -> Iterator[str]:
-    for item in estimates:
-        yield from _estimate_lines(item, needs_force=needs_force)
 
 
 def _estimate_lines(item: Estimate, *, needs_force: bool) -> Iterator[str]:

@@ -251,7 +251,15 @@ def set_policy_command(
     names = _names(pipelines, no_pipelines)
     values = _values({**plain, "chat_history_token_ratio": history_ratio}, idle_seconds, never_idle)
     _refuse_nothing(values, names, max_facts)
-    change = partial(_change_session, values, names, max_facts, actor, dry_run=dry_run)
+
+    def change(memory: Memory, state: SessionState) -> SessionPolicy:
+        facts = max_facts or state.policy.max_facts
+        if dry_run:
+            asked = PolicyChange(**values, pipelines=names, max_facts=facts)
+            return SessionPolicy.of(changed_policy(stored_policy(state.policy), asked))
+        blocks = None if names is None else stored_blocks(names, facts)
+        return SessionPolicy.of(memory.set_policy(**values, memory_blocks=blocks, actor=actor))
+
     done = "would change" if dry_run else "changed"
     if session is None:
         with opened_servers(settings) as running:
@@ -291,26 +299,6 @@ def _lines_of_size(requested: int, policy: SessionPolicy) -> Iterator[str]:
             f"the flush size of {requested:,} does not fit the token limit and became"
             f" {policy.token_flush_size:,}; a larger limit will not restore it, --token-flush-size does"
         )
-
-
-def _change_session(
-    values: Mapping[str, Any],
-    pipelines: tuple[str, ...] | None,
-    max_facts: int | None,
-    actor: str | None,
-    memory: Memory,
-    state: SessionState,
-    *,
-    dry_run: bool,
-) -> SessionPolicy:
-    facts = max_facts or state.policy.max_facts
-    if dry_run:
-        change = PolicyChange(**values, pipelines=pipelines, max_facts=facts)
-        policy = changed_policy(stored_policy(state.policy), change)
-    else:
-        blocks = None if pipelines is None else stored_blocks(pipelines, facts)
-        policy = memory.set_policy(**values, memory_blocks=blocks, actor=actor)
-    return SessionPolicy.of(policy)
 
 
 def _change_all(

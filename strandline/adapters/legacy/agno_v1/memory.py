@@ -349,7 +349,14 @@ class StrandlineMemory(AgnoMemory):
                 runs that are paused, cancelled or failed.
             skip_history_messages: has no meaning here: a run's log has the run's own messages alone.
         """
-        runs = self._newest_runs(session_id, agent_id, team_id, last_n, skip_status)
+        accept = partial(_is_shown, agent_id=agent_id, team_id=team_id, skip_status=skip_status)
+        user = self._users.of_session(session_id)
+        runs: list[StoredRun] = []
+        for scope in ([agent_id or team_id] if agent_id or team_id else []) + [None]:
+            memory = self._open(session_id, user, scope)
+            runs = within_tokens(read_runs(memory, last_n, accept=accept), memory.token_limit)
+            if runs:
+                break
         shown: Any = _in_memory(session_id, runs)
         messages: list[AgnoMessage] = shown.get_messages_from_last_n_runs(
             session_id, skip_role=skip_role, skip_status=[]
@@ -410,24 +417,6 @@ class StrandlineMemory(AgnoMemory):
 
     def _runs_here(self, session_id: str) -> list[Run]:
         return list((self.runs or {}).get(session_id, ()))
-
-    def _newest_runs(
-        self,
-        session_id: str,
-        agent_id: str | None,
-        team_id: str | None,
-        last_n: int | None,
-        skip_status: list[Any] | None,
-    ) -> list[StoredRun]:
-        accept = partial(_is_shown, agent_id=agent_id, team_id=team_id, skip_status=skip_status)
-        user = self._users.of_session(session_id)
-        runs: list[StoredRun] = []
-        for scope in ([agent_id or team_id] if agent_id or team_id else []) + [None]:
-            memory = self._open(session_id, user, scope)
-            runs = within_tokens(read_runs(memory, last_n, accept=accept), memory.token_limit)
-            if runs:
-                break
-        return runs
 
     def _context_log(self, session_id: str) -> Memory:
         return self._open(session_id, self._users.of_session(session_id), SCOPE)
