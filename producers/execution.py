@@ -16,8 +16,8 @@ import psycopg
 
 from strandline.pipelines.models.contract import ModelAnswer, Task, TextModel
 from strandline.pipelines.redaction.hook import Redaction
+from strandline.producers.audit.carrying_out import KnownLevels
 from strandline.producers.audit.compliance import Compliance
-from strandline.producers.audit.levels import KnownLevels
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.writing.group_commit import GroupCommit

@@ -12,10 +12,10 @@ import time
 from collections.abc import Iterable
 
 from strandline.pipelines.engine.stage import Stages
+from strandline.pipelines.upkeep.removal import OpenArchive
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane
-from strandline.workers.upkeep.retaining import OpenArchive
 from strandline.workers.worker import Worker
 
 THREADS = 4

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from functools import partial
 from uuid import UUID, uuid4
 
@@ -23,6 +24,8 @@ from strandline.pipelines.engine.failures import REFUSALS, RetryPolicy, level_of
 from strandline.pipelines.engine.leases import LeaseTerms
 from strandline.pipelines.engine.stage import Stages
 from strandline.pipelines.own_code.bounded_calls import worker_calls
+from strandline.pipelines.upkeep.passes import tick
+from strandline.pipelines.upkeep.removal import OpenArchive, Remover, StepPoint
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.work.lanes import FindLane, ReleaseUndrainedLanes, ShortenLeases
@@ -37,7 +40,6 @@ from strandline.workers.replay_slots import ReplaySlots
 from strandline.workers.sweep import Sweep
 from strandline.workers.upkeep.resealing import INTERVAL_SECONDS as RESEAL_SECONDS
 from strandline.workers.upkeep.resealing import Resealing
-from strandline.workers.upkeep.retaining import OpenArchive, StepPoint, make_retaining
 from strandline.workers.upkeep.sealing import Sealing
 
 # Hints that wait for a provider; the sweep finds the others, less and less often.
@@ -366,3 +368,24 @@ class Worker:
         if condition != self._reported:
             self._database.fetch(TellCondition(worker_id=self.worker_id, condition=condition))
             self._reported = condition
+
+
+def make_retaining(
+    database: Database,
+    settings: Settings,
+    open_archive: OpenArchive,
+    *,
+    ring: Ring,
+    is_ending: Callable[[], bool],
+    reach: Callable[[StepPoint], None] = lambda _point: None,
+) -> Periodic:
+    """The thread that takes turns at retention, not yet started; without any act a turn is one question."""
+    remover = Remover(database, open_archive, ring=ring, reach=reach)
+
+    def take_turn() -> None:
+        done = tick(database, remover, interval_seconds=settings.retention_pass_seconds, is_ending=is_ending)
+        if done.removed or done.failed:
+            extra = {"action": "retained", **asdict(done)}
+            logging.getLogger("strandline.retention").info("retention took a turn", extra=extra)
+
+    return Periodic("retention", settings.retention_interval_seconds, take_turn)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
 from itertools import takewhile
 from typing import Annotated, Any, Generic, Literal, TypeVar, get_args
 
@@ -19,8 +21,8 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, FailF
 
 from strandline.pipelines.models.contract import TaskName
 from strandline.pipelines.models.loose_json import Found, bounded_int, find_values, spellings
-from strandline.pipelines.models.placeholders import is_placeholder
 from strandline.schemas.errors import UnusableAnswerError
+from strandline.schemas.values.normal_form import folded
 
 OperationName = Literal["add", "update", "invalidate", "duplicate"]
 InstructedOperation = Literal["add", "update", "delete"]
@@ -488,3 +490,40 @@ def _strict(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]
         kept["required"] = list(node["properties"])
         kept["additionalProperties"] = False
     return kept
+
+
+# The longest that is looked at: more says something.
+_MAX_CHARACTERS = 120
+_WORD = re.compile(r"n/a|[^\s.,;:!?()\"]+")
+_AROUND = "<>[](){}«»„“”\"'`*_.…。!?: \n\t-–—"
+_JAPANESE_DENIALS = ("なし", "ない", "ません")
+
+
+def is_placeholder(text: str) -> bool:
+    """Whether a text says nothing: no letter and no digit, or only words of forms or for nothing."""
+    if len(text) > _MAX_CHARACTERS:
+        return not any(map(str.isalnum, text))
+    plain = folded(text).strip(_AROUND)
+    if not any(map(str.isalnum, plain)):
+        return True
+    forms, denying, empty, pieces, marks = _table()
+    words = _WORD.findall(plain)
+    if plain in forms or (denying.intersection(words) and empty.issuperset(words)):
+        return True
+    denies = any(mark in plain for mark in (*marks, *_JAPANESE_DENIALS))
+    return denies and pieces.fullmatch(plain) is not None
+
+
+@cache
+def _table() -> tuple[frozenset[str], frozenset[str], frozenset[str], re.Pattern[str], str]:
+    file = resources.files(__package__) / "placeholders.toml"
+    table = tomllib.loads(file.read_text(encoding="utf-8"))
+    denying = frozenset(table["denying"].split())
+    pieces = re.compile(rf"(?:{'|'.join(table['unspaced'])}|\s)+")
+    return (
+        frozenset(table["forms"]),
+        denying,
+        denying.union(table["empty"].split()),
+        pieces,
+        table["unspaced_denying"],
+    )

@@ -32,6 +32,7 @@ from strandline.pipelines.models.answer_forms import (
     OperationName,
     Reading,
     SummaryAnswer,
+    is_placeholder,
     list_name,
     read_answer,
     storable,
@@ -46,7 +47,6 @@ from strandline.pipelines.models.contract import (
     TextModel,
     TranscriptLine,
 )
-from strandline.pipelines.models.placeholders import is_placeholder
 from strandline.pipelines.text.spoken_dates import as_date
 from strandline.schemas.errors import UnusableAnswerError
 from strandline.schemas.values.doubts import Doubt

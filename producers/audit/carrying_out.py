@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,9 +11,9 @@ from typing import TypeVar
 
 from strandline.pipelines.audit.appending import Act, append_act
 from strandline.producers.audit.compliance import AttemptedAct, Compliance
-from strandline.producers.audit.levels import KnownLevels
 from strandline.schemas.errors import StrandlineError
-from strandline.schemas.postgres.operations import Atomic, Operation, Run
+from strandline.schemas.postgres.operations import Atomic, Operation, Run, fetch
+from strandline.schemas.queries.audit.audit import LevelOfNamespace
 from strandline.schemas.values.identity import Owner, SessionIdentity
 from strandline.schemas.values.message import Message
 
@@ -142,3 +143,29 @@ class Recorder:
 
 def _count_results(act: Act, result: object) -> Act:
     return replace(act, count=len(result)) if isinstance(result, Sequence) else act
+
+
+# For so long a change of level may go unnoticed by the reads of a process.
+FRESH_SECONDS = 5.0
+# More namespaces than this are forgotten together, and asked for again.
+MAX_NAMESPACES = 4_096
+
+
+class KnownLevels:
+    """The levels of namespaces that this process has read in; safe to share between threads and tasks."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._known: dict[str, tuple[bool, float]] = {}
+
+    def records_reads(self, namespace: str) -> Operation[bool]:
+        """Whether reads of a namespace are recorded, as of at most five seconds ago."""
+        known = self._known.get(namespace)
+        if known is not None and self._clock() - known[1] < FRESH_SECONDS:
+            return known[0]
+        asked_at = self._clock()
+        (row,) = yield from fetch(LevelOfNamespace(namespace=namespace))
+        if len(self._known) >= MAX_NAMESPACES:
+            self._known.clear()
+        self._known[namespace] = (row.level == "all", asked_at)
+        return row.level == "all"

@@ -30,10 +30,9 @@ from strandline.schemas.postgres.operations import (
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.own_connection import AsyncOwnConnection, MakeRow, run_by_cursor_async
 from strandline.schemas.postgres.pools.engine_pool import AsyncPool
-from strandline.schemas.postgres.pools.loop_pool import LoopPool
 from strandline.schemas.postgres.pools.pool_log import PoolName
 from strandline.schemas.postgres.pools.reaching import Reach, async_connection_class
-from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS, reconnect_async
+from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS, LoopPool, reconnect_async
 from strandline.schemas.postgres.pools.thin_pool import AsyncThinPool
 from strandline.schemas.postgres.prepared import AsyncDirectConnection
 from strandline.schemas.postgres.query import Query

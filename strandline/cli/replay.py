@@ -103,8 +103,8 @@ def command(
         if dry_run:
             estimates = [estimate(database, name, selection, settings, new=new) for name in names]
             needs_force = not asked.force and asked.resume is None
-            lines = [line for item in estimates for line in _estimate_lines(item, needs_force=needs_force)]
-            return Output(EstimatesReport.of(pipelines=estimates), lines)
+            texts = [line for item in estimates for line in _estimate_lines(item, needs_force=needs_force)]
+            return Output(EstimatesReport.of(pipelines=estimates), texts)
         begun: list[int] = []
         with stops_at_signals() as stop, _workers(running):
             for name in names:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from types import TracebackType
 
 import click
 from rich.console import Console
@@ -24,9 +27,8 @@ from strandline.cli.servers.targets import Running, Servers, opened_pool, starte
 from strandline.cli.terminal.interrupts import Interrupts, ends_as_interrupts
 from strandline.cli.terminal.output import console, masked_url, program, styled_text
 from strandline.cli.terminal.streams import log_to_stderr
-from strandline.deploy.embedded.mending import Mending
 from strandline.deploy.embedded.stack import runs_in
-from strandline.deploy.supervisor import Supervisor
+from strandline.deploy.supervisor import RestartPolicy, Supervisor
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.settings import Settings
 from strandline.wiring.assembly import ensure_tables, prepare_stages
@@ -169,3 +171,39 @@ def _print_rows(screen: Console, rows: dict[str, str]) -> None:
 
 def _say(screen: Console, line: str) -> None:
     screen.print(styled_text(f"strandline: {line}"), soft_wrap=True)
+
+
+logger = logging.getLogger("strandline.embedded")
+
+# How long its end waits for a server that is being started.
+STOP_SECONDS = 10.0
+
+
+class Mending:
+    """Calls ``mend``, which restarts ended servers, every half second; ever more rarely while it fails."""
+
+    def __init__(self, mend: Callable[[], bool], waits: RestartPolicy | None = None) -> None:
+        self._mend = mend
+        self._waits = waits or RestartPolicy()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="strandline-mend", daemon=True)
+
+    def __enter__(self) -> Mending:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join(STOP_SECONDS)
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stop.wait(self._waits.wait_seconds(failures + 1)):
+            try:
+                failures = 0 if self._mend() else failures + 1
+            except Exception:
+                # The outermost edge of this thread: a defect, or a home that was removed.
+                failures += 1
+                logger.exception("embedded servers cannot be looked after", extra={"action": "mending_broke"})

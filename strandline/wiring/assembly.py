@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
-from typing import Any
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from typing import get_args
 
 from strandline.pipelines.custom.loading import load_blocks
+from strandline.pipelines.engine.engine import StopPoint
 from strandline.pipelines.generations.recipe import Recipe, differences
 from strandline.pipelines.generations.registry import (
     Generation,
@@ -21,6 +24,7 @@ from strandline.pipelines.generations.registry import (
 )
 from strandline.pipelines.generations.stages import GenerationStages, build
 from strandline.pipelines.overflow.contract import load_handler
+from strandline.pipelines.upkeep.removal import StepPoint
 from strandline.schemas.errors import ConfigurationError, SchemaError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
@@ -30,7 +34,6 @@ from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import OVERFLOW_STAGE, STAGES, VECTORS, pipeline_of
 from strandline.wiring.archives import open_archive
 from strandline.workers.in_process import BackgroundRunner
-from strandline.workers.stop_points import stop_at
 
 logger = logging.getLogger("strandline.generations")
 
@@ -102,11 +105,6 @@ def background_runner(database: Database, settings: Settings) -> BackgroundRunne
     return BackgroundRunner(database, prepare_stages(database, settings), settings, open_archive)
 
 
-def stop_points() -> Any:
-    """The stop point that a test sets by ``STRANDLINE_STOP_AT``; normally a function that does nothing."""
-    return stop_at(os.environ.get(STOP_AT_VARIABLE))
-
-
 def _revision(database: Database) -> str | None:
     try:
         rows = database.fetch(SchemaRevision())
@@ -114,3 +112,33 @@ def _revision(database: Database) -> str | None:
         return None
     # Another application's counts as none, and the migration says whose it is.
     return rows[0].version_num if rows and rows[0].is_own else None
+
+
+def stop_points() -> Callable[[StopPoint | StepPoint], None]:
+    """A function for ``Engine.reach`` and for steps of retention, by which a test stops a process at a point.
+
+    With ``STRANDLINE_STOP_AT=applying:SIGSTOP`` it sends this process that signal the first time it gets to
+    the point; nothing happens without the variable.
+
+    Raises:
+        ConfigurationError: there is no such point or signal.
+    """
+    spec = os.environ.get(STOP_AT_VARIABLE)
+    if not spec:
+        return lambda _point: None
+    chosen, _, name = spec.partition(":")
+    points = (*get_args(StopPoint), *get_args(StepPoint))
+    if chosen not in points or name not in signal.Signals.__members__:
+        raise ConfigurationError(
+            f"STRANDLINE_STOP_AT is {spec!r}; it must be one of {', '.join(points)}, a colon,"
+            " and a signal such as SIGKILL"
+        )
+    once = threading.Lock()
+
+    def reach(point: StopPoint | StepPoint) -> None:
+        if point == chosen and once.acquire(blocking=False):
+            # To this very thread: sent to the process, another thread may take it while this one runs past
+            # the point.
+            signal.pthread_kill(threading.get_ident(), signal.Signals[name])
+
+    return reach

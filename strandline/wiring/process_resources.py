@@ -21,8 +21,8 @@ from uuid import UUID
 from strandline.pipelines.models.contract import TextModel
 from strandline.pipelines.own_code.places import load_function
 from strandline.pipelines.text.lexemes import forget_stems
+from strandline.producers.audit.carrying_out import KnownLevels
 from strandline.producers.audit.compliance import Compliance
-from strandline.producers.audit.levels import KnownLevels
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.search.index.scope_index import IndexParts

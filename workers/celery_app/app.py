@@ -13,13 +13,13 @@ from typing import Any
 from celery import Task
 from celery.bootsteps import StartStopStep
 from celery.signals import worker_process_shutdown, worker_shutdown
-from kombu import Queue
+from kombu import Connection, Queue
 
 from strandline.schemas.broker.hints import UnreadableHintError, check_hint
 from strandline.schemas.broker.own_celery import OwnCelery
-from strandline.schemas.broker.settings import celery_settings, queue_arguments
+from strandline.schemas.broker.settings import broker_kind, celery_settings, queue_arguments
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.lanes import queue_name
+from strandline.schemas.values.lanes import STAGES, queue_name
 from strandline.workers.celery_app.broker_connection import BrokerConnection
 from strandline.workers.celery_app.broker_watch import BrokerWatch
 from strandline.workers.condition import Condition
@@ -100,3 +100,37 @@ def _drain_task(app: WorkerApp, worker: Worker) -> Callable[..., None]:
             worker.take_up(hint.lane)
 
     return drain_lane
+
+
+def try_taking(connection: Connection, broker_url: str) -> None:
+    """Raise, as the broker's client does, where a worker could not take hints of some stage."""
+    queues = worker_queues(broker_url, STAGES)
+    if broker_kind(broker_url) == "redis":
+        _try_redis(connection.default_channel, [queue.name for queue in queues])
+        return
+    channel = connection.channel()
+    try:
+        for queue in queues:
+            declared = queue(channel)
+            declared.declare()
+            # RabbitMQ puts an unacknowledged message back where it was, as the channel closes.
+            declared.get(no_ack=False)
+    finally:
+        channel.close()
+
+
+def _try_redis(channel: Any, names: list[str]) -> None:
+    """Redis refuses a command as a transaction queues it; this transaction never runs."""
+    client = channel.client
+    taking = client.connection_pool.get_connection()
+    try:
+        for command in (("MULTI",), ("BRPOP", *names, 1)):
+            taking.send_command(*command)
+            taking.read_response()
+    finally:
+        taking.disconnect()
+        client.connection_pool.release(taking)
+    with client.pipeline() as together:
+        for name in names:
+            together.llen(name)
+        together.execute()

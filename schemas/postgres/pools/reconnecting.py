@@ -7,6 +7,7 @@ up soon, and tries again while a caller waits for a connection.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Protocol
 
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
@@ -31,3 +32,27 @@ async def reconnect_async(pool: AsyncConnectionPool[Any], reach: Awaited) -> Non
     """Twin of ``reconnect`` for the pool of an event loop."""
     if reach.callers or pool.get_stats().get("requests_waiting"):
         await pool.check()
+
+
+class LoopPool(AsyncConnectionPool[Any]):
+    """psycopg's pool of one event loop; a cancelled task of it does nothing more.
+
+    psycopg_pool 3.3 takes a cancellation that comes while a connection is made for a failed attempt to make
+    one.  Its task then waits for the next thing to do, and ``asyncio.run``, which has cancelled it and waits
+    for its end, never returns.
+    """
+
+    @classmethod
+    async def worker(cls, q: Any) -> None:
+        await super().worker(_UntilCancelled(q))  # type: ignore[arg-type]
+
+
+class _UntilCancelled:
+    def __init__(self, queue: asyncio.Queue[Any]) -> None:
+        self._queue = queue
+
+    async def get(self) -> Any:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
+        return await self._queue.get()

@@ -54,7 +54,7 @@ from strandline.schemas.sealed.content import SealedContent
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import STAGES, Lane
 from strandline.schemas.values.partitions import describe_partitions
-from strandline.workers.celery_app.broker_trial import try_taking
+from strandline.workers.celery_app.app import try_taking
 
 OLDEST_RABBITMQ = (3, 10)
 CLOCK_SECONDS = 2.0

@@ -17,9 +17,9 @@ from strandline.pipelines.facts.decisions import check_decision, is_made_of
 from strandline.pipelines.facts.folding import Candidate, is_older
 from strandline.pipelines.facts.grounding import ground_fact, may_mean
 from strandline.pipelines.facts.statements import adds_to, holds_all_of, telling_words
+from strandline.pipelines.models.answer_forms import is_placeholder
 from strandline.pipelines.models.answers import ExtractedFact, MergeOperation
 from strandline.pipelines.models.contract import TranscriptLine
-from strandline.pipelines.models.placeholders import is_placeholder
 from strandline.pipelines.models.prompts.render import instructions
 from strandline.pipelines.text.common_words import is_foreign, language_of
 from strandline.schemas.queries.derived.facts_merge import RelatedFactsRow

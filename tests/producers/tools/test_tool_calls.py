@@ -19,8 +19,7 @@ from jsonschema import validate
 from strandline import DatabaseUnavailableError, Memory, OwnerError, UnknownPipelineError
 from strandline.cli.entry import run
 from strandline.pipelines.inspect.verify import verify
-from strandline.producers.audit.carrying_out import Recorder
-from strandline.producers.audit.levels import KnownLevels
+from strandline.producers.audit.carrying_out import KnownLevels, Recorder
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.tokens import count_default
 from strandline.producers.tools.calling import ToolScope, call_tool, read_arguments

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from threading import Lock
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from agno.memory.v2.memory import Memory as AgnoMemory
 from agno.memory.v2.memory import Message as AgnoMessage
@@ -27,7 +27,6 @@ from strandline.adapters.legacy.agno_v1.runs import Run, StoredRun, put_run, rea
 from strandline.adapters.legacy.agno_v1.session_users import SessionUsers, UserOf
 from strandline.adapters.legacy.agno_v1.team_context import SCOPE, keep_interaction, keep_text, read_context
 from strandline.adapters.legacy.agno_v1.user_memories import check_memory
-from strandline.adapters.legacy.agno_v1.views import LiveView
 from strandline.adapters.relevant_facts import changes_text
 from strandline.producers.arguments import check_count, check_timeout
 from strandline.producers.facts.listing import MAX_LIMIT
@@ -502,3 +501,45 @@ def _refuse(options: dict[str, Any], db: object, namespace: str | None) -> None:
         namespace not in (None, db.namespace) or {"database_url", "pool", "schema"} & options.keys()
     ):
         raise ConfigurationError("Where memories are is said twice; the given db says it alone.")
+
+
+T = TypeVar("T")
+
+
+class LiveView(Mapping[str, T], Generic[T]):
+    """A mapping whose values are read when they are asked for.
+
+    Args:
+        read: the value of a key; None if there is none.
+        keys: the keys to go through.
+        is_present: whether a value counts as there when the keys are gone through.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[str], T | None],
+        keys: Callable[[], Iterable[str]],
+        is_present: Callable[[T], bool] = lambda _value: True,
+    ) -> None:
+        self._read = read
+        self._keys = keys
+        self._is_present = is_present
+
+    def __getitem__(self, key: str) -> T:
+        value = self._read(key)
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        for key in self._keys():
+            value = self._read(key)
+            if value is not None and self._is_present(value):
+                yield key
+
+    def __len__(self) -> int:
+        return sum(1 for _key in self)
+
+    def __bool__(self) -> bool:
+        """True, so that whoever asks for one key does not have all of them read."""
+        return True

@@ -6,7 +6,7 @@ import pytest
 
 from strandline.schemas.postgres.async_database import AsyncDatabase
 from strandline.schemas.postgres.options import ConnectionOptions
-from strandline.schemas.postgres.pools.loop_pool import LoopPool
+from strandline.schemas.postgres.pools.reconnecting import LoopPool
 from strandline.schemas.postgres.pools.thin_pool import IS_IN_POOL
 from strandline.schemas.settings import load_settings
 
