@@ -231,7 +231,7 @@ class Settings(BaseSettings):
     service_mcp_origins: str = Field("", description="web pages that may ask /mcp; empty: none")
     service_web_origins: str = Field("", description="web pages that may ask all else; empty: none; *: any")
     service_page_secret: SecretStr | None = Field(
-        None, min_length=32, description="serves the page, and seals its sessions; unset: there is no page"
+        None, min_length=32, description="serves the page, and seals its sessions; unset: no page"
     )
     service_page_origins: str = Field(
         "",

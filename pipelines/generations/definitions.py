@@ -99,7 +99,7 @@ def recipe_for(pipeline: str, settings: Settings) -> Recipe:
     if pipeline not in blocks:
         known = ", ".join((*DEFINITIONS, *blocks))
         raise ConfigurationError(
-            f"There is no pipeline {quote(pipeline)} here; the pipelines are {known}. Custom blocks are"
+            f"Pipeline {quote(pipeline)} is unknown here; the pipelines are {known}. Custom blocks are"
             " named by STRANDLINE_BLOCKS."
         )
     return Recipe(blocks[pipeline].version, blocks[pipeline].scope)

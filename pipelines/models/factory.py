@@ -95,8 +95,8 @@ def _plain_embedder(settings: Settings, purpose: EmbeddingPurpose) -> Embedder:
     kind = settings.backend(purpose)
     if kind == "none":
         raise ConfigurationError(
-            "No embedding model is chosen (STRANDLINE_EMBEDDING_BACKEND is none, or the backend of the role):"
-            " searches compare words alone."
+            "STRANDLINE_EMBEDDING_BACKEND, or the backend of the role, is none, which chooses no embedding"
+            " model: searches compare words alone."
         )
     if kind in LOCAL_EMBEDDERS:
         return _local_embedder(kind)

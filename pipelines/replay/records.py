@@ -213,7 +213,7 @@ def ask_to_stop(database: Fetcher, replay_id: int) -> Replay:
         if is_running:
             database.fetch(_act("replay.stop", replay_id, replay.kind, replay.pipeline, replay.selection))
         return replay
-    raise UnknownReplayError(f"There is no replay {replay_id}; `strandline generations list` names them.")
+    raise UnknownReplayError(f"Replay {replay_id} is unknown; `strandline generations list` lists all.")
 
 
 def find_unfinished(database: Fetcher, replay_id: int) -> Replay:
@@ -224,7 +224,7 @@ def find_unfinished(database: Fetcher, replay_id: int) -> Replay:
     """
     replays_of_id = replays(database, replay_id=replay_id)
     if not replays_of_id:
-        raise UnknownReplayError(f"There is no replay {replay_id}; `strandline generations list` names them.")
+        raise UnknownReplayError(f"Replay {replay_id} is unknown; `strandline generations list` lists all.")
     if replays_of_id[0].state == "done":
         raise ReplayError(f"Replay {replay_id} is done; there is nothing to resume.")
     return replays_of_id[0]

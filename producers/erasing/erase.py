@@ -277,7 +277,7 @@ def refuse_forged(
     ]
     if forged and not verifiers:
         raise ConfigurationError(
-            "There is no key to verify the receipts with; nothing was done. Give the public key that signed"
+            "No key is given that verifies the receipts; nothing was done. Give the public key that signed"
             " them, or set STRANDLINE_RECEIPT_KEY_FILE."
         )
     if forged:

@@ -36,10 +36,10 @@ NOTE_TOKENS = 24
 
 ChangeKind = Literal["result_moved", "result_left_out", "result_added", "call_left_out"]
 REASONS: Mapping[ChangeKind, str] = {
-    "result_moved": "It is shown directly behind its call; in the log other messages stand between.",
-    "result_left_out": "Its call is not shown, or has a result already.",
+    "result_moved": "The result is shown directly behind its call; in the log other messages stand between.",
+    "result_left_out": "The result's call is not shown, or has a result already.",
     "result_added": "The call has no result; a note stands in its place.",
-    "call_left_out": "It has no result here, and the conversation went on.",
+    "call_left_out": "The call has no result here, and the conversation went on.",
 }
 
 # By an id in the log, and whether of results, the ids that its uses in one message get.

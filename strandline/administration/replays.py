@@ -63,7 +63,7 @@ def find_replay(database: Database, replay_id: int) -> Replay:
     """A replay by its number; raises UnknownReplayError."""
     for replay in replays(database, replay_id=replay_id):
         return replay
-    raise UnknownReplayError(f"There is no replay {replay_id}.")
+    raise UnknownReplayError(f"Replay {replay_id} is unknown.")
 
 
 def estimate_replays(database: Database, settings: Settings, asked: ReplayIn) -> EstimatesReport:

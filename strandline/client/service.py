@@ -353,7 +353,7 @@ def _header(name: str, value: str) -> bytes:
     encoded = value.encode(errors="ignore")
     if encoded.decode() != value.strip(" ") or any(byte < 32 or byte == 127 for byte in encoded):
         raise ConfigurationError(
-            f"What goes into {name} cannot hold control characters, or begin or end with a space."
+            f"The value of {name} cannot hold control characters, or begin or end with a space."
         )
     return encoded
 

@@ -53,7 +53,7 @@ _TAGS = {
     "imports": "Messages and facts from elsewhere.",
     "erasures": "Erasing users and sessions for good, and exporting their data.",
     "keys": "Keys, and the identity of a request.",
-    "audit": "Who did what.",
+    "audit": "Acts, with their actors and times.",
     "operations": "For operators.",
     "health": "For load balancers.",
 }

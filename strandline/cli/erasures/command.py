@@ -136,7 +136,7 @@ class ReceiptKeyReport(Report):
 
 _ANYWAY = "To keep away who never wrote, add --even-if-unknown."
 _UNSIGNED = (
-    "there is no key: the receipt will not be signed (`strandline erasures key` makes one for"
+    "no key is set: the receipt will not be signed (`strandline erasures key` makes one for"
     " STRANDLINE_RECEIPT_KEY_FILE or --key)"
 )
 

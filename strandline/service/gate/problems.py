@@ -79,7 +79,7 @@ CONFLICT = Kind(
     "conflict",
     409,
     "Conflict",
-    "It contradicts stored data, or another request of this moment; nothing was changed.",
+    "The request contradicts stored data, or another one of this moment; nothing was changed.",
 )
 DELIVERED = Kind(
     "delivered", 409, "Already delivered", "Delivered messages stand in the way; nothing was changed."

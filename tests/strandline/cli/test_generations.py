@@ -26,7 +26,7 @@ def test_a_generation_that_is_not_there_is_told_with_where_they_are_listed(
 
 def test_a_dry_run_of_a_replay_that_is_not_there_is_refused(database_url: str, capfd: Capture) -> None:
     assert run(["replay", "--resume", "424242", "--dry-run", "--database-url", database_url]) == 1
-    assert "There is no replay 424242;" in capfd.readouterr().err
+    assert "Replay 424242 is unknown;" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("words", ["replay", "replay --dry-run", "replay --new", "generations list"])
@@ -34,7 +34,7 @@ def test_a_pipeline_that_does_not_exist_is_told_with_those_there_are(
     words: str, database_url: str, capfd: Capture
 ) -> None:
     assert run([*words.split(), "--pipeline", "foo", "--database-url", database_url]) == 1
-    assert "There is no pipeline 'foo' here; the pipelines are facts, summary" in capfd.readouterr().err
+    assert "Pipeline 'foo' is unknown here; the pipelines are facts, summary" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(("force", "changes"), [([], "none: --force is needed"), (["--force"], "none")])

@@ -85,7 +85,7 @@ def test_a_replay_that_cannot_begin_says_so(root: httpx2.Client, acme: httpx2.Cl
         ({"pipeline": "facts", "new": True}, 409, "so there is nothing new to derive"),
         ({"pipeline": "facts", "new": True, "namespace": "default"}, 422, "takes no selection"),
         ({"pipeline": "facts", "namespace": "never-seen"}, 404, "nothing here"),
-        ({"resume": 999_999}, 404, "no replay 999999"),
+        ({"resume": 999_999}, 404, "Replay 999999 is unknown"),
     ):
         answer = root.post("/v1/admin/replays", json=body)
         assert answer.status_code == status, body
@@ -114,7 +114,7 @@ def test_operators_refusals_say_what_to_do(root: httpx2.Client, endless: dict[st
         ("POST", "pipelines/zanzibar/rollback", None, 422, "no such pipeline"),
         ("POST", "replays", again, 409, f"Replay {replay} already derives a new generation"),
         ("POST", "replays", {"resume": replay}, 409, "Another process is running replay"),
-        ("GET", "operations/9999", None, 404, "There is no replay 9999"),
+        ("GET", "operations/9999", None, 404, "Replay 9999 is unknown"),
     ):
         answer = root.request(method, f"/v1/admin/{path}", json=body)
         assert answer.status_code == status, (path, answer.text)

@@ -101,7 +101,7 @@ def test_numbers_that_nothing_has_are_told_as_such(database: Database) -> None:
             replay.prune(database, number)
         with pytest.raises(ReplayError, match=f"^There is no generation {number}[,;]"):
             replay.compare_generations(database, number)
-        with pytest.raises(ReplayError, match=f"^There is no replay {number};"):
+        with pytest.raises(ReplayError, match=f"^Replay {number} is unknown;"):
             replay.claim_replay(database, number)
         assert replay.replays(database, replay_id=number) == []
 
@@ -120,10 +120,10 @@ def test_numbers_that_nothing_has_are_told_as_such(database: Database) -> None:
 def test_the_commands_say_so_too(
     command: list[str], database_url: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    thing = "replay" if "--resume" in command else "generation"
+    said = "Replay {} is unknown" if "--resume" in command else "There is no generation {}"
     for number in ("2147483648", "99999999999999999999"):
         assert run([*command, number, "--database-url", database_url]) == 1
-        assert f"There is no {thing} {number}" in capfd.readouterr().err
+        assert said.format(number) in capfd.readouterr().err
 
 
 def test_what_serves_is_not_compared_with_itself(rig: Rig, capfd: pytest.CaptureFixture[str]) -> None:
