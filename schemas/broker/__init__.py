@@ -1,1 +1,1 @@
-"""How Strandline talks to a broker: settings, with the reason for each, and the channel to Redis."""
+"""How Strandline talks to a broker: settings, with the reason for each, hints, and the client of Redis."""

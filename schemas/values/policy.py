@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
-from typing import Literal, TypedDict, get_args
+from typing import Literal, TypedDict, TypeVar, get_args
 
 from strandline.schemas.display.local_time import time_zones
 from strandline.schemas.display.shown_text import quote
@@ -19,6 +19,8 @@ from strandline.schemas.values.foreign_values import plain_int, plain_number
 from strandline.schemas.values.identity import check_name
 from strandline.schemas.values.lanes import OVERFLOW
 from strandline.schemas.values.same_named import same_named
+
+T = TypeVar("T")
 
 logger = logging.getLogger("strandline.policy")
 
@@ -230,13 +232,12 @@ def changed_policy(present: Policy, change: PolicyChange) -> Policy:
     idle = present.idle_seconds if isinstance(change.idle_seconds, Unchanged) else change.idle_seconds
     fits = change.token_flush_size is not None or size <= limit
     most = _positive("max_window_messages", _or(change.max_window_messages, present.max_window_messages))
+    kept_size = present.message_flush_size
+    if kept_size is not None:
+        kept_size = min(kept_size, most)
     policy = make_policy(
         token_limit=limit,
-        chat_history_token_ratio=(
-            DEFAULT_HISTORY_RATIO
-            if change.chat_history_token_ratio is None
-            else change.chat_history_token_ratio
-        ),
+        chat_history_token_ratio=_or(change.chat_history_token_ratio, DEFAULT_HISTORY_RATIO),
         token_flush_size=size if fits else max(1, int(limit * FLUSH_SIZE_REPAIR_RATIO)),
         idle_seconds=idle,
         tokenizer=present.tokenizer,
@@ -245,13 +246,9 @@ def changed_policy(present: Policy, change: PolicyChange) -> Policy:
         shared_scope=present.shared_scope,
         max_window_messages=most,
         max_window_bytes=_or(change.max_window_bytes, present.max_window_bytes),
-        message_flush_size=(
-            _within(present.message_flush_size, most)
-            if change.message_flush_size is None
-            else change.message_flush_size
-        ),
-        deliver=present.deliver if change.deliver is None else change.deliver,
-        time_zone=present.time_zone if change.time_zone is None else change.time_zone,
+        message_flush_size=_or(change.message_flush_size, kept_size),
+        deliver=_or(change.deliver, present.deliver),
+        time_zone=_or(change.time_zone, present.time_zone),
     )
     if change.chat_history_token_ratio is not None:
         return policy
@@ -286,11 +283,7 @@ def overflow_window(max_size: int, keep: float = 0.8) -> WindowOptions:
     return {"max_window_messages": size, "message_flush_size": max(1, round(size * (1 - share)))}
 
 
-def _within(size: int | None, most: int) -> int | None:
-    return None if size is None else min(size, most)
-
-
-def _or(new: int | None, present: int) -> int:
+def _or(new: T | None, present: T) -> T:
     return present if new is None else new
 
 

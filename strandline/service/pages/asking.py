@@ -22,7 +22,7 @@ from strandline.service.gate.authentication import caller_of, check_scope
 from strandline.service.gate.bodies import ClientGone
 from strandline.service.gate.problems import FORBIDDEN, ProblemError
 from strandline.service.pages.operations import OWN_ROUTES
-from strandline.service.route import PAGE_KEY, ServiceRoute
+from strandline.service.route import PAGE_KEY
 from strandline.service.routes import ROUTES
 
 _BY_ACT = {(route.method, route.path): route for route in (*ROUTES, *OWN_ROUTES)}
@@ -79,38 +79,24 @@ class Asking:
             raise AnswerError(answer.status, document)
         return document
 
-    async def pass_on(self, act: WireAct, send: Send, **asked: Any) -> None:
-        """Have a route answer through ``send``.
-
-        Raises:
-            ProblemError: no key of the session has the right.
-        """
-        key = self.check(act)
-        route = _BY_ACT[act.method, act.path]
-        scope, body = self._inner(route, key, **asked)
-        is_sent = False
-
-        async def receive() -> Message:
-            nonlocal is_sent
-            if is_sent:
-                return await self._receive()
-            is_sent = True
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        await route.handle(scope, receive, send)
-
-    def _inner(
+    async def pass_on(
         self,
-        route: ServiceRoute,
-        key: FindServiceKeysRow,
+        act: WireAct,
+        send: Send,
         *,
         of_user: str | None = None,
         query: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         **places: Any,
-    ) -> tuple[Scope, bytes]:
-        """The scope and the body of the request within."""
+    ) -> None:
+        """Have a route answer through ``send``; arguments as for a call.
+
+        Raises:
+            ProblemError: no key of the session has the right.
+        """
+        key = self.check(act)
+        route = _BY_ACT[act.method, act.path]
         named = {name: quote(str(value), safe="") for name, value in places.items()}
         path = PLACES.sub(lambda match: named[match[1]], route.path)
         more = dict(headers or {})
@@ -121,7 +107,7 @@ class Asking:
         sent += [(b"content-length", str(len(content)).encode())]
         sent += [(name.lower().encode(), value.encode()) for name, value in more.items()]
         fields = {name: value for name, value in (query or {}).items() if value not in (None, "")}
-        return {
+        scope = {
             **self._scope,
             "method": route.method,
             "path": path,
@@ -130,7 +116,17 @@ class Asking:
             "headers": sent,
             "path_params": named,
             PAGE_KEY: key.key_id,
-        }, content
+        }
+        is_sent = False
+
+        async def receive() -> Message:
+            nonlocal is_sent
+            if is_sent:
+                return await self._receive()
+            is_sent = True
+            return {"type": "http.request", "body": content, "more_body": False}
+
+        await route.handle(scope, receive, send)
 
     def _key_for(self, act: WireAct) -> FindServiceKeysRow | None:
         """The key with the right to an act: the installation's for what operators ask, else a namespace's."""

@@ -21,10 +21,9 @@ from strandline.schemas.broker.hints import (
     read_hint,
     write_hint,
 )
-from strandline.schemas.broker.rabbit_connection import bare_frames
-from strandline.schemas.broker.redis_channel import MAX_ENVELOPE_BYTES, bare_envelope
 from strandline.schemas.broker.settings import BrokerKind, broker_kind, tls_options
 from strandline.schemas.values.lanes import STAGES, Lane
+from strandline.workers.celery_app.broker_connection import MAX_ENVELOPE_BYTES, bare_envelope, bare_frames
 
 HINTS = st.builds(
     Hint,
