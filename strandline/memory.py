@@ -12,7 +12,7 @@ from uuid import UUID
 from strandline.pipelines.custom.loading import load_blocks
 from strandline.pipelines.redaction.hook import Redactor
 from strandline.producers.arguments import check_flag
-from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
+from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod, check_insert_method
 from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.blocks.resolve import BlockSource, declare_blocks, max_facts_of, pipelines_of
 from strandline.producers.memory import SessionMemory, new_session_id
@@ -139,7 +139,7 @@ class Memory(SessionMemory):
             identify_session(namespace, new_session_id() if session_id is None else session_id, user_id),
             policy,
             blocks=blocks,
-            insert_method=_insert_method(insert_method),
+            insert_method=check_insert_method(insert_method),
             tokenizer=tokenizer_fn,
             part_tokens=part_tokens,
             render=_template(memory_template),
@@ -191,13 +191,6 @@ def _template(source: str | None) -> Renderer:
     from strandline.producers.blocks.template import compile_memory_template  # Jinja2, where it is needed
 
     return compile_memory_template(plain_text(source))
-
-
-def _insert_method(value: str | InsertMethod) -> InsertMethod:
-    # Compared, since an enumeration writes out any unknown value, however deep.
-    if not isinstance(value, str) or value not in tuple(InsertMethod):
-        raise ConfigurationError(f"insert_method is {quote(value)}; it must be 'system' or 'user'")
-    return InsertMethod(value)
 
 
 def _name_of(tokenizer: Tokenizer) -> str:

@@ -12,14 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, get_args
 
-from strandline.pipelines.own_code.places import make_object
+from strandline.pipelines.own_code.places import check_version, make_object
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.foreign_values import plain_text
 from strandline.schemas.values.lanes import OVERFLOW, PIPELINES, STAGES, Scope
 from strandline.schemas.values.message import Message
 
-MAX_VERSION_CHARACTERS = 64
 MAX_NAME_CHARACTERS = 64
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
@@ -105,7 +104,7 @@ class BlockDefinition:
         scope: Scope = getattr(code, "scope", "session")
         if scope not in get_args(Scope):
             raise ConfigurationError(f"{where}.scope is {quote(scope)}; it must be 'session' or 'owner'.")
-        version = _checked_version(getattr(code, "version", None), where)
+        version = check_version(getattr(code, "version", None), where)
         return cls(str(name), version, scope, getattr(code, "priority", 0), code)
 
 
@@ -118,12 +117,3 @@ def check_block_name(name: object) -> str:
             " '_', '-' or '.', beginning with a letter or '_'."
         )
     return text
-
-
-def _checked_version(version: object, where: str) -> str:
-    if not isinstance(version, str) or not 0 < len(version) <= MAX_VERSION_CHARACTERS:
-        raise ConfigurationError(
-            f"{where}.version is {quote(version)}; it must be text of at most {MAX_VERSION_CHARACTERS}"
-            ' characters, such as version = "1".'
-        )
-    return version

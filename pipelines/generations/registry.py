@@ -11,7 +11,7 @@ from strandline.pipelines.custom.loading import load_blocks
 from strandline.pipelines.generations.definitions import recipe_for
 from strandline.pipelines.generations.recipe import Recipe, differences
 from strandline.pipelines.models.factory import REDACTION_KEYS
-from strandline.schemas.errors import UnknownReplayError
+from strandline.schemas.errors import ReplayError, UnknownReplayError
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.derived.generations import (
     FindGeneration,
@@ -69,6 +69,14 @@ def find(database: Fetcher, generation_id: int) -> Generation | None:
         return None
     rows = database.fetch(FindGeneration(generation_id=generation_id))
     return Generation.read(rows[0]) if rows else None
+
+
+def find_serving(database: Fetcher, pipeline: str) -> Generation:
+    """The generation of a pipeline that serves; raises ReplayError if none does."""
+    generation = serving_generations(database).get(pipeline)
+    if generation is None:
+        raise ReplayError(f"No generation of pipeline {pipeline!r} serves yet; start a worker once.")
+    return generation
 
 
 def find_kept(database: Fetcher, generation_id: int) -> Generation:

@@ -13,6 +13,8 @@ from typing import Any
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 
+MAX_VERSION_CHARACTERS = 64
+
 
 def place_in(error: BaseException) -> str:
     """The line of code that raised, without the error's message."""
@@ -33,6 +35,16 @@ def make_object(source: type[Any], kind: str, where: str) -> Any:
             f"{where} cannot be made: {type(error).__name__} at {place_in(error)}. Strandline calls the class"
             f" of a {kind} without arguments; name an instance if it needs some."
         ) from error
+
+
+def check_version(version: object, where: str) -> str:
+    """The version of a block or a hook, at ``where``; raises ConfigurationError unless it is text."""
+    if not isinstance(version, str) or not 0 < len(version) <= MAX_VERSION_CHARACTERS:
+        raise ConfigurationError(
+            f"{where}.version is {quote(version)}; it must be text of at most {MAX_VERSION_CHARACTERS}"
+            ' characters, such as version = "1".'
+        )
+    return version
 
 
 class _MissingError(Exception):

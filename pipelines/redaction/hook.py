@@ -14,14 +14,19 @@ from inspect import iscoroutinefunction
 from typing import Any, Protocol, TypeVar
 
 from strandline.pipelines.own_code.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
-from strandline.pipelines.own_code.places import find_installed, import_object, make_object, place_in
+from strandline.pipelines.own_code.places import (
+    check_version,
+    find_installed,
+    import_object,
+    make_object,
+    place_in,
+)
 from strandline.pipelines.redaction.contacts import NAME, VERSION, redact_contacts
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, ProviderDownError, RedactionError, RefusalError
 
 T = TypeVar("T")
 
-MAX_VERSION_CHARACTERS = 64
 # A placeholder may be longer than the replaced text; the bounds on messages hold for the result as well.
 MAX_TEXT_CHARACTERS = 8_000_000
 
@@ -71,12 +76,7 @@ class RedactionHook:
             raise ConfigurationError(f"{where} is not a redaction hook: it cannot be called with a text.")
         if iscoroutinefunction(code) or iscoroutinefunction(getattr(code, "__call__", None)):  # noqa: B004
             raise ConfigurationError(f"{where} is async; a redaction hook is a plain function of a text.")
-        version = getattr(code, "version", "1")
-        if not isinstance(version, str) or not 0 < len(version) <= MAX_VERSION_CHARACTERS:
-            raise ConfigurationError(
-                f"{where}.version is {quote(version)}; it must be text of at most {MAX_VERSION_CHARACTERS}"
-                " characters."
-            )
+        version = check_version(getattr(code, "version", "1"), where)
         name = getattr(code, "name", None)
         return cls(name if isinstance(name, str) and name and "," not in name else where, version, code)
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import assert_never
 from uuid import UUID
 
-from strandline.pipelines.generations.registry import Generation, find_kept, serving_generations
+from strandline.pipelines.generations.registry import Generation, find_kept, find_serving
 from strandline.pipelines.replay.records import OWNERS_PER_PAGE, Selection, each_owner
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
@@ -92,9 +92,7 @@ def compare_generations(
 
 def _pair(database: Database, new_id: int, old_id: int | None) -> tuple[Generation, Generation]:
     new = find_kept(database, new_id)
-    old = serving_generations(database).get(new.pipeline) if old_id is None else find_kept(database, old_id)
-    if old is None:
-        raise ReplayError(f"No generation of pipeline {new.pipeline!r} serves yet; start a worker once.")
+    old = find_serving(database, new.pipeline) if old_id is None else find_kept(database, old_id)
     if old.generation_id == new.generation_id:
         why = "serves, so it would be" if old_id is None else "would be"
         raise ReplayError(

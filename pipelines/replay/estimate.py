@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from strandline.pipelines.generations.definitions import recipe_for
 from strandline.pipelines.generations.recipe import Recipe, differences
-from strandline.pipelines.generations.registry import Generation, serving_generations
+from strandline.pipelines.generations.registry import Generation, find_serving
 from strandline.pipelines.generations.stages import build
 from strandline.pipelines.replay.planning import Plan, Planner
 from strandline.pipelines.replay.records import Selection
-from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.prices import ModelPrice, cost_usd
 from strandline.schemas.queries.derived.replay import LedgerAverages, ReplaySize
@@ -58,9 +57,7 @@ def estimate(
         ReplayError: nothing of the pipeline serves.
         ConfigurationError: a stage cannot be built here.
     """
-    generation = serving_generations(database).get(pipeline)
-    if generation is None:
-        raise ReplayError(f"No generation of pipeline {pipeline!r} serves yet; start a worker once.")
+    generation = find_serving(database, pipeline)
     recipe = recipe_for(pipeline, settings)
     if new:
         future = Generation(0, pipeline, "preparing", recipe, is_filled=False)

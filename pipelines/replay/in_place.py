@@ -32,7 +32,7 @@ from strandline.pipelines.engine.batches import read_batch, stored_answers
 from strandline.pipelines.engine.dead_letters import retry_dead_letter
 from strandline.pipelines.engine.stage import Batch, OrderedStage, Stage
 from strandline.pipelines.facts.extract import CandidateRows
-from strandline.pipelines.generations.registry import Generation, serving_generations
+from strandline.pipelines.generations.registry import Generation, find_serving, serving_generations
 from strandline.pipelines.generations.stages import build
 from strandline.pipelines.replay.filling import lanes_to_fill, make_due, refuse_truncated
 from strandline.pipelines.replay.planning import dead_letters_of, lacks_answers
@@ -209,10 +209,8 @@ def begin_in_place(database: Database, pipeline: str, selection: Selection) -> R
     with database.transaction() as tx:
         tx.run(_admit_names(selection))
         tx.fetch(LockPipeline(pipeline=pipeline))
-        generation = serving_generations(tx).get(pipeline)
-        if generation is None:
-            raise ReplayError(f"No generation of pipeline {pipeline!r} serves yet; start a worker once.")
-        return begin(tx, "in_place", pipeline, generation.generation_id, selection)
+        generation_id = find_serving(tx, pipeline).generation_id
+        return begin(tx, "in_place", pipeline, generation_id, selection)
 
 
 def _admit_names(selection: Selection) -> Operation[None]:

@@ -21,7 +21,12 @@ from strandline.pipelines.admission import admit
 from strandline.pipelines.facts.edits import apply_fact_events, open_fact_lanes
 from strandline.pipelines.generations.definitions import recipe_for
 from strandline.pipelines.generations.recipe import differences
-from strandline.pipelines.generations.registry import Generation, find, recipe_params, serving_generations
+from strandline.pipelines.generations.registry import (
+    Generation,
+    find,
+    find_serving,
+    recipe_params,
+)
 from strandline.pipelines.generations.stages import build
 from strandline.pipelines.replay.filling import (
     ProvideInput,
@@ -117,9 +122,7 @@ def begin_generation(
         )
     with database.transaction() as tx:
         tx.fetch(LockPipeline(pipeline=pipeline))
-        before = serving_generations(tx).get(pipeline)
-        if before is None:
-            raise ReplayError(f"No generation of pipeline {pipeline!r} serves yet; start a worker once.")
+        before = find_serving(tx, pipeline)
         if not force and not list(differences(before.recipe, recipe)):
             raise ReplayError(
                 f"The settings match generation {before.generation_id} of {pipeline}, so there is nothing"

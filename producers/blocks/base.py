@@ -48,6 +48,14 @@ class InsertMethod(StrEnum):
     USER = "user"
 
 
+def check_insert_method(value: object) -> InsertMethod:
+    """The place that ``value`` names; raises ConfigurationError if it is not one."""
+    # Compared, since an enumeration writes out any unknown value, however deep.
+    if not isinstance(value, str) or value not in tuple(InsertMethod):
+        raise ConfigurationError(f"insert_method is {quote(value)}; it must be 'system' or 'user'")
+    return InsertMethod(value)
+
+
 @dataclass(frozen=True, slots=True)
 class Material:
     """The data that blocks render, all from one snapshot.

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal, get_args
 from uuid import UUID
 
+from strandline.producers.arguments import check_flag
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.foreign_values import plain_scalar
@@ -131,9 +132,7 @@ def check_scope(scope: object, kinds: Sequence[HitKind], exclude_current: object
     """Raise ConfigurationError unless ``scope`` is one, and the other two go with it."""
     if not isinstance(scope, str) or scope not in _SCOPES:
         raise ConfigurationError(f"scope is {quote(scope)}; it must be 'session', 'owner' or 'shared'.")
-    if not isinstance(exclude_current, bool):
-        raise ConfigurationError(f"exclude_current is {quote(exclude_current)}; it must be True or False.")
-    if exclude_current and scope == "session":
+    if check_flag("exclude_current", exclude_current) and scope == "session":
         raise ConfigurationError(
             "exclude_current=True leaves nothing to search in scope='session'; search scope 'owner' or"
             " 'shared'.",

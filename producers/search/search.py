@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 from uuid import UUID
 
+from strandline.producers.arguments import check_count, check_flag
 from strandline.producers.facts.listing import Fact
 from strandline.producers.search.facts import FoundFact, facts_of
 from strandline.producers.search.hits import (
@@ -107,18 +108,8 @@ class SearchRequest:
         if not isinstance(self.query, str):
             raise ConfigurationError(f"query is {quote(self.query)}; it must be text.")
         check_text("query", self.query)
-        if (
-            isinstance(self.limit, bool)
-            or not isinstance(self.limit, int)
-            or not 0 <= self.limit <= MAX_LIMIT
-        ):
-            raise ConfigurationError(
-                f"limit is {quote(self.limit)}; it must be a whole number from 0 to {MAX_LIMIT}."
-            )
-        if not isinstance(self.include_window, bool):
-            raise ConfigurationError(
-                f"include_window is {quote(self.include_window)}; it must be True or False."
-            )
+        check_count("limit", self.limit, most=MAX_LIMIT)
+        check_flag("include_window", self.include_window)
         check_scope(self.scope, checked_kinds(self.kinds), self.exclude_current)
         if not self.filters.is_open:
             check_filtered(self.scope, self.kinds)

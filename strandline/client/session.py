@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from strandline.client.operations import check_user, set_fields
 from strandline.client.service import RemoteService
-from strandline.producers.blocks.base import InsertMethod
+from strandline.producers.blocks.base import InsertMethod, check_insert_method
 from strandline.producers.memory import new_session_id
 from strandline.producers.tools.definitions import ToolForm, openai_tools
 from strandline.schemas.display.shown_text import quote
@@ -100,10 +100,6 @@ class RemoteSession:
         """
         for name in elsewhere:
             raise ConfigurationError(_unknown(cls, name))
-        if insert_method not in tuple(InsertMethod):
-            raise ConfigurationError(
-                f"insert_method is {quote(insert_method)}; it must be 'system' or 'user'"
-            )
         limits = {
             "token_limit": token_limit,
             "chat_history_token_ratio": chat_history_token_ratio,
@@ -124,7 +120,7 @@ class RemoteSession:
             new_session_id() if session_id is None else check_name("session_id", session_id),
             None if user_id is None else check_user(user_id),
             token_limit=token_limit,
-            insert_method=str(insert_method),
+            insert_method=str(check_insert_method(insert_method)),
             policy={**policy, **set_fields(blocks=names)},
         )
 
