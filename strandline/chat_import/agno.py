@@ -15,7 +15,13 @@ from strandline.chat_import.records import (
     SourceMessage,
     openai_call,
 )
-from strandline.chat_import.tables.reader import SourceRow, SourceTable, TableReader, choose_tables
+from strandline.chat_import.tables.reader import (
+    ChosenTables,
+    SourceRow,
+    SourceTable,
+    TableReader,
+    choose_tables,
+)
 from strandline.chat_import.tables.values import read_json, read_mapping, read_moment
 
 # Runs that Agno itself leaves out of a session's history.
@@ -248,7 +254,7 @@ def _fits(table: SourceTable) -> bool:
     return _is_session(table) or _is_first_memory(table) or is_later_memory
 
 
-class AgnoTables:
+class AgnoTables(ChosenTables):
     """Tables of sessions and of memories; sessions of workflows are not chats, and are left out.
 
     Args:
@@ -260,19 +266,10 @@ class AgnoTables:
     """
 
     def __init__(self, reader: TableReader, names: Sequence[str] = ()) -> None:
-        self._reader = reader
-        self._tables = choose_tables(reader, names, fits=_fits, library="Agno")
+        super().__init__(reader, choose_tables(reader, names, fits=_fits, library="Agno"))
         self._run_tables = [
             table for table in reader.tables() if table.columns >= {"run_id", "session_id", "run_data"}
         ]
-        self._portion = Portion(0, sum(map(reader.count, self._tables)))
-
-    @property
-    def portion(self) -> Portion:
-        return self._portion
-
-    def close(self) -> None:
-        self._reader.close()
 
     def records(self) -> Iterator[Record]:
         for table in self._tables:

@@ -15,7 +15,13 @@ from strandline.chat_import.records import (
     openai_call,
     tool_call,
 )
-from strandline.chat_import.tables.reader import SourceRow, SourceTable, TableReader, choose_tables
+from strandline.chat_import.tables.reader import (
+    ChosenTables,
+    SourceRow,
+    SourceTable,
+    TableReader,
+    choose_tables,
+)
 from strandline.chat_import.tables.values import read_mapping, read_moment
 
 # Fields of `additional_kwargs` with a place in a message; pictures are among the blocks.
@@ -131,7 +137,7 @@ def _fields(block: Mapping[str, Any], *left_out: str) -> dict[str, Any]:
 _COLUMNS = ("id", "key", "timestamp", "role", "data")
 
 
-class LlamaIndexTables:
+class LlamaIndexTables(ChosenTables):
     """One or more tables; the key of a row is its session, and no row names a user.
 
     Messages that were flushed there ("archived") are part of the session as well.
@@ -145,18 +151,10 @@ class LlamaIndexTables:
     """
 
     def __init__(self, reader: TableReader, names: Sequence[str] = ()) -> None:
-        self._reader = reader
-        self._tables = choose_tables(
-            reader, names, fits=lambda table: table.columns >= set(_COLUMNS), library="LlamaIndex"
-        )
-        self._portion = Portion(0, sum(map(reader.count, self._tables)))
+        def fits(table: SourceTable) -> bool:
+            return table.columns >= set(_COLUMNS)
 
-    @property
-    def portion(self) -> Portion:
-        return self._portion
-
-    def close(self) -> None:
-        self._reader.close()
+        super().__init__(reader, choose_tables(reader, names, fits=fits, library="LlamaIndex"))
 
     def records(self) -> Iterator[Record]:
         for table in self._tables:

@@ -30,6 +30,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.acts.retention import HANDLER, MAX_MESSAGES, MAX_SECONDS
 from strandline.schemas.values.message import Message
 from strandline.schemas.wire.report import Key, Report
+from strandline.schemas.wire.sessions import RetentionOut
 from strandline.wiring.archives import open_archive
 
 
@@ -42,13 +43,9 @@ def command() -> None:
     """
 
 
-class RetentionReport(Report):
+class RetentionReport(RetentionOut, Report):
     """How long things are kept; a null field was never set. Times are in seconds, 0 is for ever."""
 
-    ttl_seconds: int | None
-    max_age_seconds: int | None
-    max_messages: int | None
-    forget_facts: bool | None
     keeps_important: bool | None
     archive: str | None
     answers_seconds: int | None

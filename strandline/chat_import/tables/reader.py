@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from strandline.chat_import.records import Portion
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 
@@ -93,6 +94,22 @@ class TableReader(ABC):
         parameters = [] if where is None else [where[1]]
         for row in self._fetch(statement, parameters, stream=True):
             yield _row(present, row)
+
+
+class ChosenTables:
+    """Tables of which the rows are read one by one, and how far they are."""
+
+    def __init__(self, reader: TableReader, tables: Sequence[SourceTable]) -> None:
+        self._reader = reader
+        self._tables = tables
+        self._portion = Portion(0, sum(map(reader.count, tables)))
+
+    @property
+    def portion(self) -> Portion:
+        return self._portion
+
+    def close(self) -> None:
+        self._reader.close()
 
 
 def _row(columns: Sequence[str], row: Sequence[object]) -> SourceRow:
