@@ -30,6 +30,7 @@ _ROLES: Mapping[str, Role] = {
 }
 # Agno's fields of media, and the kinds of our content parts.
 _MEDIA = {"images": "image", "audio": "audio", "videos": "video", "files": "document"}
+_MEDIA_WORDS = ("alt_text", "filename", "name", "revised_prompt", "transcript")
 
 
 def messages_of(run: Run) -> list[Message]:
@@ -169,9 +170,10 @@ def _with_media(message: AgnoMessage, content: Content) -> Content:
 
 
 def _media_part(kind: str, item: object) -> dict[str, Any]:
-    """A medium without its bytes: an image by its URL as OpenAI has it, others by name."""
+    """A medium without its bytes: an image by its URL as OpenAI has it, others by name; with its words."""
+    words = {name: text for name in _MEDIA_WORDS if isinstance(text := getattr(item, name, None), str)}
     url = getattr(item, "url", None)
     if kind == "image" and isinstance(url, str):
-        return {"type": "image_url", "image_url": {"url": url}}
+        return {"type": "image_url", "image_url": {"url": url}, **words}
     place = url or getattr(item, "filepath", None) or getattr(item, "id", None)
-    return {"type": kind, **({} if place is None else {"source": str(place)})}
+    return {"type": kind, **({} if place is None else {"source": str(place)}), **words}

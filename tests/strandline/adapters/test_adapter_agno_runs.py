@@ -19,7 +19,7 @@ pytest.importorskip("agno.session.agent", reason="needs the extra agno")
 
 from agno.agent import Agent
 from agno.db.in_memory import InMemoryDb
-from agno.media import Audio, Image
+from agno.media import Audio, File, Image
 from agno.models.message import Message as AgnoMessage
 from agno.models.response import ModelResponse
 from agno.run.agent import RunInput, RunOutput
@@ -613,7 +613,8 @@ def test_media_are_kept_by_name_and_without_their_bytes() -> None:
                 role="user",
                 content="See:",
                 images=[Image(url="http://a/b.png"), Image(content=b"bytes", id="i1")],
-                audio=[Audio(filepath="note.wav")],
+                audio=[Audio(filepath="note.wav"), Audio(content=b"bytes", id="a1", transcript="Horta.")],
+                files=[File(content=b"bytes", id="f1", name="charter.pdf")],
             )
         )
     )
@@ -622,7 +623,10 @@ def test_media_are_kept_by_name_and_without_their_bytes() -> None:
         {"type": "image_url", "image_url": {"url": "http://a/b.png"}},
         {"type": "image", "source": "i1"},
         {"type": "audio", "source": "note.wav"},
+        {"type": "audio", "source": "a1", "transcript": "Horta."},
+        {"type": "document", "source": "f1", "name": "charter.pdf"},
     ]
+    assert message.shown_text.splitlines()[-3:] == ["[sound]", "Horta.", "[document] charter.pdf"]
 
 
 def test_calls_without_ids_and_results_in_one_message_find_each_other() -> None:
