@@ -80,8 +80,9 @@ class StrandlineHistory(BaseChatMessageHistory):
     def add_state(self, messages: Sequence[BaseMessage]) -> None:
         """Accept those messages of a graph's state that are new: the state of a checkpointer has all of them.
 
-        They are known by the ids that LangGraph gives them, so doing it again adds nothing.  A message that
-        was edited in the state stays in the log as it was said: ``memory.replace`` edits it there.
+        They are known by the ids that LangGraph gives them, so doing it again adds nothing; or, if an
+        application hands in the history again without ids, by what was said before the log ends.  A message
+        that was edited in the state stays in the log as it was said: ``memory.replace`` edits it there.
         """
         newest = self.memory.history(limit=_NEWEST)
         for part in _new_parts(messages, newest):
@@ -145,8 +146,28 @@ def _digest(messages: Sequence[BaseMessage]) -> int:
 def _new_parts(state: Sequence[BaseMessage], newest: Sequence[Message]) -> Iterator[list[Message]]:
     known = {message.id for message in newest}
     last = max((place for place, message in enumerate(state, 1) if message.id in known), default=0)
+    last = last or _repeated(list(map(message_of, state)), newest)
     for part in parts_of(state[last:]):
         # As shown: of an id that the log has, the log's message stays.
         yield [
             shown_with(message_of(one), id=one.id) if one.id is not None else message_of(one) for one in part
         ]
+
+
+def _repeated(state: Sequence[Message], newest: Sequence[Message]) -> int:
+    """How many messages of a state without known ids the log ends with: an application handed them in again.
+
+    Speeches are compared, since an application may keep those alone; there is an answer among them.
+    """
+    logged = [(message.role, message.text) for message in newest if _is_speech(message)]
+    places = [place for place, message in enumerate(state, 1) if _is_speech(message)]
+    said = [(state[place - 1].role, state[place - 1].text) for place in places]
+    for length in range(len(said), 1, -1):
+        same = said[max(0, length - len(logged)) : length]
+        if len(same) > 1 and same == logged[-length:] and "assistant" in dict(same):
+            return places[length - 1]
+    return 0
+
+
+def _is_speech(message: Message) -> bool:
+    return message.role in ("user", "assistant") and bool(message.text)

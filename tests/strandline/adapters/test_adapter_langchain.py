@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from hypothesis import given
@@ -359,6 +360,27 @@ async def test_a_graphs_state_is_stored_once(history: StrandlineHistory) -> None
     await history.aadd_state([*state[1:], *long])
     await history.memory.aclose()
     assert len(history.memory.get_all()) == 60 + 1_200
+
+
+def test_a_history_handed_in_again_without_ids_is_stored_once(history: StrandlineHistory) -> None:
+    """As of an application that keeps what was said and no checkpointer: each turn has new ids."""
+    said: list[tuple[str, str]] = []
+    for number in range(15):
+        said.append(("human", f"q{number // 2}"))
+        state = [HumanMessage(text) if kind == "human" else AIMessage(text) for kind, text in said]
+        for message in state:
+            message.id = uuid4().hex
+        call = {"name": "f", "args": {}, "id": f"c{number}"}
+        result = ToolMessage("r", id=f"r{number}", tool_call_id=f"c{number}")
+        history.add_state(state)
+        history.add_state([*state, AIMessage("", id=f"c{number}", tool_calls=[call]), result])
+        answer = AIMessage("yes", id=f"a{number}")
+        history.add_state([*state, AIMessage("", id=f"c{number}", tool_calls=[call]), result, answer])
+        said.append(("ai", "yes"))
+    texts = [message.text for message in history.memory.get_all()]
+    assert texts == [text for number in range(15) for text in (f"q{number // 2}", "", "r", "yes")]
+    history.add_state([HumanMessage("q7", id="again")])
+    assert [message.text for message in history.memory.get_all()][len(texts) :] == ["q7"]
 
 
 def test_a_state_that_was_edited_long_ago_loses_no_new_turn(history: StrandlineHistory) -> None:
