@@ -22,7 +22,7 @@ from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.blocks.render import ADDED, BEGIN, without_memory
 from strandline.producers.redacting import redact_stored
-from strandline.schemas.display.field_paths import values_in
+from strandline.schemas.display.field_paths import rename, values_in
 from strandline.schemas.display.local_time import offset_of
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError, StrandlineError
@@ -417,7 +417,8 @@ def _fields(where: str, name: str, mapping: Mapping[str, Any]) -> list[tuple[str
 def _unwritable(where: str, name: str, mapping: Mapping[str, Any]) -> str:
     """The path of the first value that JSON lacks."""
     values = chain(*(values_in(*field) for field in _fields(where, name, mapping)))
-    return next((path for path, value in values if not _is_json(value)), f"{where}.{name}")
+    path = next((path for path, value in values if not _is_json(value)), f"{where}.{name}")
+    return rename(path, f"{where}.{name}")
 
 
 def _is_json(value: object) -> bool:

@@ -25,6 +25,11 @@ def below(path: str, step: Step) -> FieldPath:
     return _path(f"{path}[{step}]" if isinstance(step, int) else f"{path}.{_shown(step)}", path, (step,))
 
 
+def rename(path: str, text: str) -> FieldPath:
+    """The path, under another name in sentences."""
+    return _path(text, path, ())
+
+
 def values_in(path: str, value: object) -> Iterator[tuple[str, object]]:
     """Every value inside a JSON-like one, itself first, with its path; the keys of an object before it."""
     yield path, value

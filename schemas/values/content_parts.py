@@ -93,6 +93,9 @@ _CAPTIONS = (
 )  # fmt: skip
 # In a part of an adapter, which holds what its library has and a message lacks: nobody reads it.
 KEPT = "strandline_kept"
+# Fields of parts in which an adapter keeps what its library wrote: of a part that is no data its words may be
+# a system's.
+_KEEPING = frozenset({"item", "openai_agents", "pydantic_ai"})
 # No words: what only its maker reads.
 _OPAQUE = re.compile("signature|encrypted|metadata|cache|provider", re.IGNORECASE)
 # Anthropic's, that of MCP, the AI SDK's, Bedrock's.
@@ -352,9 +355,12 @@ def named_text(part: Mapping[str, Any]) -> str:
         return str(part["text"])
     if is_thinking(part) or KEPT in part:
         return ""
+    kind = kind_of(part)
+    if not (kind or _kind_by_name(part["type"])):
+        part = {key: value for key, value in part.items() if key not in _KEEPING}
     if text := part_text(part):
         return without_payloads(text)
-    values = {} if kind_of(part) else _plain_values({**part, "type": ""})
+    values = {} if kind else _plain_values({**part, "type": ""})
     shown = values if isinstance(values, str) else json.dumps(values, ensure_ascii=False) if values else ""
     return without_payloads(f"[{part['type']}] {shown}".rstrip())
 
@@ -388,7 +394,9 @@ def _texts_in_data(part: Mapping[str, Any]) -> Iterator[str]:
         head, comma, body = data.rpartition(",")
         if data.startswith("data:") and comma and is_text and not head.endswith(";base64"):
             yield unquote(body)
-        elif " " in data and not data.startswith(("data:", "http")) and not is_payload(data):
+        elif (
+            " " in data and data != part.get("blob") and not data.startswith("data:") and not is_payload(data)
+        ):
             yield data
         elif is_text and not data.startswith("http"):
             with suppress(ValueError):

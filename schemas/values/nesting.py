@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
-from strandline.schemas.display.field_paths import below
+from strandline.schemas.display.field_paths import below, rename
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError
 
 # Far more than content parts, metadata or a tool's arguments need, and a fourth of what pydantic reads.
 MAX_NESTING_LEVELS = 64
+
+# So much of a path is named in a sentence; a field of a hundred levels is found by its first few.
+_MAX_NAMED_LEVELS = 4
 
 _LEAVES = frozenset({str, int, float, bool, type(None)})
 
@@ -53,7 +56,9 @@ def _too_deep_path(path: str, value: object) -> str:
                 continue
             if level == MAX_NESTING_LEVELS:
                 return where
-            stack.append((below(where, step), inner, level + 1))
+            inside = below(where, step)
+            path_of_inner = inside if level <= _MAX_NAMED_LEVELS else rename(inside, where)
+            stack.append((path_of_inner, inner, level + 1))
     return path
 
 

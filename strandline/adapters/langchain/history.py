@@ -81,7 +81,7 @@ class StrandlineHistory(BaseChatMessageHistory):
         """Accept those messages of a graph's state that are new: the state of a checkpointer has all of them.
 
         They are known by the ids that LangGraph gives them, so doing it again adds nothing; or, if an
-        application hands in the history again without ids, by what was said before the log ends.  A message
+        application hands in the history again without ids, by the speeches before the log ends.  A message
         that was edited in the state stays in the log as it was said: ``memory.replace`` edits it there.
         """
         newest = self.memory.history(limit=_NEWEST)
@@ -146,7 +146,7 @@ def _digest(messages: Sequence[BaseMessage]) -> int:
 def _new_parts(state: Sequence[BaseMessage], newest: Sequence[Message]) -> Iterator[list[Message]]:
     known = {message.id for message in newest}
     last = max((place for place, message in enumerate(state, 1) if message.id in known), default=0)
-    last = last or _repeated(list(map(message_of, state)), newest)
+    last = last or _count_repeated(list(map(message_of, state)), newest)
     for part in parts_of(state[last:]):
         # As shown: of an id that the log has, the log's message stays.
         yield [
@@ -154,16 +154,16 @@ def _new_parts(state: Sequence[BaseMessage], newest: Sequence[Message]) -> Itera
         ]
 
 
-def _repeated(state: Sequence[Message], newest: Sequence[Message]) -> int:
+def _count_repeated(state: Sequence[Message], newest: Sequence[Message]) -> int:
     """How many messages of a state without known ids the log ends with: an application handed them in again.
 
     Speeches are compared, since an application may keep those alone; there is an answer among them.
     """
     logged = [(message.role, message.text) for message in newest if _is_speech(message)]
     places = [place for place, message in enumerate(state, 1) if _is_speech(message)]
-    said = [(state[place - 1].role, state[place - 1].text) for place in places]
-    for length in range(len(said), 1, -1):
-        same = said[max(0, length - len(logged)) : length]
+    speeches = [(state[place - 1].role, state[place - 1].text) for place in places]
+    for length in range(len(speeches), 1, -1):
+        same = speeches[max(0, length - len(logged)) : length]
         if len(same) > 1 and same == logged[-length:] and "assistant" in dict(same):
             return places[length - 1]
     return 0

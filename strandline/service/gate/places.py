@@ -39,7 +39,7 @@ def place_of_invalid(error: InvalidMessageError, body: type[BaseModel] | None = 
 
 
 def steps_of_invalid(error: InvalidMessageError, body: type[BaseModel] | None) -> list[Step] | None:
-    """The steps of its pointer, before those that are not our own are left out."""
+    """The steps of its pointer, foreign ones among them."""
     field, steps_below = error.path
     match = _FIELD.match(field)
     if match is None:

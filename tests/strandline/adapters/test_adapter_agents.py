@@ -204,8 +204,8 @@ def test_popping_a_message_of_several_items_takes_the_last(with_session: With) -
 
 
 def test_popping_goes_past_a_message_that_is_no_item(with_session: With) -> None:
-    """An answer of something else, without any text."""
-    content = [{"type": "image_url", "image_url": {"url": "https://x/y.png"}}]
+    """An answer of something else, without any words."""
+    content = [{"type": "redacted_thinking", "data": "x"}]
 
     async def use(session: StrandlineSession) -> None:
         await session.add_items([user("one")])
