@@ -1,7 +1,7 @@
 """``python -m tools.migrations``: write the first migration and the digests again, until their release.
 
 A migration is frozen once CHANGELOG.md has a heading for its release: then this command leaves it alone, and
-further migrations change tables and functions.
+further migrations, written by hand, change tables and functions.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ END $$"""
 
 def main() -> None:
     known = frozen()
+    if (new := [revision for revision in revisions() if revision not in known]) and is_released(VERSION):
+        raise SystemExit(f"{new[0]} is new, and {VERSION} is released: raise VERSION in schemas/version.py.")
     if FIRST not in known:
         FIRST_FILE.write_text(first_migration(), encoding="utf-8")
     lines = [known.get(revision, f"{revision} {VERSION} {digest(revision)}") for revision in revisions()]
@@ -60,13 +62,17 @@ def main() -> None:
 
 def frozen() -> dict[str, str]:
     """The lines of ``DIGESTS`` whose release has a heading in the changelog, by the migration's number."""
-    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     lines = [line.split() for line in DIGESTS.read_text(encoding="utf-8").splitlines()]
     return {
         revision: f"{revision} {release} {executed}"
         for revision, release, executed in lines
-        if f"\n## [{release}]" in changelog
+        if is_released(release)
     }
+
+
+def is_released(release: str) -> bool:
+    """Whether the changelog has a heading for the release."""
+    return f"\n## [{release}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 def first_migration() -> str:

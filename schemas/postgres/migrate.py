@@ -6,6 +6,8 @@ changed on the way.
 
 from __future__ import annotations
 
+import itertools
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +20,7 @@ from psycopg import IsolationLevel
 from psycopg.rows import namedtuple_row
 
 from strandline.schemas.errors import DatabaseUnavailableError, SchemaError
-from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS, BoundedConnection
+from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS, BoundedConnection, within
 from strandline.schemas.postgres.migrations import (
     FIRST,
     HEAD_REVISION,
@@ -53,7 +55,8 @@ from strandline.schemas.postgres.statements import differing_functions, function
 from strandline.schemas.values.partitions import check_partitions, require_partitions
 
 # Two concurrent migrations (a deploy, `up` next to a script) take turns.
-_TAKE_TURN = f"SELECT pg_advisory_xact_lock({0x7374726E646C6E65})".encode()
+_TAKE_TURN = f"SELECT pg_try_advisory_xact_lock({0x7374726E646C6E65})"
+TURN_PAUSE_SECONDS = 0.2
 
 CONNECT_SECONDS = 10
 
@@ -123,8 +126,7 @@ def migrate(
             the tables already, with another number of partitions; or the role may not do it; or the schema
             is another application's, or lacks columns; or a lock was never free.
     """
-    with _transaction(url, public_apis_only) as connection:
-        connection.execute(_TAKE_TURN)
+    with _connection(url, public_apis_only) as connection, _turn(connection, schema, report):
         before, functions = _prepare(connection, schema, partitions)
         if before is not None and is_newer(before):
             report(f"{schema}: {newer_tables(before)}")
@@ -136,11 +138,9 @@ def migrate(
             return before
         if before is None:
             _make_first(connection, schema, partitions or 0)
-    if HEAD_REVISION != FIRST:
-        _run_steps(url, schema, report, public_apis_only)
-        current_revision(url, schema, public_apis_only=public_apis_only)  # refuses what lacks columns
-    report(f"{schema}: {before or 'empty'} -> {HEAD_REVISION}")
-    return HEAD_REVISION
+    after = FIRST if HEAD_REVISION == FIRST else _run_steps(url, schema, report, public_apis_only)
+    report(f"{schema}: {before or 'empty'} -> {after}")
+    return after
 
 
 def plan(
@@ -226,12 +226,17 @@ def _make_first(connection: OwnConnection, schema: str, partitions: int) -> None
         connection.execute(in_schema(statement, schema).encode())
 
 
-def _run_steps(url: str, schema: str, report: Report, public_apis_only: bool) -> None:
-    """Take the later steps on a connection of their own, while another holds the turn."""
-    with _transaction(url, public_apis_only) as turn, _connection(url, public_apis_only) as connection:
-        # The only statement of this transaction: a snapshot kept open would hold up the build of an index.
-        turn.execute(_TAKE_TURN)
-        steps = _steps(connection, schema, _current(connection, schema)[0] or FIRST)
+def _run_steps(url: str, schema: str, report: Report, public_apis_only: bool) -> str:
+    """Take the later steps on a connection of their own, while another holds the turn; the revision then."""
+    with (
+        _connection(url, public_apis_only) as turn,
+        _turn(turn, schema, report),
+        _connection(url, public_apis_only) as connection,
+    ):
+        revision = _current(connection, schema)[0] or FIRST
+        if is_newer(revision):  # that release came first
+            return revision
+        steps = _steps(connection, schema, revision)
         for number, step in enumerate(steps, 1):
             report(f"{schema}: {step.revision}, step {number} of {len(steps)}: {step.text}")
             _take(connection, schema, step, report)
@@ -242,14 +247,14 @@ def _run_steps(url: str, schema: str, report: Report, public_apis_only: bool) ->
             functions = _ask(connection, schema, "stored_functions")
             if done := _renew_functions(connection, schema, functions):
                 report(f"{schema}: {done}")
+        return str(_current(connection, schema)[0])  # refuses what lacks columns
 
 
 def _steps(connection: OwnConnection, schema: str, revision: str) -> list[Step]:
     parts: dict[str, list[str]] = {}
     for row in _ask(connection, schema, "table_sizes"):
-        parts.setdefault(row.table_name, []).extend(
-            [row.part_name] if row.part_name != row.table_name else []
-        )
+        if row.part_name != row.table_name:
+            parts.setdefault(row.table_name, []).append(row.part_name)
     return [
         one
         for step in steps_after(revision)
@@ -263,8 +268,9 @@ def _take(connection: OwnConnection, schema: str, step: Step, report: Report) ->
     if form.concurrent:
         with suppress(psycopg.errors.InvalidParameterValue):  # not every system can
             connection.execute(f"SET client_connection_check_interval = {CLIENT_CHECK_MILLISECONDS}".encode())
-        _drop_invalid(connection, f"{schema}.{names['index']}")
-        connection.execute(statement)
+        with within(math.inf, connection):
+            _drop_invalid(connection, f"{schema}.{names['index']}")
+            connection.execute(statement)
         return
     table = names.get("table") or ""
     parts = _count_partitions(connection, schema).get(table, 0)
@@ -292,6 +298,24 @@ def _drop_invalid(connection: OwnConnection, index: str) -> None:
     left = "SELECT FROM pg_index WHERE indexrelid = to_regclass(%s) AND NOT indisvalid"
     if connection.execute(left.encode(), (index,)).fetchone() is not None:
         connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {index}".encode())
+
+
+@contextmanager
+def _turn(connection: OwnConnection, schema: str, report: Report) -> Iterator[None]:
+    """A transaction in which no other migration runs.
+
+    Each try is a transaction of its own: the build of an index waits for those with a snapshot, and a
+    statement that waited here for the lock would have one.
+    """
+    for attempt in itertools.count():
+        with connection.transaction():
+            _settle(connection)
+            if _value(connection, _TAKE_TURN):
+                yield
+                return
+        if attempt == 0:
+            report(f"{schema}: another migration of this database runs, and this one waits for it")
+        time.sleep(TURN_PAUSE_SECONDS)
 
 
 @contextmanager

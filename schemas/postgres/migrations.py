@@ -54,8 +54,9 @@ _TYPE = (
     r"|timestamp with time zone|jsonb?|bytea|halfvec)(\[\])?"
 )
 _COLUMN = rf"\w+ {_TYPE}( DEFAULT (''|\d+|true|false)( NOT NULL)?)?"
-# A form is that of the whole statement, in which each text and comment is ``''``.
+# A form is that of the whole statement, in which each text and comment is ``''``, and without _COLLATION.
 _LITERAL = re.compile(r"'(?:[^'\\]|'')*'|--[^\n]*|\$function\$.*?\$function\$", re.DOTALL)
+_COLLATION = ' COLLATE "C"'
 # Why no form lets a statement through that has this outside of its texts.
 _REFUSED = {
     r";|/\*|[$\"\\]": "it has to be one statement, without quoted names",
@@ -99,7 +100,7 @@ class Step:
         Raises:
             ValueError: it has none of ``FORMS``, or something that they would let through.
         """
-        words = _LITERAL.sub("''", self.sql).removesuffix(";")
+        words = _LITERAL.sub("''", self.sql).replace(_COLLATION, "").removesuffix(";")
         reasons = [why for word, why in _REFUSED.items() if re.search(word, words, re.IGNORECASE)]
         for form in () if reasons else (_JOINED,) if self.joins else FORMS:
             if match := form.pattern.fullmatch(words):

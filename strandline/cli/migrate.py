@@ -29,9 +29,9 @@ from strandline.schemas.wire.work import MigrateReport, PlannedStepReport
 def command(settings: Settings, partitions: int | None, only_plan: bool, as_json: bool) -> Output:
     """Bring the tables of the configured database (or the running embedded one) to this release.
 
-    Needs the right to create a schema and, the first time, the pgvector extension.
+    The first time it needs the right to create a schema and the pgvector extension, later to own the tables.
     May be killed and run again; a put waits for a step 0.3 s, and 1 ms per partition of its table, at most.
-    If the tables are at this release already, nothing is done, and no such right is needed.
+    If the tables are at this release already, no right is needed; only functions that differ are made again.
     """
     with running_servers(settings, only_looking=True) as servers:
         url, schema, alone = servers.database_url, settings.database_schema, settings.public_apis_only

@@ -137,7 +137,7 @@ class Drill:
         self._pass(load, "old on the new tables")
         service = self._serve(new)
         balancer.add(service)
-        wait_until(self._old_left_newer, timeout=60, what="newer events, with old workers alone")
+        wait_until(lambda: bool(self._left_by_old()), timeout=60, what="newer events, with old workers alone")
         second = Running(service, self._work(new))
         self._pass(load, "new beside old")
         self._end(first, balancer)
@@ -151,9 +151,6 @@ class Drill:
         self._end(third, balancer)
         self._pass(load, "new again, alone")
         return killed, gave_way
-
-    def _old_left_newer(self) -> bool:
-        return bool(self._left_by_old())
 
     def _left_by_old(self) -> list[tuple[int, str]]:
         """What old workers said of newer events: their pids, and the stages."""

@@ -254,11 +254,10 @@ def _tables(database: Database, settings: Settings, *, may_create: bool) -> Chec
         if divided := {row.table_name: row.partitions for row in tables}:
             finding += f"; {', '.join(divided)} in {describe_partitions(divided)} each"
         return ok("tables", finding)
-    finding = f"at revision {numbers[0]}, not {HEAD_REVISION}" if numbers else "there are none"
-    advice = "run `strandline migrate`"
-    if not may_create:
-        advice += f" as a user that may create the schema {here}"
-    return problem("tables", finding, advice)
+    finding, whose = "there are none", "" if may_create else f" as a user that may create the schema {here}"
+    if numbers:
+        finding, whose = f"at revision {numbers[0]}, not {HEAD_REVISION}", " as their owner"
+    return problem("tables", finding, f"run `strandline migrate`{whose}")
 
 
 def _consumption(database: Database, settings: Settings) -> Iterator[CheckReport]:

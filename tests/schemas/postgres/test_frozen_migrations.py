@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import socket
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,12 @@ from strandline.schemas.postgres import migrations
 from strandline.schemas.postgres.migrate import current_revision, migrate, plan
 from strandline.schemas.postgres.migrations import FIRST, digest, first_statements, revisions, steps_after
 from strandline.schemas.postgres.options import psycopg_url
+from strandline.schemas.postgres.own_connection import OwnConnection
 from strandline.schemas.postgres.statements import function_names, function_source
 from strandline.schemas.tables import SCHEMA
+from strandline.schemas.version import VERSION
 from tests.conftest import rows_of, wait_until
-from tests.schemas.postgres.test_migrations import whole_tables
+from tests.schemas.postgres.test_migrations import WAITS, start_to_migrate, whole_tables
 from tests.support.processes.commands import run_here
 from tools import migrations as writing
 from tools.migrations import DIGESTS, FIRST_FILE, ROOT, first_migration, frozen
@@ -71,6 +73,7 @@ def test_each_step_of_the_first_migration_has_a_name_of_its_own() -> None:
 def test_a_migration_executes_what_its_digest_says(revision: str) -> None:
     lines = dict(line.split(maxsplit=1) for line in DIGESTS.read_text().splitlines())
     assert lines[revision].split()[1] == digest(revision), AGAIN
+    assert revision in frozen() or lines[revision].split()[0] == VERSION, AGAIN
 
 
 def test_until_its_release_the_first_migration_is_what_the_tables_declare() -> None:
@@ -104,6 +107,10 @@ def test_a_heading_of_the_release_freezes_its_migration(
     writing.main()
     assert (tmp_path / "FIRST_FILE").read_text() == "as released"
     assert (tmp_path / "DIGESTS").read_text().splitlines()[0] == f"{FIRST} 0.1.0 as-released"
+    monkeypatch.setattr(writing, "revisions", lambda: (FIRST, "0002"))
+    monkeypatch.setattr(writing, "VERSION", "0.1.0")
+    with pytest.raises(SystemExit, match=r"0002 is new, and 0[.]1[.]0 is released: raise VERSION"):
+        writing.main()
 
 
 def test_the_digest_covers_tables_functions_and_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +179,7 @@ FOR EACH ROW EXECUTE FUNCTION strandline.check_session_v1()
 -- step: nothing that is there
 DROP FUNCTION IF EXISTS strandline.no_such_function()
 """
-INDEX_BUILD = 3
+BUILDING = "SELECT pid FROM pg_stat_activity WHERE query ~ '^CREATE INDEX CONC' AND wait_event_type = 'Lock'"
 
 
 @pytest.fixture
@@ -225,11 +232,10 @@ def test_the_locks_of_a_plan_are_those_that_the_steps_take(database_url: str) ->
         before = {row[0] for row in rows_of(database_url, "SELECT relname FROM pg_class")}
         for step in steps_after(FIRST):
             lock, table = step.form[0].lock, step.form[1].get("table")
-            sql = step.sql.replace(" CONCURRENTLY", "")
             if step.form[0].concurrent:
                 continue  # of its own connection: the next test
             with connection.transaction():
-                connection.execute(sql.encode())
+                connection.execute(step.sql.encode())
                 modes = {row for row in connection.execute(held.encode()).fetchall() if row[0] in before}
                 weak = {"ACCESS SHARE", "ROW SHARE"}
                 assert {row for row in modes if row[1] not in weak} <= {(table, lock)}, step
@@ -242,10 +248,7 @@ def test_a_step_gives_way_to_who_waits_behind_it(database_url: str) -> None:
     said: list[str] = []
     with psycopg.connect(database_url) as holder:
         holder.execute("SELECT FROM strandline.session LIMIT 1")
-        migrating = threading.Thread(
-            target=migrate, args=(database_url, SCHEMA), kwargs={"report": said.append}
-        )
-        migrating.start()
+        migrating = start_to_migrate(database_url, said.append)
         wait_until(lambda: sum("gives way" in line for line in said) > 1, timeout=60, what="the second try")
         # What comes now waits behind the step, or finds the table free: it has its lock in any case.
         rows_of(database_url, "SELECT count(*) FROM strandline.session")
@@ -267,30 +270,23 @@ def test_a_table_that_is_never_free_ends_the_migration_with_a_sentence(
     assert current_revision(database_url, SCHEMA) == FIRST
 
 
+def _migrate_and_fail(url: str) -> None:
+    with pytest.raises(StrandlineError):
+        migrate(url, SCHEMA)
+
+
 @pytest.mark.usefixtures("next_release")
 def test_an_index_whose_build_was_interrupted_is_built_again(database_url: str) -> None:
     """Its build waits for an older transaction, is ended, and leaves an index that is not valid."""
     invalid = "SELECT count(*) FROM pg_index WHERE NOT indisvalid"
-    building = (
-        "SELECT pid FROM pg_stat_activity WHERE query ~ '^CREATE INDEX CONC' AND wait_event_type = 'Lock'"
-    )
-    failed: list[Exception] = []
-
-    def interrupted() -> None:
-        try:
-            migrate(database_url, SCHEMA)
-        except Exception as error:  # noqa: BLE001 - looked at below
-            failed.append(error)
-
     with psycopg.connect(database_url) as holder:
         holder.execute("SELECT txid_current()")
         holder.execute("LOCK TABLE strandline.message IN ROW EXCLUSIVE MODE")
-        migrating = threading.Thread(target=interrupted)
+        migrating = threading.Thread(target=_migrate_and_fail, args=(database_url,))
         migrating.start()
-        wait_until(lambda: bool(rows_of(database_url, building)), timeout=60, what="the build")
-        rows_of(database_url, building.replace("SELECT pid", "SELECT pg_terminate_backend(pid)"))
+        wait_until(lambda: bool(rows_of(database_url, BUILDING)), timeout=60, what="the build")
+        rows_of(database_url, BUILDING.replace("pid", "pg_terminate_backend(pid)"))
         migrating.join(60)
-        assert failed
         assert rows_of(database_url, invalid) != [(0,)]
     assert migrate(database_url, SCHEMA) == "0002"
     assert rows_of(database_url, invalid) == [(0,)]
@@ -304,39 +300,66 @@ def test_the_next_run_after_a_kill_while_an_index_is_built_ends_that_build(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server hears of its client's end by the socket alone, and the build holds the table."""
-    building = (
-        "SELECT pid FROM pg_stat_activity WHERE query ~ '^CREATE INDEX CONC' AND wait_event_type = 'Lock'"
-    )
-    connections: list[psycopg.Connection[Any]] = []
+    connections: list[OwnConnection] = []
     connect = runner._connect
 
     def note(*arguments: Any) -> Any:
         connections.append(connect(*arguments))
         return connections[-1]
 
-    def migrate_and_fail() -> None:
-        with suppress(StrandlineError):
-            migrate(database_url, SCHEMA)
-
     with psycopg.connect(database_url) as holder:
         holder.execute("LOCK TABLE strandline.message IN ROW EXCLUSIVE MODE")
         with monkeypatch.context() as patched:
             patched.setattr(runner, "_connect", note)
-            killed = threading.Thread(target=migrate_and_fail)
+            killed = threading.Thread(target=_migrate_and_fail, args=(database_url,))
             killed.start()
-            wait_until(lambda: bool(rows_of(database_url, building)), timeout=60, what="the build")
-        ((pid,),) = rows_of(database_url, building)
+            wait_until(lambda: bool(rows_of(database_url, BUILDING)), timeout=60, what="the build")
+        ((pid,),) = rows_of(database_url, BUILDING)
         for connection in connections:
             if not connection.closed:
+                is_building = connection.info.backend_pid == pid
+                assert connection.statement_seconds == math.inf or not is_building
                 with socket.socket(fileno=os.dup(connection.fileno())) as its:
                     its.shutdown(socket.SHUT_RDWR)
         killed.join(60)
-        again = threading.Thread(target=migrate, args=(database_url, SCHEMA))
-        again.start()
+        again = start_to_migrate(database_url, print)
         gone = "SELECT FROM pg_stat_activity WHERE pid = %s"
         wait_until(lambda: not rows_of(database_url, gone, pid), timeout=60, what="the end of the build")
     again.join(60)
     assert current_revision(database_url, SCHEMA) == "0002"
+
+
+@pytest.mark.usefixtures("next_release")
+def test_a_migration_that_waits_for_its_turn_holds_up_no_build_of_an_index(database_url: str) -> None:
+    """A build waits for each older snapshot, and so for a statement that waits for the build's turn."""
+    said: list[str] = []
+    with psycopg.connect(database_url) as holder:
+        holder.execute("LOCK TABLE strandline.message IN ROW EXCLUSIVE MODE")
+        first = start_to_migrate(database_url, said.append)
+        wait_until(lambda: bool(rows_of(database_url, BUILDING)), timeout=60, what="the build")
+        second = start_to_migrate(database_url, said.append)
+        wait_until(lambda: WAITS in said, timeout=60, what="the second migration")
+    first.join(60)
+    second.join(60)
+    assert current_revision(database_url, SCHEMA) == "0002"
+
+
+@pytest.mark.usefixtures("next_release")
+def test_a_newer_release_that_migrates_first_leaves_nothing_to_an_older_one(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both began at the same revision."""
+    run_steps = runner._run_steps
+
+    def come_second(url: str, schema: str, report: runner.Report, public_apis_only: bool) -> str:
+        run_steps(url, schema, lambda _line: None, public_apis_only)
+        rows_of(url, "UPDATE strandline.alembic_version SET version_num = '0003' RETURNING 1")
+        return run_steps(url, schema, report, public_apis_only)
+
+    monkeypatch.setattr(runner, "_run_steps", come_second)
+    said: list[str] = []
+    assert migrate(database_url, SCHEMA, report=said.append) == "0003"
+    assert said == [f"{SCHEMA}: {FIRST} -> 0003"]
 
 
 @pytest.mark.usefixtures("next_release")
@@ -374,10 +397,7 @@ def test_a_step_on_a_divided_table_gives_way_after_one_limit_for_all_partitions(
     holders = [psycopg.connect(empty_database_url) for _part in range(8)]
     for part, holder in enumerate(holders):
         holder.execute(f"SELECT FROM strandline.message_p{part} LIMIT 1".encode())
-    migrating = threading.Thread(
-        target=migrate, args=(empty_database_url, SCHEMA), kwargs={"report": said.append}
-    )
-    migrating.start()
+    migrating = start_to_migrate(empty_database_url, said.append)
     for part, holder in enumerate(holders):
         waits = f"{locked} 'strandline.message_p{part}'::regclass"
         wait_until(partial(_finds, empty_database_url, waits), timeout=60, what="the step")
@@ -467,8 +487,11 @@ def _die_at_the_first_step(line: str) -> None:
 
 
 def test_a_plan_is_printed_and_nothing_is_done(
-    database_url: str, empty_database_url: str, next_release: None
+    database_url: str, empty_database_url: str, next_release: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("strandline.cli.doctor.servers.HEAD_REVISION", "0002")
+    looked = run_here("doctor", "--no-model-call", on=database_url).out
+    assert "at revision 0001, not 0002; run `strandline migrate` as their owner" in looked
     planned = run_here("migrate", "--plan", on=database_url)
     assert planned.code == 0
     lines = planned.out.splitlines()[-len(steps_after(FIRST)) :]
@@ -548,6 +571,8 @@ def test_a_step_that_would_hold_its_lock_or_cannot_be_run_again_is_refused(refus
         f"{_ADD} at TIMESTAMP WITH TIME ZONE;",
         "COMMENT ON TABLE strandline.message IS 'REFERENCES; a serial -- \"x\"'",
         "CREATE TABLE IF NOT EXISTS strandline.d (\n\tk UUID, \n\tPRIMARY KEY (k)\n) WITH (fillfactor = 50)",
+        f"{_ADD} k TEXT COLLATE \"C\" DEFAULT 'a' NOT NULL",
+        'CREATE TABLE IF NOT EXISTS strandline.d (\n\tk TEXT COLLATE "C" NOT NULL\n)',
         "DROP FUNCTION IF EXISTS strandline.pop_v1(uuid, text[])",
         "CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS d ON strandline.message (k) WHERE label = 'a'",
         *(
