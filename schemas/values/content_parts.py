@@ -97,7 +97,9 @@ KEPT = "strandline_kept"
 # a system's.
 _KEEPING = frozenset({"item", "openai_agents", "pydantic_ai"})
 # No words: what only its maker reads.
-_OPAQUE = re.compile("signature|encrypted|metadata|cache|provider", re.IGNORECASE)
+_OPAQUE = re.compile("signature|encrypted|metadata|^cache|^provider_?(?:details|data|options)", re.IGNORECASE)
+_EMPTY: tuple[object, ...] = (None, "", {}, [])
+_URL_SAFE = str.maketrans("-_", "+/")
 # Anthropic's, that of MCP, the AI SDK's, Bedrock's.
 _SOURCES = ("source", "resource", "data", "document", "file", "file_data")
 # What a model gives a tool: the line of its call has it.
@@ -361,15 +363,16 @@ def named_text(part: Mapping[str, Any]) -> str:
     if text := part_text(part):
         return without_payloads(text)
     values = {} if kind else _plain_values({**part, "type": ""})
-    shown = values if isinstance(values, str) else json.dumps(values, ensure_ascii=False) if values else ""
-    return without_payloads(f"[{part['type']}] {shown}".rstrip())
+    shown = values if isinstance(values, str) else json.dumps(values, ensure_ascii=False, default=str)
+    return without_payloads(f"[{part['type']}]{'' if values in _EMPTY else f' {shown}'}")
 
 
 def _plain_values(value: Any) -> Any:
     """A value without its empty and its opaque fields; of a field alone its value."""
     if isinstance(value, Mapping):
-        fields = {key: _plain_values(item) for key, item in value.items() if not _OPAQUE.search(key)}
-        fields = {key: item for key, item in fields.items() if item not in (None, "", {}, [])}
+        named = [(str(key), item) for key, item in value.items()]
+        fields = {key: _plain_values(item) for key, item in named if not _OPAQUE.search(key)}
+        fields = {key: item for key, item in fields.items() if item not in _EMPTY}
         return next(iter(fields.values())) if len(fields) == 1 else fields
     return [_plain_values(item) for item in value] if isinstance(value, list) else value
 
@@ -385,22 +388,31 @@ def source_text(part: Mapping[str, Any]) -> str:
             return "\n".join(_readable(value))
         if text := source_text(source):
             return text
-    return next(_texts_in_data(part), "")
+    return next(filter(None, _texts_in_data(part)), "")
 
 
 def _texts_in_data(part: Mapping[str, Any]) -> Iterator[str]:
-    is_text = _media_type(part).startswith("text/")
+    media_type = _media_type(part)
+    if media_type and not media_type.startswith("text/"):
+        return
     for data in _texts(part, ("file_data", "data", "base64", "blob", "url")):
-        head, comma, body = data.rpartition(",")
-        if data.startswith("data:") and comma and is_text and not head.endswith(";base64"):
-            yield unquote(body)
-        elif (
-            " " in data and data != part.get("blob") and not data.startswith("data:") and not is_payload(data)
-        ):
+        if data.startswith("data:"):
+            head, _, body = data.partition(",")
+            yield _text_in_base64(body) if head.endswith(";base64") else unquote(body)
+    for data in _texts(part, ("file_data", "data")):
+        if " " in data and not data.startswith("data:") and not is_payload(data):
             yield data
-        elif is_text and not data.startswith("http"):
-            with suppress(ValueError):
-                yield b64decode(body, validate=True).decode().replace("\x00", "")
+    for data in _texts(part, ("file_data", "data", "base64", "blob") if media_type else ()):
+        if not data.startswith("data:"):
+            yield _text_in_base64(data) or ("" if is_payload(data) else data)
+
+
+def _text_in_base64(data: str) -> str:
+    """The text that is given in base64, of any alphabet and in lines of any length; empty if none is."""
+    with suppress(ValueError):
+        octets = b64decode("".join(data.split()).translate(_URL_SAFE), validate=True)
+        return octets.decode().replace("\x00", "")
+    return ""
 
 
 def spoken_text(extra: Mapping[str, Any]) -> str:
@@ -445,7 +457,8 @@ def captions(part: Mapping[str, Any]) -> Iterator[str]:
 
 def beside_texts(part: Mapping[str, Any]) -> Iterator[str]:
     """The texts of a picture, sound or file that an API which takes it has no field for."""
-    return filter(None, _texts(part, ("text", "content", *_CAPTIONS)))
+    lists = (line for value in _outputs(part) if isinstance(value, list) for line in _readable(value))
+    return filter(None, map(without_payloads, (*_texts(part, ("text", "content", *_CAPTIONS)), *lists)))
 
 
 def _readable(value: object) -> Iterator[str]:
@@ -457,10 +470,13 @@ def _readable(value: object) -> Iterator[str]:
             yield from _readable(item)
     elif isinstance(value, Mapping):
         fields = {key: item for key, item in value.items() if key != "type"}
-        if is_part(value) and (is_thinking(value) or (lines := [*_lines(value)])):
-            yield from () if is_thinking(value) else lines
+        lines = [*_lines(value)] if is_part(value) else []
+        if lines or is_thinking(value):
+            yield from lines
         elif len(fields) == 1:
-            yield from _readable(next(iter(fields.values())))
+            # Of a part, its outputs were read for its lines.
+            is_read = is_part(value) and next(_outputs(value), None) is not None
+            yield from () if is_read else _readable(next(iter(fields.values())))
         elif fields:
             yield json.dumps(fields, ensure_ascii=False, default=str)
     elif value is not None:
