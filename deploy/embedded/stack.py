@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -83,20 +83,18 @@ class EmbeddedStack:
 
     def stop(self) -> None:
         """End this process's use, and stop servers without users. Safe to repeat."""
-        with _home_lock(self.home):
-            self._ended.set()
-            if self._broker is not None:
-                self._broker.stop()
-            self._postgres.stop()
-            _announce(self.home)
+        self._end(self._postgres.stop)
 
     def detach(self) -> None:
         """End this process's use and leave Postgres running; the broker still ends with its last user."""
+        self._end(self._postgres.detach)
+
+    def _end(self, end_postgres: Callable[[], object]) -> None:
         with _home_lock(self.home):
             self._ended.set()
             if self._broker is not None:
                 self._broker.stop()
-            self._postgres.detach()
+            end_postgres()
             _announce(self.home)
 
     def __enter__(self) -> EmbeddedStack:

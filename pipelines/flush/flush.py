@@ -18,10 +18,9 @@ from uuid import UUID, uuid4
 from strandline.pipelines.flush.plan import (
     Entry,
     FlushPlan,
-    plan_idle,
+    plan_delivery,
     plan_manual,
     plan_threshold,
-    plan_turn,
 )
 from strandline.schemas.postgres.operations import Operation, fetch, find_owner_keys
 from strandline.schemas.queries.conversation.flush import EndDelay, Flush, PlanWindow, PostponePlanning
@@ -140,11 +139,12 @@ def _flush_by_policy(
     delivered: Flushed | None = None
     marks = window.marks
     if marks.deliver == "turn":
-        plan = plan_turn(
+        plan = plan_delivery(
             window.entries,
             window_from=marks.window_from,
             flushed_through=marks.flushed_through,
             flush_size=marks.token_flush_size,
+            whole_turns=True,
         )
         if plan is not None:
             of_turn: FlushCause = "turn" if cause == "threshold" else cause
@@ -215,7 +215,7 @@ def deliver_idle(window: Window, *, cause: FlushCause = "idle") -> Operation[Flu
 
     If there is nothing to deliver, there are no events; None if another flush, or a reset, was first.
     """
-    plan = plan_idle(
+    plan = plan_delivery(
         window.entries,
         window_from=window.marks.window_from,
         flushed_through=window.marks.flushed_through,

@@ -158,44 +158,24 @@ def plan_manual(
     return _plan(window, ends, flushed_through, _bound(event_bound, flush_size)) if ends else None
 
 
-def plan_idle(
+def plan_delivery(
     entries: Sequence[Entry],
     *,
     window_from: int,
     flushed_through: int,
     flush_size: int,
+    whole_turns: bool = False,
     event_bound: Size = EVENT_BOUND,
 ) -> FlushPlan | None:
-    """Deliver the window's messages and leave them there, up to the last place where no call is open."""
+    """Deliver the window's messages and leave them there, up to the last place where no call is open.
+
+    With ``whole_turns``, up to the last answer that calls no tool.
+    """
     window = _Window(entries)
-    return _deliver(
-        window, window.all_before(len(entries) + 1), window_from, flushed_through, flush_size, event_bound
-    )
-
-
-def plan_turn(
-    entries: Sequence[Entry],
-    *,
-    window_from: int,
-    flushed_through: int,
-    flush_size: int,
-    event_bound: Size = EVENT_BOUND,
-) -> FlushPlan | None:
-    """Deliver the window's whole turns and leave them there: up to the last answer that calls no tool."""
-    window = _Window(entries)
-    ends = (end for end in window.all_before(len(entries) + 1, _LATE) if window.entries[end - 1].is_answer)
-    return _deliver(window, ends, window_from, flushed_through, flush_size, event_bound)
-
-
-def _deliver(
-    window: _Window,
-    places: Iterable[int],
-    window_from: int,
-    flushed_through: int,
-    flush_size: int,
-    event_bound: Size,
-) -> FlushPlan | None:
     begin = window.delivered(flushed_through)
+    places = window.all_before(len(entries) + 1, _LATE if whole_turns else _NOTHING)
+    if whole_turns:
+        places = (end for end in places if entries[end - 1].is_answer)
     stop = max((end for end in places if end > begin), default=0)
     ends = window.fill(begin, stop, flush_size)
     events = _ranges(window, begin, ends, flushed_through, _bound(event_bound, flush_size))

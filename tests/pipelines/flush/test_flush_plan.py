@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,10 +14,9 @@ from strandline.pipelines.flush.plan import (
     Entry,
     FlushPlan,
     Size,
-    plan_idle,
+    plan_delivery,
     plan_manual,
     plan_threshold,
-    plan_turn,
 )
 from strandline.schemas.values.message import Role
 
@@ -200,7 +200,9 @@ def test_idle_delivers_and_leaves_the_window_alone(
     entries: list[Entry], flush_size: int, already: int
 ) -> None:
     flushed_through = FIRST_SEQ - 1 + min(already, len(entries))
-    plan = plan_idle(entries, window_from=FIRST_SEQ, flushed_through=flushed_through, flush_size=flush_size)
+    plan = plan_delivery(
+        entries, window_from=FIRST_SEQ, flushed_through=flushed_through, flush_size=flush_size
+    )
     open_at = [at for at in range(1, len(entries) + 1) if not parts_a_call(entries, at)]
     deliverable = [at for at in open_at if FIRST_SEQ + at - 1 > flushed_through]
     assert (plan is not None) == bool(deliverable)
@@ -260,12 +262,12 @@ def test_an_event_is_within_its_bounds_and_the_window_is_cut_as_without_them(
     entries: list[Entry], bound: Size, flush_size: int, cause: str
 ) -> None:
     def planned(event_bound: Size) -> FlushPlan | None:
-        common = {"flushed_through": FIRST_SEQ - 1, "flush_size": flush_size}
+        common: dict[str, Any] = {"flushed_through": FIRST_SEQ - 1, "flush_size": flush_size}
         if cause == "mark":
             return plan_threshold(entries, pinned_tokens=0, mark=60, event_bound=event_bound, **common)
         if cause == "all":
             return plan_manual(entries, everything=True, event_bound=event_bound, **common)
-        return plan_idle(entries, window_from=FIRST_SEQ, event_bound=event_bound, **common)
+        return plan_delivery(entries, window_from=FIRST_SEQ, event_bound=event_bound, **common)
 
     plan, whole = planned(bound), planned(Size())
     assert (plan is None) == (whole is None)
@@ -339,13 +341,14 @@ class Session:
             )
         )
 
-    def idle(self, plan: Callable[..., FlushPlan | None]) -> None:
+    def deliver(self, *, whole_turns: bool = False) -> None:
         self.apply(
-            plan(
+            plan_delivery(
                 self.window,
                 window_from=self.window_from,
                 flushed_through=self.flushed_through,
                 flush_size=self.flush_size,
+                whole_turns=whole_turns,
             )
         )
 
@@ -376,7 +379,7 @@ def test_a_long_session_delivers_every_seq_exactly_once(
         if isinstance(move, Said):
             session.put(move)
         elif move in ("idle", "turn"):
-            session.idle(plan_turn if move == "turn" else plan_idle)
+            session.deliver(whole_turns=move == "turn")
         else:
             session.manual(everything=move == "all")
         assert session.delivered == list(range(1, session.flushed_through + 1))
@@ -517,7 +520,7 @@ def test_what_an_idle_flush_delivered_is_not_delivered_again() -> None:
     session = Session(mark=200, flush_size=20)
     for one in said:
         session.put(one)
-    session.idle(plan_idle)
+    session.deliver()
     assert session.flushed_through == 12
     assert session.window_from == 1
     for one in [*said, *said]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from strandline import ConfigurationError, Facts, Memory
 from strandline.pipelines.flush.flush import deliver_idle, flush_by_hand, flush_over_mark, read_window
-from strandline.pipelines.flush.plan import Entry, plan_turn
+from strandline.pipelines.flush.plan import Entry, plan_delivery
 from strandline.pipelines.inspect.explain_message import explain
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
@@ -472,6 +472,6 @@ def test_a_plan_ends_with_an_answer_and_leaves_the_window() -> None:
         Entry(3, "user", 10),
         Entry(4, "assistant", 10, ("c",)),
     ]
-    plan = plan_turn(entries, window_from=1, flushed_through=0, flush_size=100)
+    plan = plan_delivery(entries, window_from=1, flushed_through=0, flush_size=100, whole_turns=True)
     assert plan is not None and (plan.window_from, plan.flushed_through, plan.tokens_out) == (1, 2, 0)
-    assert plan_turn(entries, window_from=1, flushed_through=2, flush_size=100) is None
+    assert plan_delivery(entries, window_from=1, flushed_through=2, flush_size=100, whole_turns=True) is None
