@@ -29,10 +29,10 @@ from strandline.schemas.values.message import Message, speaker_name
 from strandline.schemas.values.normal_form import MAX_MARKS, fingerprint, folded, normal_form, stream_safe
 from tests.support.workers.within_cpu import Steps, patterns, stuck_in
 
-# Processor seconds that a step may take: several times what the slowest takes, and less than it would take
-# with the square of the length.  There are five thousand pairs of a pattern and a text.
+# Processor seconds that a step may take: some twenty times what the slowest takes, also where a crowded
+# processor is several times slower, and less than it would take with the square of the length.
 LENGTH, SECONDS = 100_000, 15
-PATTERN_LENGTH, PATTERN_SECONDS = 25_000, 1
+PATTERN_LENGTH, PATTERN_SECONDS = 50_000, 4
 NOW = datetime(2024, 3, 11, 9, 30, tzinfo=UTC)
 
 # A mark of a higher class before one of a lower (the last two) is what has to be put in order.
