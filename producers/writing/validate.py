@@ -417,11 +417,12 @@ def _fields(where: str, name: str, mapping: Mapping[str, Any]) -> list[tuple[str
 def _unwritable(where: str, name: str, mapping: Mapping[str, Any]) -> str:
     """The path of the first value that JSON lacks."""
     values = chain(*(values_in(*field) for field in _fields(where, name, mapping)))
-    path = next((path for path, value in values if not _is_json(value)), f"{where}.{name}")
+    path = next((path for path, value in values if not is_json(value)), f"{where}.{name}")
     return rename(path, f"{where}.{name}")
 
 
-def _is_json(value: object) -> bool:
+def is_json(value: object) -> bool:
+    """Whether JSON has such values; what is in it is not looked at."""
     is_number = isinstance(value, float) and isfinite(value)
     return is_number or isinstance(value, (str, int, list, tuple, Mapping, type(None)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from strandline.client.retrying import Failure, failure_of, retry_after_of
+from strandline.schemas.display.field_paths import below
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import (
     ActRefusedError,
@@ -36,6 +38,7 @@ from strandline.schemas.wire.base import PROBLEM_MEDIA_TYPE, PROBLEM_TYPES, Prob
 
 # Of the service's sentence of an error.
 MAX_SENTENCE = 2_000
+_PLACE = re.compile("0|[1-9][0-9]{0,8}")
 
 # By the last part of a problem's type.
 ERRORS: dict[str, Callable[[str], StrandlineError]] = {
@@ -97,8 +100,15 @@ def kind_of(problem: Problem | None) -> str | None:
     return None if problem is None else problem.type.removeprefix(PROBLEM_TYPES)
 
 
-def error_of(problem: Problem | None, status: int, retry_after: float | None = None) -> StrandlineError:
-    """The exception for a refusal; ``retry_after``: after how many seconds it asks to come again."""
+def error_of(
+    problem: Problem | None, status: int, retry_after: float | None = None, body: object = None
+) -> StrandlineError:
+    """The exception for a refusal.
+
+    Args:
+        retry_after: after how many seconds it asks to come again; None: it does not ask.
+        body: as it was sent, in which its pointers lead to a place; None: there was none.
+    """
     if problem is None:
         return ServiceError(
             f"The answer has the status {status} and is not Strandline's; look at what stands between this"
@@ -110,12 +120,12 @@ def error_of(problem: Problem | None, status: int, retry_after: float | None = N
         sentence += f" (It asks for {quantity(round(retry_after), 'second')}.)"
     places = problem.errors or []
     if kind == "invalid":
-        return _of_places(places) if places else ConfigurationError(_shown(problem.detail))
+        return _of_places(places, body) if places else ConfigurationError(_shown(problem.detail))
     return ERRORS.get(kind or "", ServiceError)(sentence)
 
 
-def _of_places(places: list[ProblemPlace]) -> StrandlineError:
-    field = _shown(_dotted(places[0].pointer))
+def _of_places(places: list[ProblemPlace], body: object) -> StrandlineError:
+    field = _path(places[0].pointer[:MAX_SENTENCE], body)
     details = dict.fromkeys(place.detail.removesuffix(".") for place in places)
     problem = _shown(_lower_first("; ".join(details)))
     if field in _CHOICES:
@@ -127,14 +137,25 @@ def _lower_first(sentence: str) -> str:
     return sentence[:1].lower() + sentence[1:]
 
 
-def _dotted(pointer: str) -> str:
-    steps: list[str] = [step for step in pointer.split("/") if step]
+def _path(pointer: str, body: object) -> str:
+    """The path of a JSON pointer (RFC 6901); a number is a key where the body has an object."""
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer.removeprefix("/").split("/")]
     if len(steps) > 1 and steps[0] in ("body", "query", "path", "header"):
         steps = steps[1:]
-    dotted = ""
-    for step in steps:
-        dotted += f"[{step}]" if step.isdigit() else f".{step}" if dotted else step
-    return dotted or "body"
+    first, *others = steps
+    path, value = _shown(first) or "body", _value_at(body, first)
+    for step in others:
+        is_place = _PLACE.fullmatch(step) and not isinstance(value, Mapping)
+        key = int(step) if is_place else step
+        path, value = below(path, key), _value_at(value, key)
+    return path
+
+
+def _value_at(value: object, key: str | int) -> object:
+    try:
+        return value[key]  # type: ignore[index]
+    except (LookupError, TypeError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +175,12 @@ class Refusal:
     error: StrandlineError
 
 
-def refusal_of(status: int, headers: Mapping[str, str], content: bytes) -> Refusal:
-    """Read an answer other than success."""
+def refusal_of(status: int, headers: Mapping[str, str], content: bytes, body: object = None) -> Refusal:
+    """Read an answer other than success, to a request with this body."""
     problem = problem_of(content, headers.get("content-type"))
     kind = kind_of(problem)
     retry_after = retry_after_of(headers.get("retry-after"))
-    return Refusal(kind, failure_of(kind, status), retry_after, error_of(problem, status, retry_after))
+    return Refusal(kind, failure_of(kind, status), retry_after, error_of(problem, status, retry_after, body))
 
 
 def _shown(text: str) -> str:

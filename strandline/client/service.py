@@ -8,6 +8,7 @@ import os
 import threading
 import time
 import weakref
+from contextlib import suppress
 from functools import cache
 from math import ceil
 from typing import Any, TypeVar
@@ -20,6 +21,8 @@ from strandline.client.operations import LOST, Call, Operation, Reply, check_use
 from strandline.client.problems import Refusal, refusal_of, unusable
 from strandline.client.retrying import Attempts, Failure, Retries, Timeouts
 from strandline.producers.arguments import check_count
+from strandline.producers.writing.validate import is_json
+from strandline.schemas.display.field_paths import values_in
 from strandline.schemas.errors import (
     ConfigurationError,
     InvalidMessageError,
@@ -281,7 +284,7 @@ class RemoteService:
         reply = Reply(response.status_code, content, attempts.was_lost)
         if response.is_success:
             return reply
-        refusal = refusal_of(response.status_code, response.headers, content)
+        refusal = refusal_of(response.status_code, response.headers, content, call.body)
         if refusal.kind in call.accepts:
             return reply
         if refusal.failure is not None:
@@ -365,8 +368,18 @@ def _json(body: Any) -> bytes:
         return text.encode(errors="backslashreplace")
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidMessageError(
-            "body", f"holds a value that JSON cannot ({type(error).__name__})"
+            _unwritable(body), f"holds a value that JSON cannot ({type(error).__name__})"
         ) from None
+
+
+def _unwritable(body: Any) -> str:
+    """The path of the first value in a body that JSON lacks."""
+    with suppress(RecursionError):  # it contains itself
+        for name, value in body.items() if isinstance(body, dict) else ():
+            for path, inner in values_in(name, value):
+                if not is_json(inner):
+                    return path
+    return "body"
 
 
 def _checked_url(url: object) -> str:

@@ -100,6 +100,7 @@ class RemoteSession:
         """
         for name in elsewhere:
             raise ConfigurationError(_unknown(cls, name))
+        place = check_insert_method(insert_method)
         limits = {
             "token_limit": token_limit,
             "chat_history_token_ratio": chat_history_token_ratio,
@@ -120,7 +121,7 @@ class RemoteSession:
             new_session_id() if session_id is None else check_name("session_id", session_id),
             None if user_id is None else check_user(user_id),
             token_limit=token_limit,
-            insert_method=str(check_insert_method(insert_method)),
+            insert_method=str(place),
             policy={**policy, **set_fields(blocks=names)},
         )
 

@@ -144,6 +144,8 @@ def test_arguments_are_refused_with_what_to_do(remote: RemoteService) -> None:
         make("a", service=remote, token_limits=5)
     with pytest.raises(ConfigurationError, match="token_limit"):
         make("a", service=remote, token_limit=0)
+    with pytest.raises(ConfigurationError, match="insert_method is 'x'"):
+        make("a", service=remote, insert_method="x", token_limit=0, memory_blocks=[""])
     with pytest.raises(ConfigurationError, match="give user_id="):
         _ = make("a", service=remote).facts
     with pytest.raises(TypeError, match="RemoteService"):

@@ -26,10 +26,11 @@ from strandline.client import (
     ServiceUnavailableError,
     Timeouts,
 )
+from strandline.client.operations import Call
 from strandline.client.problems import ERRORS, error_of
 from strandline.client.retrying import NOT_DONE, UNKNOWN, Failure, failure_of, retry_after_of
-from strandline.schemas.errors import NamespaceFullError, StrandlineError
-from strandline.schemas.wire.base import Problem
+from strandline.schemas.errors import InvalidMessageError, NamespaceFullError, StrandlineError
+from strandline.schemas.wire.base import Problem, ProblemPlace
 from strandline.service.gate.problems import KINDS
 from tests.support.servers.scripted_server import Answers, answering, event, position, problem
 
@@ -129,6 +130,49 @@ def test_a_reason_without_a_place_is_told() -> None:
     told = Problem(type="urn:strandline:problem:invalid", title="T", status=422, detail=detail)
     with pytest.raises(ConfigurationError, match=detail):
         raise error_of(told, 422)
+
+
+@pytest.mark.parametrize(
+    ("pointer", "field"),
+    [
+        ("/messages/0/content/0/a~1b", "messages[0].content[0].a/b"),
+        ("/body/messages/0/content/0/a~1b/~01/2", "messages[0].content[0].a/b.~1[2]"),
+        ("/body/messages/0/content/1/0/1", "messages[0].content[1].0[1]"),
+        ("/body/messages/0/content/1//01", "messages[0].content[1]..01"),
+        ("/body/elsewhere/0", "elsewhere[0]"),
+        ("/query/since", "since"),
+        ("/body", "body"),
+        ("/", "body"),
+        ("", "body"),
+    ],
+)
+def test_a_pointer_is_told_as_the_field_that_it_leads_to(pointer: str, field: str) -> None:
+    parts = [{"type": "x", "a/b": {"~1": [1, 2, 3]}}, {"type": "x", "0": [1, 2], "": {"01": 1}}]
+    body = {"messages": [{"role": "user", "content": parts}]}
+    place = ProblemPlace(pointer=pointer, detail="It is odd.")
+    told = Problem(
+        type="urn:strandline:problem:invalid", title="T", status=422, detail="It is odd.", errors=[place]
+    )
+    error = error_of(told, 422, body=body)
+    assert str(error) == f"{field}: it is odd"
+    assert isinstance(error, ConfigurationError if field == "since" else InvalidMessageError)
+
+
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [({"n": [1, {"a/b": float("nan")}]}, "messages[0].n[1].a/b"), ({"n": {(1,): 2}}, "body")],
+)
+def test_a_value_that_json_lacks_is_told_by_its_field(value: Any, field: str) -> None:
+    with RemoteService("http://127.0.0.1:9", KEY) as service, pytest.raises(InvalidMessageError) as raised:
+        service.request_of(Call("POST", "/x", body={"messages": [value]}))
+    assert raised.value.field == field
+
+
+def test_a_body_that_contains_itself_is_refused() -> None:
+    value: list[Any] = []
+    value.append(value)
+    with RemoteService("http://127.0.0.1:9", KEY) as service, pytest.raises(InvalidMessageError):
+        service.request_of(Call("POST", "/x", body={"messages": value}))
 
 
 @pytest.mark.parametrize(
