@@ -7,28 +7,37 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from base64 import b64decode
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeVar
 
 from strandline.schemas.values.content_parts import KEPT, beside_texts, named_text, spoken_text
 from strandline.schemas.values.forms.tool_calls import Content, Parts, read_call, tool_parts
 
-# By role the parts of a content, and by part its fields.
+T = TypeVar("T")
+
+# By role the parts of a content, and by part its fields; those of `input_image` and `input_file`, which the
+# Responses API has, stand in the part itself.
 _PARTS = {"user": {"text", "image_url", "input_audio", "file"}, "assistant": {"text", "refusal"}}
 _FIELDS: Mapping[str, Sequence[str]] = {
     "image_url": ("url", "detail"),
     "input_audio": ("data", "format"),
     "file": ("file_id", "filename", "file_data"),
     "video_url": ("url",),  # of other servers of its protocol
+    "input_image": ("image_url", "file_id", "detail"),
+    "input_file": ("file_id", "filename", "file_data", "file_url", "detail"),
 }
-# Without one of these sets of fields there is nothing that the API could take.
+# The API takes one of these sets of fields and refuses a second; ours is the first that a part has.
 _NEEDED: Mapping[str, Sequence[set[str]]] = {
     "image_url": ({"url"},),
     "input_audio": ({"data", "format"},),
-    "file": ({"file_id"}, {"file_data"}),
+    "file": ({"file_data"}, {"file_id"}),
     "video_url": ({"url"},),
+    "input_image": ({"image_url"}, {"file_id"}),
+    "input_file": ({"file_data"}, {"file_url"}, {"file_id"}),
 }
+_AUDIO_FORMATS = ("wav", "mp3")
 _NOT_IN_NAMES = re.compile(r"[\s<|\\/>]")
 _NOT_IN_FUNCTIONS = re.compile(r"[^a-zA-Z0-9_-]")
 MAX_NAME = 64
@@ -111,42 +120,70 @@ def _further(message: Mapping[str, Any], also: Collection[str]) -> dict[str, Any
 def _content(role: str, own: Content, also: Collection[str]) -> str | list[dict[str, Any]] | None:
     if own is None or isinstance(own, str):
         return own
-    allowed = {*_PARTS.get(role, ("text",)), *also}
-    forms = (_part(part, allowed, also) for part in spread_parts(own, allowed))
-    return [form for form in forms if form is not None]
+    allowed = _PARTS.get(role, ("text",))
+
+    def own_form(part: Mapping[str, Any]) -> dict[str, Any] | None:
+        return dict(part) if part["type"] in also else _part(part) if part["type"] in allowed else None
+
+    return list(given_parts(own, own_form, lambda text: {"type": "text", "text": text}))
 
 
-def _part(part: Mapping[str, Any], allowed: Collection[str], also: Collection[str]) -> dict[str, Any] | None:
+def _part(part: Mapping[str, Any]) -> dict[str, Any] | None:
     kind = part["type"]
-    if kind in also:
-        return dict(part)
-    if kind in allowed and (body := body_of(part)):
-        return {"type": kind, kind: body}
-    if kind in allowed and kind == "refusal" and isinstance(part.get(kind), str):
-        return {"type": kind, kind: part[kind]}
-    text = named_text(part)
-    return {"type": "text", "text": text} if text or kind == "text" else None
+    if kind in ("text", "refusal"):
+        return {"type": kind, kind: part[kind]} if isinstance(part.get(kind), str) else None
+    body = body_of(part)
+    return {"type": kind, kind: body} if body and body.get("format", "wav") in _AUDIO_FORMATS else None
 
 
-def spread_parts(parts: Parts, kinds: Collection[str]) -> Iterator[Mapping[str, Any]]:
-    """The parts that a model may read; a part of these kinds is followed by the texts that stand with it."""
+def given_parts(
+    parts: Parts, own_form: Callable[[Mapping[str, Any]], T | None], text_form: Callable[[str], T]
+) -> Iterator[T]:
+    """The parts that a model may read, as an API or a library has them, each with all its words.
+
+    Args:
+        own_form: the form of a part there, which the texts that stand with it follow; None: it has none.
+        text_form: the form of the words of such a part.
+    """
     for part in parts:
-        if KEPT not in part:
-            yield part
-        if part["type"] in kinds and body_of(part) and (text := "\n".join(beside_texts(part))):
-            yield {"type": "text", "text": text}
+        if KEPT in part:
+            continue
+        form = own_form(part)
+        if form is None:
+            text = named_text(part)
+        else:
+            yield form
+            # A part that is given as it is holds them.
+            text = "\n".join(beside_texts(part)) if form != part and body_of(part) else ""
+        if text:
+            yield text_form(text)
 
 
 def body_of(part: Mapping[str, Any]) -> dict[str, str] | None:
-    """The fields of a picture, sound or file in OpenAI's form; None if those are missing that it needs."""
+    """The fields of a picture, sound or file in OpenAI's form; None if it lacks what the API needs."""
     kind = part["type"]
-    value = part.get(kind)
+    value = part if kind in ("input_file", "input_image") else part.get(kind)
     if kind.endswith("_url") and isinstance(value, str):
         value = {"url": value}
     if kind not in _FIELDS or not isinstance(value, Mapping):
         return None
     body = {key: value[key] for key in _FIELDS[kind] if isinstance(value.get(key), str) and value[key]}
-    return body if any(fields <= body.keys() for fields in _NEEDED[kind]) else None
+    needed = next((fields for fields in _NEEDED[kind] if fields <= body.keys()), None)
+    if needed is None or not all(_is_sound(*item) for item in body.items()):
+        return None
+    others = set().union(*_NEEDED[kind]) - needed
+    return {key: text for key, text in body.items() if key not in others}
+
+
+def _is_sound(name: str, value: str) -> bool:
+    """Whether a field holds base64 where it is data, or a ``data:`` URL."""
+    is_url = name != "data" and value.startswith("data:")
+    if not is_url and name not in ("data", "file_data"):
+        return True
+    try:
+        return bool(b64decode(value.partition(";base64,")[2] if is_url else value, validate=True))
+    except ValueError:
+        return False
 
 
 def _call(call: Mapping[str, Any], also: Collection[str]) -> dict[str, Any]:

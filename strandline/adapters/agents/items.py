@@ -26,15 +26,14 @@ from strandline.adapters.converter import (
     without_leftovers,
 )
 from strandline.adapters.storable import Encoder
-from strandline.schemas.values.content_parts import is_part, named_text, spoken_text
-from strandline.schemas.values.forms.openai import body_of, function_name, spread_parts
+from strandline.schemas.values.content_parts import is_part, spoken_text
+from strandline.schemas.values.forms.openai import body_of, function_name, given_parts
 from strandline.schemas.values.forms.tool_calls import read_call, tool_parts
 from strandline.schemas.values.message import Content, Message
 
 LIBRARY = "openai_agents"
 Item = dict[str, Any]
 
-_BODIES = frozenset({"image_url", "file"})
 _TEXT_PARTS = frozenset({"input_text", "output_text"})
 # Kept of an item that the API refuses, by which it is told from another library's message.
 _OWN = {"own": True}
@@ -108,7 +107,7 @@ def _result(item: Mapping[str, Any]) -> Message | None:
     beside: dict[str, Any] = {} if kind == "function_call_output" else {"kind": kind, "field": field}
     if isinstance(output, str) or _are_parts(output):
         left = without(item, "type", field, "output")
-        if isinstance(output, list) and not all(part["type"].startswith("input_") for part in output):
+        if isinstance(output, list) and any(_input_part(part) != part for part in output):
             beside |= _OWN
         return _kept(Message("tool", output, tool_call_id=call_id), left, **beside)
     part = {**without(item, field), "call_id": call_id}
@@ -209,19 +208,19 @@ def _input(message: Message) -> list[Mapping[str, Any]] | str:
     content = whole_content(message)
     if isinstance(content, str):
         return content
-    return [one for part in spread_parts(content, _BODIES) if (one := _input_part(part))] or ""
+    return list(given_parts(content, _input_part, lambda text: {"type": "input_text", "text": text})) or ""
 
 
 def _input_part(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """A part of a message or an output as the API takes it; None: it takes no such part."""
     kind, body = part["type"], body_of(part)
-    if kind.startswith("input_") and kind != "input_audio":
-        return part
+    if kind == "input_text" and isinstance(part.get("text"), str):
+        return {"type": kind, "text": part["text"]}
     if kind == "image_url" and body:
         return {"type": "input_image", "image_url": body["url"], "detail": body.get("detail", "auto")}
-    if kind == "file" and body:
-        return {"type": "input_file", **body}
-    text = named_text(part)
-    return {"type": "input_text", "text": text} if text else None
+    if kind in ("file", "input_file", "input_image") and body:
+        return {"type": kind if kind != "file" else "input_file", **body}
+    return None
 
 
 def _are_parts(value: object) -> bool:

@@ -72,16 +72,22 @@ def part_of(block: BaseContentBlock) -> dict[str, Any]:
 
 def block_of(part: Part) -> BaseContentBlock:
     """The block for a stored part of any origin; text that names the part if no block fits."""
+    block = own_block(part)
+    return TextBlock(text=named_text(part)) if block is None else block
+
+
+def own_block(part: Part) -> BaseContentBlock | None:
+    """The same; None if no block fits."""
     kind: Any = part.get("type")
     try:
-        if kind in READERS:
-            return READERS[kind](part)
+        if kind in _READERS:
+            return _READERS[kind](part)
         fields = without(part, "type", "path")
         if kind in _OWN and fields.keys() <= _OWN[kind].model_fields.keys():  # else another library's
             return _OWN[kind](**_with_bytes(_OWN[kind], fields))
     except (AttributeError, KeyError, TypeError, ValueError):
         pass  # malformed for its type: shown by its name, so that the read continues
-    return TextBlock(text=named_text(part))
+    return None
 
 
 def _quoting_part(block: CitableBlock | CitationBlock) -> dict[str, Any]:
@@ -146,7 +152,7 @@ def _body(part: Part) -> dict[str, str]:
     return body_of(part) or {}
 
 
-READERS: Mapping[str, Callable[[Part], BaseContentBlock]] = {
+_READERS: Mapping[str, Callable[[Part], BaseContentBlock]] = {
     "text": lambda part: TextBlock(text=part["text"]),
     "thinking": _thinking_block,
     "citable": _citable,

@@ -33,8 +33,8 @@ from strandline.adapters.converter import (
     with_leftovers,
     without_leftovers,
 )
-from strandline.adapters.llamaindex.content_blocks import READERS, block_of, part_of
-from strandline.schemas.values.forms.openai import spread_parts
+from strandline.adapters.llamaindex.content_blocks import own_block, part_of
+from strandline.schemas.values.forms.openai import given_parts
 from strandline.schemas.values.forms.tool_calls import read_call
 from strandline.schemas.values.message import Content, Message
 
@@ -142,7 +142,7 @@ def _blocks(content: Content) -> list[BaseContentBlock]:
         return []
     if isinstance(content, str):
         return [TextBlock(text=content)]
-    return [block_of(part) for part in spread_parts(content, READERS)]
+    return list(given_parts(content, own_block, lambda text: TextBlock(text=text)))
 
 
 def _placed(

@@ -31,8 +31,7 @@ from strandline.adapters.converter import (
     without_leftovers,
 )
 from strandline.adapters.storable import Encoder
-from strandline.schemas.values.content_parts import named_text
-from strandline.schemas.values.forms.openai import body_of, spread_parts
+from strandline.schemas.values.forms.openai import body_of, given_parts
 from strandline.schemas.values.forms.tool_calls import read_call
 from strandline.schemas.values.message import HEAD_ROLES, Content, Message, Role
 
@@ -43,7 +42,6 @@ Json = dict[str, Any]
 _FILES = {"audio-url": "audio", "document-url": "document", "video-url": "video"}
 # Of parts of others.
 _URLS = {"image_url": "image-url", "video_url": "video-url"}
-_BODIES = frozenset({*_URLS, "input_audio", "file"})
 _AUDIO_TYPES = {"mp3": "mpeg"}
 _TO_STANDARD = str.maketrans("-_", "+/")
 _FROM_STANDARD = str.maketrans("+/", "-_")
@@ -209,7 +207,7 @@ def _foreign_items(message: Message) -> str | list[Any]:
     content = whole_content(message)
     if isinstance(content, str):
         return content
-    items = [one for part in spread_parts(content, _BODIES) if (one := _foreign_item(part))]
+    items: list[Any] = list(given_parts(content, _foreign_item, str))
     is_text = message.role == "tool" and all(isinstance(one, str) for one in items)
     return "\n".join(items) if is_text else items
 
@@ -222,7 +220,7 @@ def _foreign_item(part: Mapping[str, Any]) -> Any:
     if inline := read_data_url(url):
         media_type, data = inline
         return {"kind": "binary", "data": data.translate(_FROM_STANDARD), "media_type": media_type}
-    return {"kind": _URLS[kind], "url": url} if url and kind in _URLS else named_text(part)
+    return {"kind": _URLS[kind], "url": url} if url and kind in _URLS else None
 
 
 # The speakers of a request's parts.  Other parts are Pydantic AI's own, and a system's.

@@ -29,12 +29,25 @@ _CHAT_PARTS = {
     "assistant": {"text", "refusal"},
     "tool": {"text"},
 }
-# The same page: a part's own fields, and the sets without one of which it is nothing.
+# The same page: a part's own fields, and the sets of which it needs one, and takes no second.
 _BODIES: Mapping[str, tuple[set[str], list[set[str]]]] = {
     "image_url": ({"url", "detail"}, [{"url"}]),
     "input_audio": ({"data", "format"}, [{"data", "format"}]),
     "file": ({"file_id", "filename", "file_data"}, [{"file_id"}, {"file_data"}]),
 }
+# https://platform.openai.com/docs/api-reference/responses/create: the same of the parts of an input.
+_INPUT_PARTS: Mapping[str, tuple[set[str], list[set[str]]]] = {
+    "input_text": ({"type", "text"}, [{"text"}]),
+    "input_image": ({"type", "detail", "file_id", "image_url"}, [{"file_id"}, {"image_url"}]),
+    "input_file": (
+        {"type", "detail", "file_id", "filename", "file_data", "file_url"},
+        [{"file_id"}, {"file_data"}, {"file_url"}],
+    ),
+}
+# https://platform.openai.com/docs/guides/pdf-files, /guides/images-vision and /guides/audio: data is base64,
+# "format: wav or mp3".
+_BASE64 = re.compile("(?:[A-Za-z0-9+/]{4})+|(?:[A-Za-z0-9+/]{4})*[A-Za-z0-9+/]{2}(?:==|[A-Za-z0-9+/]=)")
+_DATA_URL = re.compile("data:[^,]*;base64,")
 _PART_FIELDS = {
     "text": {"type", "text"},
     "refusal": {"type", "refusal"},
@@ -111,7 +124,13 @@ def _chat_message(message: Mapping[str, Any]) -> Problems:
 def _is_body(body: object, allowed: set[str], needed: list[set[str]]) -> bool:
     if not isinstance(body, Mapping) or not all(isinstance(one, str) and one for one in body.values()):
         return False
-    return body.keys() <= allowed and any(one <= body.keys() for one in needed)
+    for key in body.keys() & {"data", "file_data", "url", "image_url"}:
+        head = _DATA_URL.match(body[key]) if key != "data" else None
+        is_data = head or key.endswith("data") or body[key].startswith("data:")
+        if is_data and not _BASE64.fullmatch(body[key][head.end() if head else 0 :]):
+            return False
+    is_format = body.get("format", "wav") in ("wav", "mp3")
+    return body.keys() <= allowed and sum(one <= body.keys() for one in needed) == 1 and is_format
 
 
 def _chat_call(call: Mapping[str, Any]) -> Problems:
@@ -158,6 +177,12 @@ def responses_problems(items: Forms, *, may_wait: bool = False) -> Problems:
                 problems.append(f"{at}: output {item.get('output')!r}")
         elif kind == "message" and item.get("role") not in ("system", "developer", "user", "assistant"):
             problems.append(f"{at}: role {item.get('role')!r}")
+        parts = item.get("output" if kind == "function_call_output" else "content")
+        for part in parts if kind in ("function_call_output", "message") and isinstance(parts, list) else ():
+            if part["type"].startswith("input_") and not (
+                part["type"] in _INPUT_PARTS and _is_body(part, *_INPUT_PARTS[part["type"]])
+            ):
+                problems.append(f"{at}: part {part!r}")
     if thought is not None:
         problems.append(f"{thought}: reasoning without what follows it")
     left = [one for one in called if called.count(one) > answered.count(one)]

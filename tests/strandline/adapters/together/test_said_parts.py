@@ -21,7 +21,7 @@ from strandline.adapters.pydantic_ai import messages as pydantic_ai
 from strandline.pipelines.transcript import full_text
 from strandline.producers.tokens import count_default, count_message
 from tests.support.providers.parts import DATA, PDF, PNG, SAYING, B, W
-from tests.support.providers.rules import chat_problems
+from tests.support.providers.rules import chat_problems, responses_problems
 from tests.support.providers.shapes import used
 
 # LangChain is given parts of others as they are.
@@ -55,8 +55,11 @@ def test_the_words_of_a_part_are_in_every_form(library: str, place: str) -> None
         ]
         sent = message.openai_forms()
         calls = [] if sent[0]["role"] != "tool" else [{"id": "c", "function": {"name": "f"}}]
-        called = Message("assistant", None, tool_calls=calls or None).openai_forms() if calls else []
-        assert chat_problems([*called, *sent]) == [], part
+        asked = Message("assistant", None, tool_calls=calls or None).openai_forms() if calls else []
+        assert chat_problems([*asked, *sent]) == [], part
+        items = items_of(message)
+        called = [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}] if calls else []
+        assert responses_problems([*called, *items]) == [], part
         assert f"\n{W}\n{W}" not in full_text(message)
     assert lost == []
 
@@ -83,6 +86,30 @@ def test_the_words_of_a_part_are_in_every_form(library: str, place: str) -> None
 def test_a_part_that_the_api_cannot_take_is_text(part: dict[str, Any], said: Any) -> None:
     form = said if isinstance(said, dict) else {"type": "text", "text": said}
     assert Message("user", [part]).to_openai()["content"] == [form]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "file", "file": {"file_id": "f", "content": W}},
+        {"type": "file", "file": {"file_id": "f"}, "context": W},
+        {"type": "video_url", "video_url": {"url": "https://e.org/a.mp4"}, "text": W},
+        {"type": "input_audio", "input_audio": {"data": DATA, "format": "ogg"}, "transcript": W},
+        {"type": "image_url", "image_url": {"url": "https://e.org/a.png"}, "alt": W},
+        {"type": "input_image", "file_id": "f", "alt": W},
+    ],
+)
+def test_the_words_of_a_part_are_given_once(part: dict[str, Any]) -> None:
+    message = Message("user", [part])
+    also = json.dumps(message.openai_forms(also=(part["type"],)))
+    said = {"also": also, **{form: say(message) for form, say in FORMS.items()}}
+    assert {form: text.count(W) for form, text in said.items()} == dict.fromkeys(said, 1)
+
+
+def test_of_two_places_of_a_file_one_is_sent() -> None:
+    part = {"type": "file", "file": {"file_id": "f", "filename": "a", "file_data": "QUJD"}}
+    sent = {"type": "file", "file": {"filename": "a", "file_data": "QUJD"}}
+    assert Message("user", [part]).to_openai()["content"] == [sent]
 
 
 def test_what_stands_with_a_picture_follows_it() -> None:
