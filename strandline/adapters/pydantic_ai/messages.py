@@ -215,9 +215,10 @@ def _foreign_items(message: Message) -> str | list[Any]:
 def _foreign_item(part: Mapping[str, Any]) -> Any:
     kind, body = part["type"], body_of(part) or {}
     url = body.get("url", body.get("file_data", ""))
+    inline = read_data_url(url)
     if kind == "input_audio" and body:
-        url = f"data:audio/{_AUDIO_TYPES.get(body['format'], body['format'])};base64,{body['data']}"
-    if inline := read_data_url(url):
+        inline = f"audio/{_AUDIO_TYPES.get(body['format'], body['format'])}", body["data"]
+    if inline:
         media_type, data = inline
         return {"kind": "binary", "data": data.translate(_FROM_STANDARD), "media_type": media_type}
     return {"kind": _URLS[kind], "url": url} if url and kind in _URLS else None

@@ -46,6 +46,7 @@ SAYING: Mapping[str, list[dict[str, Any]]] = {
         {"type": "input_audio", "input_audio": {"format": "wav"}, "transcript": W},
         {"type": "input_audio", "input_audio": {"data": DATA, "format": "ogg"}, "transcript": W},
         {"type": "input_audio", "input_audio": {"data": f"no base64!! {W}", "format": "wav"}},
+        {"type": "input_audio", "input_audio": {"data": "QUJD", "format": "a;base64,b"}, "alt": W},
         {"type": "input_audio", "input_audio": {"data": "data:a/b;base64,QUJD", "format": "wav"}, "alt": W},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,no base64!!"}, "alt": W},
         {"type": "image_url", "image_url": {"url": "data:image/svg+xml,<svg/>"}, "alt": W},
