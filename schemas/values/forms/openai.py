@@ -98,7 +98,8 @@ def _chat_form(message: Mapping[str, Any], also: Collection[str]) -> dict[str, A
     form["content"] = content or (None if calls else "")
     if calls:
         form["tool_calls"] = list(calls.values())
-    if beside := spoken_text({key: value for key, value in message.items() if key not in form}):
+    others = {key: value for key, value in message.items() if key not in form and key != "refusal"}
+    if beside := spoken_text(others):
         own = [{"type": "text", "text": content}] if isinstance(content, str) and content else content or []
         form["content"] = [*own, {"type": "text", "text": beside}] if own else beside
     return form
