@@ -246,6 +246,6 @@ def _read_cursor(after: str) -> tuple[str, str]:
     except (ValueError, TypeError, RecursionError):
         raise ConfigurationError(
             "--after is not a value that a page of this list printed; leave it out.",
-            for_clients="`cursor` is no value that a page of this list gave; leave it out.",
+            for_clients="It is not a cursor that a page of this list gave; leave it out.",
         ) from None
     return namespace, session_id
