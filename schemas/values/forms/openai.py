@@ -155,7 +155,7 @@ def given_parts(
         else:
             yield form
             # A part that is given as it is holds them.
-            text = "\n".join(beside_texts(part)) if form != part and body_of(part) else ""
+            text = "\n".join(beside_texts(part)) if form != part and part["type"] in _NEEDED else ""
         if text:
             yield text_form(text)
 
