@@ -12,6 +12,7 @@ from bench.cases.calls import measure_calls, measure_delay
 from bench.cases.consuming import measure_applications
 from bench.cases.crossing import measure_crossing
 from bench.cases.flat import measure_flat
+from bench.cases.observed import measure_observed
 from bench.cases.reads import measure_get
 from bench.cases.resident import measure_memory
 from bench.cases.service import measure_service
@@ -46,6 +47,7 @@ CASES = (
     Case("concurrent", measure_concurrent, 20),
     Case("audit", measure_audit, 40),
     Case("get", measure_get, 20),
+    Case("observed", measure_observed, 20),
     Case("defaults", measure_defaults, 60),
     Case("service", measure_service, 60),
     Case("encryption", measure_encryption, 15),

@@ -25,9 +25,12 @@ CACHES = ("STRANDLINE_WINDOW_CACHE_BYTES", "STRANDLINE_INDEX_CACHE_BYTES")
 def measure_get(ground: Ground, size: Size) -> Iterator[Figure]:
     """Read again, never read before, with search, and after one more put."""
     session_id, limits = filled_session(ground, size)
-    again, searching = _memory(ground, session_id, limits), _memory(ground, session_id, limits, search=True)
+    again, searching = (
+        memory_of(ground, session_id, limits),
+        memory_of(ground, session_id, limits, search=True),
+    )
     with without_cache():
-        first = _memory(ground, session_id, limits)
+        first = memory_of(ground, session_id, limits)
     messages = cycle(ground.messages)
     window = len(again.get().messages)
     with bare_select(ground, session_id) as select:
@@ -75,7 +78,7 @@ def filled_session(ground: Ground, size: Size, *, user_id: str | None = None) ->
     return memory.session_id, limits
 
 
-def _memory(ground: Ground, session_id: str, limits: tuple[int, int], *, search: bool = False) -> Memory:
+def memory_of(ground: Ground, session_id: str, limits: tuple[int, int], *, search: bool = False) -> Memory:
     blocks = None if search else [FactExtractionMemoryBlock(), SummaryMemoryBlock()]
     return ground.memory(
         session_id=session_id, blocks=blocks, token_limit=limits[0], token_flush_size=limits[1]

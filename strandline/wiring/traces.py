@@ -136,7 +136,7 @@ class OtelTracer:
         contexts = [context for cause in causes if (context := self._read(cause)) is not None]
         return self.tracer.start_span(
             name,
-            context=self._parent(contexts),
+            context=self._parent(contexts) if contexts else None,
             kind=self.kinds[kind],
             attributes=values,
             links=[self.trace.Link(one) for one in contexts] if len(causes) > 1 else None,
