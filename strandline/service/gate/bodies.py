@@ -154,14 +154,21 @@ def is_large(body: bytes) -> bool:
 
 def check_values(body: bytes) -> None:
     """Refuse a body of too many values before any is built: by its commas outside of texts."""
-    if body.count(b",") >= MAX_VALUES and _without_texts(body).count(b",") >= MAX_VALUES:
+    if body.count(b",") >= MAX_VALUES and _commas_outside_texts(body) >= MAX_VALUES:
         detail = f"A body has at most {MAX_VALUES:,} values and fields; send less at once."
         raise ProblemError(TOO_LARGE, detail=detail)
 
 
-def _without_texts(json: bytes) -> bytes:
+# All but the quotation mark and the comma.
+_OTHER_BYTES = bytes({*range(256)} - {*b'",'})
+
+
+def _commas_outside_texts(json: bytes) -> int:
+    """Each step is one call in C of a millisecond per megabyte: none holds the interpreter for long."""
     without_escapes = json.replace(rb"\\", b"").replace(rb"\"", b"")
-    return b"".join(without_escapes.split(b'"')[::2])
+    marks = without_escapes.translate(None, _OTHER_BYTES)
+    # Of texts without commas, and of places between two texts without one, nothing is left.
+    return sum(part.count(b",") for part in marks.replace(b'""', b"").split(b'"')[::2])
 
 
 def is_long(scope: Scope) -> bool:
