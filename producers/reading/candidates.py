@@ -171,7 +171,10 @@ class _Search:
         asked = text, None if vectors is None else vectors.generation_id
         if asked not in self.queries:
             vectors = None if vectors is None else replace(vectors, time_zone=self.request.time_zone)
-            self.queries[asked] = yield from prepare_query(text, vectors, self.request.embed_query)
+            # Without vectors only facts are searched for.
+            self.queries[asked] = yield from prepare_query(
+                text, vectors, self.request.embed_query, with_aim=vectors is not None
+            )
         return self.queries[asked]
 
     def rank(

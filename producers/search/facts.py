@@ -58,7 +58,7 @@ def search_facts(
     if not text or not limit or generation_id is None:
         return []
     vectors = yield from serving_vectors(owner.shard_key)
-    prepared = yield from prepare_query(text, vectors, embed_query)
+    prepared = yield from prepare_query(text, vectors, embed_query, with_aim=False)
     if prepared.is_empty:
         return []
     hits = yield from ranked_facts(prepared, vectors, owner.shard_key, generation_id, filters, limit=limit)

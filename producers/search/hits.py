@@ -46,7 +46,11 @@ class HitFact:
     @classmethod
     def read(cls, fact_id: UUID, text: str, said_at: datetime, sources: Sequence[Any] | None) -> HitFact:
         """From the rows of a statement, with ``sources`` as the fragment ``said_in`` gives them."""
-        places = {(UUID(key).int, seq): name for key, name, seqs in sources or () for seq in seqs or ()}
+        places = {
+            (int(key.replace("-", ""), 16), seq): name
+            for key, name, seqs in sources or ()
+            for seq in seqs or ()
+        }
         return cls(fact_id, text, said_at, places)
 
     @classmethod

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from functools import partial
 from itertools import chain, groupby, islice
 from operator import attrgetter
@@ -33,7 +33,7 @@ from strandline.schemas.display.local_time import today_in
 from strandline.schemas.errors import ConfigurationError, StrandlineError
 from strandline.schemas.postgres.operations import Operation, Run, fetch, find_owner_keys
 from strandline.schemas.queries.conversation.read import ServingGeneration
-from strandline.schemas.queries.conversation.search import SearchChunks, SearchChunksRow
+from strandline.schemas.queries.conversation.search import FactsByWords, SearchChunks, SearchChunksRow
 from strandline.schemas.queries.conversation.sharing import SearchSharedChunks, SearchSharedChunksRow
 from strandline.schemas.sealed.values import query_words
 from strandline.schemas.sealing.owner_keys import OwnerKeys
@@ -56,12 +56,15 @@ def read_hits(rows: Sequence[RankedRow]) -> list[Hit]:
 def _hit(rows: Sequence[RankedRow], messages: Iterator[Message]) -> Hit:
     first = rows[0]
     if first.fact_id is not None:
-        sources = json.loads(first.sources) if first.sources else ()
-        fact = HitFact.read(first.fact_id, first.fact, first.created_at, sources)
+        fact = _fact(first.fact_id, first.fact, first.created_at, first.sources)
         return Hit(first.score, None, (), first.similarity, fact)
     of_hit = list(islice(messages, len(rows)))
     bounds = first.from_seq, first.through_seq
     return _message_hit(first.score, first.similarity, first.session_key, of_hit, *bounds)
+
+
+def _fact(fact_id: UUID, text: str, said_at: datetime, sources: str | None) -> HitFact:
+    return HitFact.read(fact_id, text, said_at, json.loads(sources) if sources else ())
 
 
 def _message_hit(
@@ -282,6 +285,11 @@ def rank_hits(
         elif (recall := (yield from search_index(indexes, standing, asked))) is not None:
             return recalled_hits(recall)
     with making as begun:
+        if vectors is None and facts is not None and not limit:
+            if begun and part_of and indexes:
+                indexes.keep(part_of, indexes.begin().finish(begun.version, 0))  # of no pieces
+            words = query, target.shard_key, facts.generation_id
+            return (yield from _facts_by_words(*words, ALL_FACTS, limit=facts.limit))
         of_the_owner = SearchChunks(
             **compared,
             **ALL_FACTS.params,
@@ -359,11 +367,13 @@ def ranked_facts(
     *,
     limit: int,
 ) -> Operation[list[Hit]]:
-    """The best facts of an owner, best first, by the same statement.
+    """The best facts of an owner, best first.
 
     Raises:
         StrandlineError: the statement failed.
     """
+    if vectors is None:
+        return (yield from _facts_by_words(query, shard_key, facts_generation_id, filters, limit=limit))
     facts_alone = SearchChunks(
         **_comparison_params(query, vectors),
         **filters.params,
@@ -384,6 +394,23 @@ def ranked_facts(
         **_next_part(None, None),
     )
     return read_hits((yield from fetch(facts_alone)))
+
+
+def _facts_by_words(
+    query: SearchQuery, shard_key: UUID, facts_generation_id: int, filters: FactFilter, *, limit: int
+) -> Operation[list[Hit]]:
+    rows = yield from fetch(
+        FactsByWords(
+            shard_key=shard_key,
+            facts_generation_id=facts_generation_id,
+            lexemes=query.lexemes,
+            top_facts=limit,
+            **filters.params,
+        )
+    )
+    return [
+        Hit(row.score, None, (), fact=_fact(row.fact_id, row.fact, row.said_at, row.sources)) for row in rows
+    ]
 
 
 def _comparison_params(query: SearchQuery, vectors: Vectors | None) -> _Compared:
@@ -428,16 +455,22 @@ MAX_QUERY_WORDS = 128
 
 
 def prepare_query(
-    text: str, vectors: Vectors | None, embed_query: EmbedQuery | None
+    text: str, vectors: Vectors | None, embed_query: EmbedQuery | None, *, with_aim: bool = True
 ) -> Operation[SearchQuery]:
-    """Words and vector of a query; the embedding may call a model, and does not block the event loop."""
+    """Words and vector of a query; the embedding may call a model, and does not block the event loop.
+
+    Args:
+        with_aim: False where only facts are searched for: their scores do not depend on the aim, which takes
+            longer to find than the words.
+    """
     if vectors is None:
-        return _query(text, None, "No vectors exist yet, so the search compared only words.", None)
-    prepared: SearchQuery = yield Run(partial(_prepare, text, vectors, embed_query))
+        problem = "No vectors exist yet, so the search compared only words."
+        return _query(text, None, problem, None, with_aim)
+    prepared: SearchQuery = yield Run(partial(_prepare, text, vectors, embed_query, with_aim))
     return prepared
 
 
-def _prepare(text: str, vectors: Vectors, embed_query: EmbedQuery | None) -> SearchQuery:
+def _prepare(text: str, vectors: Vectors, embed_query: EmbedQuery | None, with_aim: bool) -> SearchQuery:
     vector: str | None = None
     problem: str | None = None
     try:
@@ -452,11 +485,13 @@ def _prepare(text: str, vectors: Vectors, embed_query: EmbedQuery | None) -> Sea
             problem = "The embedding model has no vector for the query, so the search compared only words."
     except StrandlineError as error:
         problem = f"The query could not be embedded, so the search compared only words: {error}"
-    return _query(text, vector or None, problem, vectors.time_zone)
+    return _query(text, vector or None, problem, vectors.time_zone, with_aim)
 
 
-def _query(text: str, vector: str | None, problem: str | None, time_zone: str | None) -> SearchQuery:
+def _query(
+    text: str, vector: str | None, problem: str | None, time_zone: str | None, with_aim: bool
+) -> SearchQuery:
     words = words_of_query(text)
     lexemes = list(dict.fromkeys(chain.from_iterable(words)))[-MAX_QUERY_WORDS:]
-    aim = aim_of(text, today_in(time_zone))
+    aim = aim_of(text, today_in(time_zone)) if with_aim else NO_AIM
     return SearchQuery(text, lexemes, vector, problem, aim, min(len(words), len(lexemes)))

@@ -37,6 +37,42 @@ SELECT 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, N
         %(through_piece)s, %(pieces_since)s, %(at_once)s)
 WHERE %(at_once)s > 0
 
+-- name: facts_by_words
+-- The best of an owner's facts by the words of a query alone, best first: as search_v1 ranks them if there are no pieces,
+-- without its many steps for these.
+-- params: facts_generation_id integer, topics text[]?, top_facts bigint
+-- row: score float8, fact_id uuid, fact text, said_at timestamptz, sources text?
+-- opens: fact text fact
+-- seals: lexemes query, topics
+-- repeatable
+WITH searched AS MATERIALIZED (
+    SELECT f.fact_id, f.said_at, f.lexemes FROM strandline.fact f
+    WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(facts_generation_id)s::integer AND f.live
+        AND (%(topics)s::text[] IS NULL OR f.topics && %(topics)s::text[])
+        AND (%(agent_id)s::text IS NULL OR f.agent_id = %(agent_id)s)
+        AND (%(team_id)s::text IS NULL OR f.team_id = %(team_id)s)
+), words AS (
+    -- The facts with a word are counted over the rows, so that nothing is joined, whatever the planner expects.
+    SELECT w.fact_id, w.said_at, w.length, count(*) OVER (PARTITION BY w.lexeme) AS holders FROM (
+        SELECT k.fact_id, k.said_at, @by_length(cardinality(k.lexemes)) AS length, unnest(k.lexemes) AS lexeme
+        FROM searched k) AS w
+    WHERE w.lexeme IN (SELECT unnest(%(lexemes)s::text[]))
+), best AS (
+    SELECT t.fact_id, t.said_at, t.text / max(t.text) OVER () AS score FROM (
+        SELECT w.fact_id, w.said_at,
+            sum(@rarity((SELECT count(*) FROM searched), w.holders) * @saturated(1 / w.length)) AS text
+        FROM words w GROUP BY w.fact_id, w.said_at) AS t
+    ORDER BY score DESC, t.said_at DESC, t.fact_id LIMIT %(top_facts)s
+)
+SELECT b.score, b.fact_id, t.text AS fact, b.said_at,
+    @said_in(%(shard_key)s, %(facts_generation_id)s::integer, b.fact_id)::text AS sources
+FROM best b CROSS JOIN LATERAL (
+    -- The limit keeps this a look-up per fact.
+    SELECT w.text FROM strandline.fact w
+    WHERE w.shard_key = %(shard_key)s AND w.generation_id = %(facts_generation_id)s::integer AND w.fact_id = b.fact_id
+    LIMIT 1) AS t
+ORDER BY b.score DESC, b.said_at DESC, b.fact_id
+
 -- name: indexed_hits
 -- Messages that an index in memory has ranked, each with those next to it, after a row that tells the version of the
 -- owner's pieces now; and, if they are asked for, all live facts up to a number of them, with their words.

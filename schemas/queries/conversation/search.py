@@ -115,6 +115,36 @@ class SearchChunks(Query[SearchChunksRow], name="search_chunks", repeatable=True
     at_once: int
 
 
+class FactsByWordsRow(NamedTuple):
+    score: float
+    fact_id: UUID
+    fact: str
+    said_at: datetime
+    sources: str | None
+
+
+class FactsByWords(Query[FactsByWordsRow], name="facts_by_words", repeatable=True):
+    """The best of an owner's facts by the words of a query alone, best first: as search_v1 ranks them if
+    there are no pieces, without its many steps for these.
+    """
+
+    marks = Marks(
+        owner=0,
+        seals=(
+            Mark(5, "query"),
+            Mark(2, "name", "topic"),
+        ),
+        opens=(Mark(2, "text", "fact"),),
+    )
+    shard_key: UUID
+    facts_generation_id: int
+    topics: list[str] | None
+    agent_id: str | None
+    team_id: str | None
+    lexemes: list[str]
+    top_facts: int
+
+
 class IndexedHitsRow(NamedTuple):
     place: int
     seq: int

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Any, TypeVar
@@ -16,7 +17,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline import FactExtractionMemoryBlock, Memory, MemoryContext, Retention
+from strandline.producers.facts.listing import FactFilter
 from strandline.producers.reading.contributions import RecentCounts
+from strandline.producers.search.ranking import (
+    NO_VECTORS,
+    Vectors,
+    facts_generation,
+    prepare_query,
+    ranked_facts,
+)
 from strandline.producers.tokens import count_default
 from strandline.schemas.postgres.async_database import AsyncDatabase
 from strandline.schemas.postgres.database import Database
@@ -202,6 +211,29 @@ def test_facts_alone_are_ranked_with_messages_as_they_are_without(talked: Memory
             )
             assert both == messages + alone
             assert len(alone) == 12
+
+
+@pytest.mark.parametrize("filters", [{}, {"topics": ("boats",)}, {"agent_id": "a"}, {"team_id": "t"}])
+def test_facts_are_ranked_by_words_alone_as_by_the_search_of_all(
+    talked: Memory, database: Database, filters: dict[str, Any]
+) -> None:
+    """The statement for words gives the facts, scores and sources of the one for vectors, without pieces."""
+    for options in ({}, {"topics": ["boats"]}, {"agent_id": "a", "team_id": "t"}):
+        talked.facts.add(f"Ann's boat 7 has a blue lamp: {len(options)}.", **options)
+    owner = identify_session("default", "s", "ann").shard_key
+    generation_id = database.run(facts_generation(("fact",), owner))
+    assert generation_id is not None
+    for question in (*QUESTIONS, "The blue boat 7 at pier 2", "Ann's boat"):
+        query = database.run(prepare_query(question, None, None))
+        by_words, by_all = (
+            database.run(ranked_facts(query, vectors, owner, generation_id, FactFilter(**filters), limit=12))
+            for vectors in (None, Vectors(NO_VECTORS, {}))
+        )
+        # The last digit depends on the order in which the weights of words are added up.
+        assert [replace(hit, score=round(hit.score, 12)) for hit in by_words] == [
+            replace(hit, score=round(hit.score, 12)) for hit in by_all
+        ]
+    assert by_words
 
 
 def test_a_read_by_words_alone_takes_one_statement(

@@ -233,6 +233,11 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
                 "words": 0,
             }
             return vectors | query | bounds | kinds | wanted | aim | ALL_MESSAGES.params(UUID(int=0))
+        case "facts_by_words":
+            facts = session_lane(connection, "facts")
+            wanted = {"topics": None, "agent_id": None, "team_id": None}
+            words = {"facts_generation_id": facts["generation_id"], "lexemes": ["x"], "top_facts": 5}
+            return facts | wanted | words
         case "unsearched_messages":
             vectors = session_lane(connection, "vectors") | {"scope_key": None, "excluded_session": None}
             vectors |= ALL_MESSAGES.params(UUID(int=0))
@@ -303,6 +308,7 @@ def table_of(node: dict[str, Any]) -> str:
         "read",
         "history",
         "search_chunks",
+        "facts_by_words",
         "unsearched_messages",
         "owners_with_facts",
         "happenings",
