@@ -21,6 +21,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, FailF
 
 from strandline.pipelines.models.contract import TaskName
 from strandline.pipelines.models.loose_json import Found, bounded_int, find_values, spellings
+from strandline.pipelines.text.common_words import speakers
 from strandline.schemas.errors import UnusableAnswerError
 from strandline.schemas.values.normal_form import folded
 
@@ -495,6 +496,8 @@ def _strict(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]
 # The longest that is looked at: more says something.
 _MAX_CHARACTERS = 120
 _WORD = re.compile(r"n/a|[^\s.,;:!?()\"]+")
+# The place of a text, as templates have it.
+_SLOT = re.compile(r"<[^<>]+>|\{+[^{}]+\}+|\$[a-z_]+")
 _AROUND = "<>[](){}«»„“”\"'`*_.…。!?: \n\t-–—"
 _JAPANESE_DENIALS = ("なし", "ない", "ません")
 
@@ -504,18 +507,21 @@ def is_placeholder(text: str) -> bool:
     if len(text) > _MAX_CHARACTERS:
         return not any(map(str.isalnum, text))
     plain = folded(text).strip(_AROUND)
-    if not any(map(str.isalnum, plain)):
+    if not any(map(str.isalnum, plain)) or _SLOT.fullmatch(text.strip()):
         return True
-    forms, denying, empty, pieces, marks = _table()
-    words = _WORD.findall(plain)
-    if plain in forms or (denying.intersection(words) and empty.issuperset(words)):
+    plain = (plain.strip(f"{_AROUND}#0123456789") or plain).replace("’", "'").replace(" / ", "/")
+    forms, denying, empty, nouns, pieces, marks = _table()
+    spoken = set(_WORD.findall(plain))
+    words = spoken - speakers()
+    is_of_nothing = bool(words & denying) and words <= empty and (words == spoken or bool(words & nouns))
+    if is_of_nothing or plain in forms:
         return True
     denies = any(mark in plain for mark in (*marks, *_JAPANESE_DENIALS))
     return denies and pieces.fullmatch(plain) is not None
 
 
 @cache
-def _table() -> tuple[frozenset[str], frozenset[str], frozenset[str], re.Pattern[str], str]:
+def _table() -> tuple[frozenset[str], frozenset[str], frozenset[str], frozenset[str], re.Pattern[str], str]:
     file = resources.files(__package__) / "placeholders.toml"
     table = tomllib.loads(file.read_text(encoding="utf-8"))
     denying = frozenset(table["denying"].split())
@@ -523,7 +529,8 @@ def _table() -> tuple[frozenset[str], frozenset[str], frozenset[str], re.Pattern
     return (
         frozenset(table["forms"]),
         denying,
-        denying.union(table["empty"].split()),
+        denying.union(table["empty"].split(), table["nouns"].split()),
+        frozenset(table["nouns"].split()),
         pieces,
         table["unspaced_denying"],
     )
