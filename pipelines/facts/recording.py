@@ -347,10 +347,12 @@ def _traces(fact_set: FactSet, fact_id: UUID) -> Operation[tuple[Trace, ...]]:
 
 
 def _digests(fact_set: FactSet) -> Operation[tuple[Trace, ...]]:
-    """The live facts' wordings, each by its digest alone."""
+    """The live facts' wordings by their digests, without the messages: each word of these was cleared."""
     rows = yield from fetch(LiveFacts(**fact_set.keys))
     traces = yield from traces_of(fact_set, [row.fact_id for row in rows])
-    return tuple(Trace(trace.fingerprint) for of_fact in traces.values() for trace in of_fact)
+    return tuple(
+        replace(trace, session_key=None, seqs=frozenset()) for marks in traces.values() for trace in marks
+    )
 
 
 def _record_event(

@@ -207,6 +207,11 @@ def telling_words(text: str, common: Collection[str] = ()) -> frozenset[str]:
     return frozenset(content) - joining_words(language_of(text)) - speakers() - weak_words() - set(common)
 
 
+def is_ending(word: str) -> bool:
+    """Whether a word without blanks around it is of hiragana alone, as endings are."""
+    return _CHARACTER.search(word) is not None and _CONTENT.search(word) is None
+
+
 def _is_content(word: str) -> bool:
     return _CONTENT.search(word) is not None and not set(word) & _COMMON_CHARACTERS
 

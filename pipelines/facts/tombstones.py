@@ -18,14 +18,12 @@ from typing import Any
 from uuid import UUID
 
 from strandline.pipelines.facts.kinds import MARK
-from strandline.pipelines.facts.statements import is_negated, names_in
+from strandline.pipelines.facts.statements import is_ending, is_negated, names_in
+from strandline.pipelines.text.common_words import pattern, speakers
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.pipelines.text.numbers import numbers_in
 from strandline.schemas.queries.derived.facts_edit import DecidingFactEventsRow
-from strandline.schemas.values.normal_form import fingerprint
-
-# How models and the local stand-in call a speaker without a name.
-_NAMELESS = frozenset(query_lexemes("user assistant"))
+from strandline.schemas.values.normal_form import fingerprint, folded
 
 # Of two sentences about one message, the shorter one must share more than this with the other.
 ALIKE_ABOVE = 0.5
@@ -42,8 +40,8 @@ _CLAUSE_END = re.compile(
 
 def telling_lexemes(lexemes: Iterable[str], said_by: str | None) -> frozenset[str]:
     """The lexemes that tell facts of one speaker apart: the speaker's own name is in all of them."""
-    words = (lexeme for lexeme in lexemes if not lexeme.startswith(MARK))
-    return frozenset(words) - _NAMELESS - frozenset(query_lexemes(said_by or ""))
+    words = (lexeme for lexeme in lexemes if not lexeme.startswith(MARK) and not is_ending(lexeme))
+    return frozenset(words) - speakers() - frozenset(query_lexemes(said_by or ""))
 
 
 def are_alike(left: frozenset[str], right: frozenset[str], above: float = ALIKE_ABOVE) -> bool:
@@ -223,7 +221,7 @@ def trace_of(
 ) -> Trace:
     """The trace of a candidate, or of other words."""
     numbers = set(map(str, numbers_in(text)))
-    words = telling_lexemes(query_lexemes(text), said_by)
+    words = telling_lexemes(query_lexemes(pattern("speaker").sub(" ", folded(text))), said_by)
     lexemes = numbers.union(word for word in words if not word[0].isdigit())
     kinds = set(query_lexemes(" ".join(names_in(text)))), numbers, _denied_lexemes(text)
     marks = {lexeme: blake2b(lexeme.encode(), digest_size=8).hexdigest() for lexeme in lexemes}

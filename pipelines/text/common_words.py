@@ -39,8 +39,9 @@ def joining_words(language: str | None) -> frozenset[str]:
 
 @cache
 def speakers() -> frozenset[str]:
-    """How facts call a speaker without a name."""
-    return word_set(_table()["statements"]["speakers"])
+    """How facts call a speaker without a name, as these words stand and as lexemes."""
+    words = _table()["statements"]["speakers"]
+    return word_set(words) | frozenset(query_lexemes(words))
 
 
 @cache
