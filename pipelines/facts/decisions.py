@@ -16,9 +16,10 @@ from typing import Protocol
 from strandline.pipelines.facts.kinds import USER, kinds_of, may_share_subject, subject_of
 from strandline.pipelines.facts.statements import (
     adds_to,
+    are_exchanged,
     contradict,
     counts_otherwise,
-    differ_at_end,
+    differ_in_part,
     has_name,
     have_in_common,
     holds_all_of,
@@ -34,9 +35,11 @@ from strandline.pipelines.text.common_words import is_foreign, language_of
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.pipelines.text.numbers import is_miscounted, numbers_in
 from strandline.schemas.values.doubts import Doubt, DoubtReason
+from strandline.schemas.values.normal_form import folded
 
 # Below are names of different places, as Berlin and Madrid.
 _LIKE = 0.5
+_IN_LATIN = str.maketrans("абвгдеёжзийклмнопрстуфхцчшщыэюяі", "abvgdeezziiklmnoprstufhzcssyeuai", "ьъ")
 # A repetition has so much of its telling words from what it repeats.
 REPEATED_SHARE = 0.5
 
@@ -149,7 +152,7 @@ def repeats_badly(candidate: Statement, known: Statement) -> DoubtReason | None:
         or _names_another(candidate.text, known.text)
         or len({subject_of(candidate.text), subject_of(known.text)} - {None, USER}) > 1
     )
-    if is_lost or differ_at_end(candidate.text, known.text) or _says_other(candidate.text, known.text):
+    if is_lost or differ_in_part(candidate.text, known.text) or _says_other(candidate.text, known.text):
         return "loses"
     return None
 
@@ -166,14 +169,20 @@ def _names_another(one: str, other: str) -> bool:
     if language == "german":  # every noun has a capital
         return False
     if language != language_of(other):
+        left, right = (set(map(_in_latin, names)) for names in (left, right))
+        left, right = left - right, right - left
         return bool(left and right) and not any(_is_like(a, b) for a in left for b in right)
     return any(not has_name(name, other) for name in left)
 
 
 def _is_like(one: str, other: str) -> bool:
     """Whether two names may be one in two languages, as Cologne and Köln are."""
-    pairs = product(query_lexemes(one), query_lexemes(other))
+    pairs = product(query_lexemes(_in_latin(one)), query_lexemes(_in_latin(other)))
     return any(SequenceMatcher(None, left, right).ratio() > _LIKE for left, right in pairs)
+
+
+def _in_latin(name: str) -> str:
+    return folded(name).translate(_IN_LATIN)
 
 
 def is_made_of(text: str, parts: Sequence[str]) -> bool:
@@ -186,6 +195,6 @@ def _fault(text: str, held: Sequence[str], parts: Sequence[str]) -> DoubtReason 
         return "language"
     if is_denied_otherwise(text, held):
         return "negation"
-    if not holds_all_of(text, held):
+    if not holds_all_of(text, held) or are_exchanged(text, parts):
         return "loses"
     return "adds" if adds_to(text, parts) else None

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from itertools import combinations, groupby
+from operator import itemgetter
 
 from strandline.pipelines.facts.kinds import kin_of, kinds_of, words_of_kinds
 from strandline.pipelines.text.common_words import (
     SCRIPTS_WITHOUT_CASE,
     joining_words,
     language_of,
+    opposites,
     pattern,
     speakers,
     weak_words,
@@ -45,7 +48,12 @@ _PARTICLES = frozenset("和与跟及并且也的了是在有而はがをにで�
 _COMMON_CHARACTERS = _PARTICLES | frozenset(
     "一二三两个個只会要去来到不没无新现年月日人大小上下中好想说用喜欢住家开始每天又再"
 )
-_JOINING_PHRASES = re.compile("という|である|です|ます|ている|こと|이라는|입니다|名叫|名为|并且|而且|以及")
+_JOINING_PHRASES = re.compile(
+    "という|である|です|ます|ている|こと|이라는|입니다|名叫|名为|并且|而且|以及|และ|แต่|(?<!\\S)(?:και|αλλά|είναι|और|लेकिन|है)(?!\\w)"
+)
+_CURRENCIES = str.maketrans(
+    dict(zip("$€£¥₽", " dollar , euro , pound , yen , ruble ".split(","), strict=True))
+)
 _ELISION = re.compile(r"(?<!\w)(?:[cdjlmnst]|un|qu|dell?|all|nell|sull|dall)'(?=\w\w)")
 
 
@@ -58,6 +66,8 @@ def holds_all_of(text: str, parts: Sequence[str]) -> bool:
 def _holds(text: str, part: str) -> bool:
     words = _words(text)
     if not numbers_in(part) <= numbers_in(text) or not all(has_name(name, text) for name in names_in(part)):
+        return False
+    if len(_tokens(text)) == len(_tokens(part)) and differ_in_part(text, part):
         return False
     own_words = telling_words(part) or _words(part)
     kept = _words_kept(own_words, words)
@@ -74,7 +84,7 @@ def says_all_of(text: str, other: str) -> bool:
 
 def adds_to(text: str, parts: Sequence[str]) -> set[str]:
     """The words of ``text`` that no part has, without mere joining words."""
-    plain, language = folded(" ".join(parts)), language_of(text)
+    plain, language = _plain(" ".join(parts)), language_of(text)
     spoken = numbers_in(plain)
     characters = set(plain) | _PARTICLES
     # As they stand too: "like" is a stop word, "likes" is none.
@@ -84,7 +94,7 @@ def adds_to(text: str, parts: Sequence[str]) -> set[str]:
     named = set() if language == "german" else set(query_lexemes(" ".join(names_in(text))))
     return {
         word
-        for word in query_lexemes(_JOINING_PHRASES.sub(" ", text))
+        for word in query_lexemes(_JOINING_PHRASES.sub(" ", text).translate(_CURRENCIES))
         if word not in known
         and not (numbers_in(word) and numbers_in(word) <= spoken)
         and not (_CHARACTER.search(word) and _is_joint(word, characters))
@@ -97,13 +107,24 @@ def _is_joint(word: str, characters: set[str]) -> bool:
     return set(word) <= characters and (all(map(_HAN.match, word)) or bool(_PARTICLES & set(word)))
 
 
+def are_exchanged(text: str, parts: Sequence[str]) -> bool:
+    """Whether a text gives a person what a part says of another: "Tom is in Rome, and Eva in Porto"."""
+    order = [word for word, _place in sorted(lexemes(text), key=itemgetter(1))]
+    people = [(name, set(query_lexemes(part))) for part in parts if (name := leading_name(part))]
+    return any(
+        name != other
+        and len([*groupby(word in own for word in order if (word in own) != (word in its))]) == 3
+        for (name, own), (other, its) in combinations(people, 2)
+    )
+
+
 def is_negated(text: str) -> bool:
     return pattern("negation").search(_plain(text)) is not None
 
 
 def is_denied_otherwise(text: str, parts: Sequence[str]) -> bool:
     """Whether a text denies though no part does, or the reverse; or denies the words that a part affirms."""
-    if is_negated(text) != any(map(is_negated, parts)):
+    if is_negated(text) != any(map(is_negated, parts)) or _opposed_words(text, " ".join(parts)):
         return True
     if not is_negated(text):
         return False
@@ -134,11 +155,20 @@ def _words_without_denial(text: str) -> frozenset[str]:
 
 
 def contradict(one: str, other: str) -> bool:
-    """Whether the same is affirmed by one of two statements, and denied by the other."""
-    if is_negated(one) == is_negated(other):
+    """Whether one of two statements affirms what the other denies, or says the opposite of."""
+    opposed = _opposed_words(one, other) if _tokens(one)[:1] == _tokens(other)[:1] else set()
+    if (is_negated(one) != is_negated(other)) == bool(opposed):
         return False
-    fewer, more = sorted((_words_without_denial(one), _words_without_denial(other)), key=len)
+    fewer, more = sorted((_words_without_denial(text) - opposed for text in (one, other)), key=len)
     return bool(fewer) and _share(fewer, more) == 1
+
+
+def _opposed_words(one: str, other: str) -> set[str]:
+    """The words that only one of two texts has where only the other has an opposite, also as lexemes."""
+    here, there, table = set(_tokens(one)), set(_tokens(other)), opposites()
+    pairs = [(word, table.get(word, frozenset()) & (there - here)) for word in here - there]
+    words = {word for own, its in pairs if its for word in (own, *its)}
+    return words.union(*map(query_lexemes, words))
 
 
 def counts_otherwise(one: str, other: str) -> bool:
@@ -207,11 +237,6 @@ def telling_words(text: str, common: Collection[str] = ()) -> frozenset[str]:
     return frozenset(content) - joining_words(language_of(text)) - speakers() - weak_words() - set(common)
 
 
-def is_ending(word: str) -> bool:
-    """Whether a word without blanks around it is of hiragana alone, as endings are."""
-    return _CHARACTER.search(word) is not None and _CONTENT.search(word) is None
-
-
 def _is_content(word: str) -> bool:
     return _CONTENT.search(word) is not None and not set(word) & _COMMON_CHARACTERS
 
@@ -233,14 +258,20 @@ def _is_named(one: str, other: str, common: Collection[str]) -> bool:
     )
 
 
-def differ_at_end(one: str, other: str) -> bool:
-    """Whether two statements begin alike, not with joining words alone, and end in different words."""
-    left, right = _tokens(one), _tokens(other)
-    same = next(_equal_until(left, right))
-    begun, ends = left[:same], (set(left[same:]), set(right[same:]))
-    if not set(begun) - joining_words(language_of(one)) - speakers() - _PARTICLES or not all(ends):
+def differ_in_part(one: str, other: str) -> bool:
+    """Whether two statements begin alike, not with joining words alone, and go on in different words.
+
+    They may end alike as well: "drinks tea every morning" and "drinks coffee every morning".
+    """
+    left, right, joining = _tokens(one), _tokens(other), joining_words(language_of(one)) | speakers()
+    begun = next(_equal_until(left, right))
+    if language_of(one) != language_of(other) or not set(left[:begun]) - joining - _PARTICLES:
         return False
-    return max(map(len, ends)) <= _MAX_END_WORDS and _share(*ends) == 0
+    ended = next(_equal_until(left[begun:][::-1], right[begun:][::-1]))
+    parts = [set(words[begun : len(words) - ended]) for words in (left, right)]
+    little = joining | weak_words() | _COMMON_CHARACTERS
+    is_telling = all(any(word not in little and not numbers_in(word) for word in part) for part in parts)
+    return is_telling and max(map(len, parts)) <= _MAX_END_WORDS and _share(*parts) == 0
 
 
 def _tokens(text: str) -> list[str]:
@@ -248,7 +279,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    return folded(text).replace("’", "'")
+    return folded(text).replace("’", "'").translate(_CURRENCIES)
 
 
 def _words(text: str) -> frozenset[str]:

@@ -18,7 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from strandline.pipelines.facts.kinds import MARK
-from strandline.pipelines.facts.statements import is_ending, is_negated, names_in
+from strandline.pipelines.facts.statements import is_negated, names_in
 from strandline.pipelines.text.common_words import pattern, speakers
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.pipelines.text.numbers import numbers_in
@@ -32,6 +32,8 @@ SAME_ABOVE = 0.75
 
 _SETS = ("lexemes", "names", "numbers", "denied")
 
+# Endings, where no blanks stand between words.
+_HIRAGANA = re.compile("[\u3041-\u309f]+")
 # Where a negation may begin or end.
 _CLAUSE_END = re.compile(
     r"[,;:.!?]\s|[、。，；]|\b(?:and|but|und|aber|sondern|et|mais|y|pero|sino|e|ma|mas|maar|и|а|но)\b", re.I
@@ -40,7 +42,7 @@ _CLAUSE_END = re.compile(
 
 def telling_lexemes(lexemes: Iterable[str], said_by: str | None) -> frozenset[str]:
     """The lexemes that tell facts of one speaker apart: the speaker's own name is in all of them."""
-    words = (lexeme for lexeme in lexemes if not lexeme.startswith(MARK) and not is_ending(lexeme))
+    words = (lexeme for lexeme in lexemes if not (lexeme.startswith(MARK) or _HIRAGANA.fullmatch(lexeme)))
     return frozenset(words) - speakers() - frozenset(query_lexemes(said_by or ""))
 
 

@@ -58,6 +58,14 @@ def command_words() -> frozenset[str]:
 
 
 @cache
+def opposites() -> dict[str, frozenset[str]]:
+    """By word the words that say its opposite."""
+    pairs = [pair.split("/") for pair in _table()["statements"]["opposites"].split()]
+    both = [*pairs, *(pair[::-1] for pair in pairs)]
+    return {word: frozenset(two for one, two in both if one == word) for word, _other in both}
+
+
+@cache
 def number_words() -> dict[str, int]:
     return {word: int(number) for number, words in _table()["numbers"].items() for word in words.split()}
 

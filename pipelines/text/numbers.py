@@ -17,20 +17,33 @@ _MAX_DIGITS = 1_000
 _WORD = re.compile(r"[^\W\d_]+")
 # Vowel signs are no letters to ``re``.
 _NAME = re.compile(r"[^\s\d.,;:!?()]+")
-_COUNTED = re.compile("([两兩二三四五六七八九十])(?=[个個只歳岁年月日匹本台人つ名点點时時次杯条件辆])")
-_COUNTS = dict(zip("两兩二三四五六七八九十", (2, 2, *range(2, 11)), strict=True))
+# Numbers that stand before what they count, and in dates; a single one is an article as well.
+_COUNTED = re.compile(
+    "(?<![零一二三四五六七八九十百])([二两兩三四五六七八九十][一二三四五六七八九十]{0,3}|一(?=[月日])|두|세|네)"
+    " ?(?=[个個只隻歳岁歲年月日匹本台人つ名点點时時次杯条件辆]|마리|명|개|살|번|대|잔|권)"
+)
+_DIGITS = dict(zip("一二三四五六七八九两兩두세네", (*range(1, 10), 2, 2, 2, 3, 4), strict=True))
+_CLOCK = re.compile(r"(?<![\d:.])(1[0-2]|0?[1-9])(?:[:.](\d\d))? ?([ap])\.?m\b")
 
 
 def numbers_in(text: str) -> set[int]:
     """The numbers of a text; a month that is named next to a number counts as its number."""
-    plain = folded(text)
-    values = {
-        int(digits) for digits in _NUMBER.findall(_THOUSANDS.sub("", plain)) if len(digits) < _MAX_DIGITS
-    }
-    words, spoken = _WORD.findall(plain), number_words()
-    values.update(spoken[word] for word in words if word in spoken)
-    values.update(_COUNTS[character] for character in _COUNTED.findall(plain))
+    plain = _in_digits(text)
+    values = {int(digits) for digits in _NUMBER.findall(plain) if len(digits) < _MAX_DIGITS}
+    spoken = number_words()
+    values.update(spoken[word] for word in _WORD.findall(plain) if word in spoken)
     return values | months_in(text) if values else values
+
+
+def _in_digits(text: str) -> str:
+    """A text in small letters, with counts and times of day in digits."""
+    plain = _COUNTED.sub(_counted, _THOUSANDS.sub("", folded(text)))
+    return _CLOCK.sub(lambda time: f"{int(time[1]) % 12 + 12 * (time[3] == 'p')}:{time[2] or '00'}", plain)
+
+
+def _counted(count: re.Match[str]) -> str:
+    tens, ten, units = count[1].rpartition("十")
+    return str(10 * _DIGITS.get(tens, 1) * bool(ten) + _DIGITS.get(units, 0))
 
 
 def is_miscounted(text: str, parts: Iterable[str], *, has_dates: bool = True) -> bool:
@@ -47,7 +60,7 @@ def is_miscounted(text: str, parts: Iterable[str], *, has_dates: bool = True) ->
 
 def _counts(text: str, has_dates: bool) -> Iterator[tuple[str, int]]:
     """The words after a number, and months before one, each with it; dates in digits with their order."""
-    plain, spoken, named = _THOUSANDS.sub("", folded(text)), number_words(), month_names()
+    plain, spoken, named = _in_digits(text), number_words(), month_names()
     tokens = _TOKEN.findall(plain)
     for before, token, after in zip(["", *tokens], tokens, [*tokens[1:], ""], strict=False):
         number = int(token) if token.isdigit() and len(token) < _MAX_DIGITS else spoken.get(token)

@@ -120,6 +120,13 @@ def test_numbers_and_people_are_not_exchanged(op: str, known: str, candidate: st
     assert decide(op, known, candidate, text).op == "add"
 
 
+def test_a_sentence_gives_nobody_the_words_of_another() -> None:
+    parts = ["Tom's birthday is 3 May.", "Eva's birthday is 3 June."]
+    assert is_made_of("Tom's birthday is 3 May and Eva's is 3 June.", parts)
+    assert not is_made_of("Tom's birthday is 3 June and Eva's is 3 May.", parts)
+    assert is_made_of("Anna and Ben work at Bosch.", ["Anna works at Bosch.", "Ben works at Bosch."])
+
+
 def test_words_of_nearly_all_facts_tell_nothing() -> None:
     known, candidate = "Ana sails the Nelly with Tom.", "Ana met Tom."
     assert decide("invalidate", known, candidate).op == "invalidate"
