@@ -37,11 +37,11 @@ def numbers_in(text: str) -> set[int]:
 
 def _in_digits(text: str) -> str:
     """A text in small letters, with counts and times of day in digits."""
-    plain = _COUNTED.sub(_counted, _THOUSANDS.sub("", folded(text)))
+    plain = _COUNTED.sub(_count_in_digits, _THOUSANDS.sub("", folded(text)))
     return _CLOCK.sub(lambda time: f"{int(time[1]) % 12 + 12 * (time[3] == 'p')}:{time[2] or '00'}", plain)
 
 
-def _counted(count: re.Match[str]) -> str:
+def _count_in_digits(count: re.Match[str]) -> str:
     tens, ten, units = count[1].rpartition("十")
     return str(10 * _DIGITS.get(tens, 1) * bool(ten) + _DIGITS.get(units, 0))
 

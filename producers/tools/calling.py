@@ -15,6 +15,7 @@ from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.facts.recording import was_taken_away
+from strandline.pipelines.models.answer_forms import is_placeholder
 from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.facts.edit_operations import Wording
@@ -204,18 +205,28 @@ def _embed_once(embed_query: EmbedQuery) -> EmbedQuery:
 
 
 def _add(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
-    wording = Wording.check(arguments["text"], topics=arguments["topics"])
-    if (yield from was_taken_away(scope.identity.shard_key, wording.text, AGENT)):
-        return _DELETED
-    return (yield from _show_fact(scope, (yield from scope.edits.add(wording, AGENT))))
+    wording = yield from _wording(scope, arguments)
+    return (
+        _DELETED
+        if wording is None
+        else (yield from _show_fact(scope, (yield from scope.edits.add(wording, AGENT))))
+    )
 
 
 def _update(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
-    wording = Wording.check(arguments["text"])
-    if (yield from was_taken_away(scope.identity.shard_key, wording.text, AGENT)):
+    wording = yield from _wording(scope, arguments)
+    if wording is None:
         return _DELETED
     fact = yield from scope.edits.replace(arguments["id"], wording, AGENT)
     return _not_found(arguments["id"]) if fact is None else (yield from _show_fact(scope, fact))
+
+
+def _wording(scope: ToolScope, arguments: Arguments) -> Operation[Wording | None]:
+    """The agent's words; None if a person took them away."""
+    wording = Wording.check(arguments["text"], topics=arguments.get("topics"))
+    if is_placeholder(wording.text):
+        raise InvalidMessageError("text", "says nothing; give a whole sentence")
+    return None if (yield from was_taken_away(scope.identity.shard_key, wording.text, AGENT)) else wording
 
 
 def _delete(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:

@@ -543,3 +543,11 @@ def test_what_an_agent_deletes_stays_deleted_in_the_next_generation(rig: Rig, dr
     assert facts_of(memory) == expected
     assert memory.call_tool("delete_memory", flat)["deleted"], "still the same answer"
     assert "Torggate" not in json.dumps(memory.call_tool("search_memories", {"query": "flat"})["memories"])
+
+
+@pytest.mark.parametrize("text", ["N/A", "…", "No facts found.", "<one sentence>"])
+def test_an_agent_stores_nothing_that_says_nothing(memory: Memory, text: str) -> None:
+    known = memory.facts.add("User sails.")
+    for name, more in (("add_memory", {}), ("update_memory", {"id": str(known.fact_id)})):
+        assert memory.call_tool(name, {"text": text, **more})["error"] == "invalid_arguments"
+    assert [fact.text for fact in memory.facts.list()] == ["User sails."]
