@@ -35,11 +35,9 @@ from strandline.pipelines.text.common_words import is_foreign, language_of
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.pipelines.text.numbers import is_miscounted, numbers_in
 from strandline.schemas.values.doubts import Doubt, DoubtReason
-from strandline.schemas.values.normal_form import folded
 
 # Below are names of different places, as Berlin and Madrid.
 _LIKE = 0.5
-_IN_LATIN = str.maketrans("абвгдеёжзийклмнопрстуфхцчшщыэюяі", "abvgdeezziiklmnoprstufhzcssyeuai", "ьъ")
 # A repetition has so much of its telling words from what it repeats.
 REPEATED_SHARE = 0.5
 
@@ -169,7 +167,6 @@ def _names_another(one: str, other: str) -> bool:
     if language == "german":  # every noun has a capital
         return False
     if language != language_of(other):
-        left, right = (set(map(_in_latin, names)) for names in (left, right))
         left, right = left - right, right - left
         return bool(left and right) and not any(_is_like(a, b) for a in left for b in right)
     return any(not has_name(name, other) for name in left)
@@ -177,12 +174,8 @@ def _names_another(one: str, other: str) -> bool:
 
 def _is_like(one: str, other: str) -> bool:
     """Whether two names may be one in two languages, as Cologne and Köln are."""
-    pairs = product(query_lexemes(_in_latin(one)), query_lexemes(_in_latin(other)))
+    pairs = product(query_lexemes(one), query_lexemes(other))
     return any(SequenceMatcher(None, left, right).ratio() > _LIKE for left, right in pairs)
-
-
-def _in_latin(name: str) -> str:
-    return folded(name).translate(_IN_LATIN)
 
 
 def is_made_of(text: str, parts: Sequence[str]) -> bool:

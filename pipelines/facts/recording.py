@@ -350,9 +350,7 @@ def _digests(fact_set: FactSet) -> Operation[tuple[Trace, ...]]:
     """The live facts' wordings by their digests, without the messages: each word of these was cleared."""
     rows = yield from fetch(LiveFacts(**fact_set.keys))
     traces = yield from traces_of(fact_set, [row.fact_id for row in rows])
-    return tuple(
-        replace(trace, session_key=None, seqs=frozenset()) for marks in traces.values() for trace in marks
-    )
+    return tuple(replace(one, session_key=None, seqs=frozenset()) for own in traces.values() for one in own)
 
 
 def _record_event(

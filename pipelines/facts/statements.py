@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations, groupby
-from operator import itemgetter
 
 from strandline.pipelines.facts.kinds import kin_of, kinds_of, words_of_kinds
 from strandline.pipelines.text.common_words import (
@@ -108,14 +107,13 @@ def _is_joint(word: str, characters: set[str]) -> bool:
 
 
 def are_exchanged(text: str, parts: Sequence[str]) -> bool:
-    """Whether a text gives a person what a part says of another: "Tom is in Rome, and Eva in Porto"."""
-    order = [word for word, _place in sorted(lexemes(text), key=itemgetter(1))]
+    """Whether a text gives a person the words of another: "Tom is in Rome, and Eva in Porto"."""
     people = [(name, set(query_lexemes(part))) for part in parts if (name := leading_name(part))]
-    return any(
-        name != other
-        and len([*groupby(word in own for word in order if (word in own) != (word in its))]) == 3
-        for (name, own), (other, its) in combinations(people, 2)
-    )
+    for (name, own), (other, its) in combinations(people, 2):
+        whose = groupby(word in own for word, _place in lexemes(text) if (word in own) != (word in its))
+        if name != other and len([*whose]) == 3:
+            return True
+    return False
 
 
 def is_negated(text: str) -> bool:
@@ -259,10 +257,7 @@ def _is_named(one: str, other: str, common: Collection[str]) -> bool:
 
 
 def differ_in_part(one: str, other: str) -> bool:
-    """Whether two statements begin alike, not with joining words alone, and go on in different words.
-
-    They may end alike as well: "drinks tea every morning" and "drinks coffee every morning".
-    """
+    """Whether two statements begin alike, not with joining words alone, and differ then, if only in part."""
     left, right, joining = _tokens(one), _tokens(other), joining_words(language_of(one)) | speakers()
     begun = next(_equal_until(left, right))
     if language_of(one) != language_of(other) or not set(left[:begun]) - joining - _PARTICLES:

@@ -496,8 +496,7 @@ def _strict(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]
 # The longest that is looked at: more says something.
 _MAX_CHARACTERS = 120
 _WORD = re.compile(r"n/a|[^\s.,;:!?()\"]+")
-# The place of a text, as templates have it.
-_SLOT = re.compile(r"<[^<>]+>|\{+[^{}]+\}+|\$[a-z_]+")
+_TEMPLATE_SLOT = re.compile(r"<[^<>]+>|\{+[^{}]+\}+|\$[a-z_]+")
 _AROUND = "<>[](){}«»„“”\"'`*_.…。!?: \n\t-–—"
 _JAPANESE_DENIALS = ("なし", "ない", "ません")
 
@@ -507,7 +506,7 @@ def is_placeholder(text: str) -> bool:
     if len(text) > _MAX_CHARACTERS:
         return not any(map(str.isalnum, text))
     plain = folded(text).strip(_AROUND)
-    if not any(map(str.isalnum, plain)) or _SLOT.fullmatch(text.strip()):
+    if not any(map(str.isalnum, plain)) or _TEMPLATE_SLOT.fullmatch(text.strip()):
         return True
     plain = (plain.strip(f"{_AROUND}#0123456789") or plain).replace("’", "'").replace(" / ", "/")
     forms, denying, empty, nouns, pieces, marks = _table()

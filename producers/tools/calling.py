@@ -205,28 +205,18 @@ def _embed_once(embed_query: EmbedQuery) -> EmbedQuery:
 
 
 def _add(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
-    wording = yield from _wording(scope, arguments)
-    return (
-        _DELETED
-        if wording is None
-        else (yield from _show_fact(scope, (yield from scope.edits.add(wording, AGENT))))
-    )
+    wording = Wording.check(arguments["text"], topics=arguments["topics"])
+    if (yield from was_taken_away(scope.identity.shard_key, wording.text, AGENT)):
+        return _DELETED
+    return (yield from _show_fact(scope, (yield from scope.edits.add(wording, AGENT))))
 
 
 def _update(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
-    wording = yield from _wording(scope, arguments)
-    if wording is None:
+    wording = Wording.check(arguments["text"])
+    if (yield from was_taken_away(scope.identity.shard_key, wording.text, AGENT)):
         return _DELETED
     fact = yield from scope.edits.replace(arguments["id"], wording, AGENT)
     return _not_found(arguments["id"]) if fact is None else (yield from _show_fact(scope, fact))
-
-
-def _wording(scope: ToolScope, arguments: Arguments) -> Operation[Wording | None]:
-    """The agent's words; None if a person took them away."""
-    wording = Wording.check(arguments["text"], topics=arguments.get("topics"))
-    if is_placeholder(wording.text):
-        raise InvalidMessageError("text", "says nothing; give a whole sentence")
-    return None if (yield from was_taken_away(scope.identity.shard_key, wording.text, AGENT)) else wording
 
 
 def _delete(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
@@ -305,7 +295,10 @@ def read_arguments(tool: ToolDefinition, arguments: object) -> dict[str, Any]:
             f"{tool.name} has no argument {named}; it takes {', '.join(sorted(known))}",
             for_clients=InvalidMessageError.UNTOLD,
         )
-    return {argument.name: _checked_value(argument, values.get(argument.name)) for argument in tool.arguments}
+    checked = {one.name: _checked_value(one, values.get(one.name)) for one in tool.arguments}
+    if "text" in checked and is_placeholder(checked["text"]):
+        raise InvalidMessageError("text", "says nothing; give a whole sentence")
+    return checked
 
 
 def _as_object(arguments: object) -> dict[str, Any]:
