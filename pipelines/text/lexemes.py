@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from types import MappingProxyType
-from typing import NamedTuple
 from unicodedata import normalize  # noqa: TID251 - of one token, whose marks are few
 
 import snowballstemmer  # type: ignore[import-untyped]
@@ -58,15 +57,14 @@ _SCRIPTS = (
 # Vowel signs and points that belong inside a word, though re's \w leaves them out.
 _MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u05bf\u05c1\u05c2\u0610-\u061a\u064b-\u065f\u0670"
 _MARKS += "\u0900-\u0903\u093a-\u094f\u0951-\u0957\u0962\u0963\u0980-\u0d7f\u200c\u200d"
-_LETTER = rf"(?:(?![{_UNSPACED}_])[\w{_MARKS}])"
+_LETTERS = rf"(?:[^\W_{_UNSPACED}]+|[{_MARKS}])+"
 # Not of an unspaced script: its digits end a word, and each of many words would look through them all.
-_DIGIT = rf"(?:(?![{_UNSPACED}])\d)"
+_DIGIT = rf"[^\D{_UNSPACED}]"
 _TOKEN = re.compile(
-    rf"(?P<run>[{_UNSPACED}]+)"
-    rf"|(?P<number>[Vv]?{_DIGIT}+(?:[.,]{_DIGIT}+)+(?![\w{_MARKS}]))"
-    rf"|(?P<word>{_LETTER}+(?:'{_LETTER}+)*)"
-    # Emoji and other pictures, without the tones of skin.
-    "|(?P<picture>[\u2600-\u27bf\U0001f300-\U0001f3fa\U0001f400-\U0001faff])"
+    rf"([{_UNSPACED}]+)"
+    rf"|([Vv]?{_DIGIT}+(?:[.,]{_DIGIT}+)+(?![\w{_MARKS}]))"
+    # A word; or emoji and other pictures, without the tones of skin.
+    rf"|({_LETTERS}(?:'{_LETTERS})*|[\u2600-\u27bf\U0001f300-\U0001f3fa\U0001f400-\U0001faff])"
 )
 # Digits in groups, as telephone numbers are written; so long that dates and amounts are seldom meant.
 _GROUPS = re.compile(r"(?<![\w.,])\+?\d{1,4}(?:[ ./()-]{1,2}\d{2,5}){2,5}(?![\w.,]\d)", re.ASCII)
@@ -82,7 +80,8 @@ _PLAIN_LETTERS = str.maketrans(
     {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i"}
 )
 _WITH_PLAIN_FORM = re.compile("[\u00c0-\u024f\u0370-\u03ff\u0451\u1e00-\u1fff\u0300-\u036f]")
-_APOSTROPHES = str.maketrans({"\u2019": "'", "\u02bc": "'", "\u2018": "'", "\u00ad": None, "\u200b": None})
+_APOSTROPHES = re.compile("[\u2018\u2019\u02bc]")
+_UNSEEN = re.compile("[\u00ad\u200b]")
 
 
 def is_mostly_unspaced(text: str) -> bool:
@@ -157,8 +156,8 @@ def lexemes(text: str, *, language: str = "english") -> list[tuple[str, int]]:
     """
     return [
         (lexeme, position)
-        for position, word in _content_words(text, language)
-        for lexeme in (*word.lexemes(language), *word.singles)
+        for position, (forms, singles) in enumerate(_words(text, language), start=1)
+        for lexeme in (*_stems(forms, language), *singles)
     ]
 
 
@@ -174,8 +173,8 @@ def query_lexemes(text: str, *, language: str = "english") -> list[str]:
 
 def words_of_query(text: str, *, language: str = "english") -> list[tuple[str, ...]]:
     """The distinct words of a query, in order of first mention, each with the lexemes of its variants."""
-    words = (tuple(word.lexemes(language)) for _, word in _content_words(text, language))
-    return list(dict.fromkeys(words))
+    words = dict.fromkeys(forms for forms, _singles in _words(text, language) if forms)
+    return list(dict.fromkeys(_stems(forms, language) for forms in words))
 
 
 def indexed_lexemes(text: str) -> list[str]:
@@ -216,46 +215,32 @@ def check_language(language: str) -> None:
 _LANGUAGES = frozenset(snowballstemmer.algorithms())
 
 
-class _Word(NamedTuple):
-    """A word in small letters, other ways to write it, and what may be a word of one character in it."""
-
-    token: str
-    variants: Sequence[str] = ()
-    singles: Sequence[str] = ()
-    is_name: bool = False
-
-    def lexemes(self, language: str) -> Iterator[str]:
-        yield _lexeme(self.token, language)
-        for variant in self.variants:
-            yield _lexeme(variant, language)
+# The forms of a word in small letters, as it is written and others, none of a stop word; and what may be a word
+# of one character in it.
+_Word = tuple[tuple[str, ...], Sequence[str]]
 
 
-def _content_words(text: str, language: str) -> Iterator[tuple[int, _Word]]:
+def _words(text: str, language: str) -> Iterator[_Word]:
     check_language(language)
     stop = STOP_WORDS.get(language, frozenset())
-    for position, word in enumerate(_words(text), start=1):
-        if word.is_name or word.token not in stop:
-            yield position, word
-
-
-def _words(text: str) -> Iterator[_Word]:
-    plain = normal_form(text).translate(_APOSTROPHES)
-    is_ascii = plain.isascii()
-    for match in _TOKEN.finditer(plain):
-        if match.lastgroup == "run":
-            yield from _bigrams(normal_form(match.group().casefold()))
+    plain = _UNSEEN.sub("", _APOSTROPHES.sub("'", normal_form(text)))
+    is_ascii, is_question = plain.isascii(), plain.rstrip().endswith("?")
+    for place, (run, number, word) in enumerate(_TOKEN.findall(plain)):
+        if run:
+            yield from _bigrams(normal_form(run.casefold()))
             continue
-        written = match.group()[:MAX_TOKEN_CHARACTERS]
+        written = (number or word)[:MAX_TOKEN_CHARACTERS]
         token = written.lower() if is_ascii else normal_form(written.casefold())
-        if match.lastgroup == "number":
-            number = _THOUSANDS.sub("", token)
-            plain_number = number.lstrip("v").replace(",", ".")
-            yield _Word(number, (plain_number,) if plain_number != number else ())
-        elif written in _NAMES:
-            # At the beginning of a question it is a verb.
-            yield _Word(token, is_name=match.start() > 0 or not plain.rstrip().endswith("?"))
+        if number:
+            token = _THOUSANDS.sub("", token)
+            plain_number = token.lstrip("v").replace(",", ".")
+            yield (token, plain_number) if plain_number != token else (token,), ()
+        elif token not in stop:
+            yield (token, *_variants(token)), ()
         else:
-            yield _Word(token, _variants(token))
+            # At the beginning of a question it is a verb.
+            is_verb = is_question and place == 0 and plain.startswith(written)
+            yield (token,) if written in _NAMES and not is_verb else (), ()
     for group in _GROUPS.findall(plain):
         yield from _digits(group)
 
@@ -282,24 +267,22 @@ def _digits(groups: str) -> Iterator[_Word]:
     if len(rows[0]) == _DIGITS_OF_DATE and any(map(_YEAR.match, parts)):
         return
     if len(rows[0]) <= _MOST_DIGITS and (fit := [row for row in rows if len(row) >= _FEWEST_DIGITS]):
-        yield _Word(fit[0], fit[1:])
+        yield tuple(fit), ()
 
 
 def _bigrams(run: str) -> Iterator[_Word]:
     if len(run) == 1:
-        yield _Word(run)
+        yield (run,), ()
         return
     single = {match.start() for match in _SINGLE.finditer(run)}
     last = len(run) - 2
     for index in range(last + 1):
         places = (index, index + 1) if index == last else (index,)
-        yield _Word(run[index : index + 2], singles=[run[place] for place in places if place in single])
+        yield (run[index : index + 2],), [run[place] for place in places if place in single]
 
 
-def _lexeme(token: str, language: str) -> str:
-    if len(token) > MAX_STEMMED_CHARACTERS:
-        return token
-    return _stem(token, language)
+def _stems(forms: tuple[str, ...], language: str) -> tuple[str, ...]:
+    return tuple(_stem(form, language) if len(form) <= MAX_STEMMED_CHARACTERS else form for form in forms)
 
 
 # Of a million words of conversations 98.4 % were met again among so many, and 98.6 % among all.
