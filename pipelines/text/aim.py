@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, date, timedelta
 from itertools import islice
 
+from strandline.pipelines.text.common_words import any_of
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.pipelines.text.spoken_dates import spoken_date
 
@@ -38,7 +39,7 @@ _MONTHS = (
 )
 _NUMBERS = {name: number for number, names in enumerate(_MONTHS, start=1) for name in names}
 _SHORT = {names[0][:3]: number for number, names in enumerate(_MONTHS, start=1) if names[0] != "may"}
-_NAMED = "|".join([*sorted(_NUMBERS, key=len, reverse=True), *(rf"{short}\.?" for short in _SHORT)])
+_NAMED = any_of([*sorted(_NUMBERS, key=len, reverse=True), *(rf"{short}\.?" for short in _SHORT)])
 # Of a text whose words are one space apart. In ASCII, since other letters that count as the same without case
 # (a dotless i, a long s) are not in the tables.
 _DATE = re.compile(
@@ -46,16 +47,17 @@ _DATE = re.compile(
     r"(?: (\d{1,2})(?:st|nd|rd|th)?\b(?![\d:]))?(?: ?,? ?(?:de )?((?:19|20)\d\d))?",
     re.IGNORECASE | re.ASCII,
 )
-_WORD = re.compile(r"\w+")
+_CAPITALISED = re.compile(r"\b[^\W\d_a-z]\w*")
 _YEAR_FIRST = re.compile(r"\b((?:19|20)\d\d)([-./])(\d{1,2})\2(\d{1,2})\b", re.ASCII)
 _YEAR_LAST = re.compile(r"\b(\d{1,2})([-./])(\d{1,2})\2((?:19|20)\d\d)\b", re.ASCII)
 # As Chinese, Japanese and Korean write a day or a month.
 _WITH_SIGNS = re.compile(
-    r"(?<!\d)(?:((?:19|20)\d\d) ?[年년] ?)?(\d{1,2}) ?[月월](?![曜요])(?: ?(\d{1,2}) ?[日号號일])?", re.ASCII
+    r"(?<!\d)(?=\d)(?:((?:19|20)\d\d) ?[年년] ?)?(\d{1,2}) ?[月월](?![曜요])(?: ?(\d{1,2}) ?[日号號일])?",
+    re.ASCII,
 )
 # No sum and no measure.
 _YEAR = re.compile(
-    r"(?<![$€£¥.,])\b((?:19|20)\d\d)(?:\b|(?=[年년]))(?![.,]\d)"
+    r"\b(?<![$€£¥.,])((?:19|20)\d\d)(?:\b|(?=[年년]))(?![.,]\d)"
     r"(?! ?(?:[$€£¥%]|dollars?|euros?|pounds?|bucks|yen|km|miles?|met(?:er|re)s?|m|kg|g|ml|people|users|words"
     r"|steps|calories|times)\b)",
     re.IGNORECASE,
@@ -106,8 +108,8 @@ NO_AIM = Aim()
 
 def aim_of(question: str, today: date) -> Aim:
     plain = " ".join(question.replace("\u2019", "'").split())
-    words = [word for word in _WORD.findall(plain) if word[0].isalpha() and not word[0].islower()]
-    names = query_lexemes(" ".join(words))
+    words = dict.fromkeys(_CAPITALISED.findall(plain))
+    names = query_lexemes(" ".join(word for word in words if word[0].isalpha() and not word[0].islower()))
     # Of days to come nothing was said yet, but on others.
     days = islice((days for days in _days(plain, today) if days.first <= today), MAX_RANGES)
     return Aim(_FIRST_PERSON.search(plain) is not None, tuple(names), tuple(days))
@@ -146,21 +148,18 @@ def _signed_dates(question: str) -> Iterator[tuple[int | None, int, int | None]]
 
 
 def _named_dates(question: str) -> Iterator[tuple[int | None, int, int | None]]:
-    of_time = {word.lower() for word in _OF_TIME.findall(question)}
-    for before, name, after, year in _DATE.findall(question):
+    dates = _DATE.findall(question)
+    people = _ALSO_NAMES.intersection(name.lower().rstrip(".") for _, name, *_ in dates if name[0].isupper())
+    if people:
+        people -= {word.lower() for word in _OF_TIME.findall(question)}
+    for before, name, after, year in dates:
         plain = name.lower().rstrip(".")
         is_alone = not (before or after or year)
-        if is_alone and _is_no_month(name, plain, of_time):
+        if is_alone and (name[0].islower() or plain in _DOUBTFUL or plain in people):
             continue
         month = _NUMBERS.get(plain) or _SHORT[plain]
         day = before or after
         yield int(year) if year else None, month, int(day) if day else None
-
-
-def _is_no_month(name: str, plain: str, of_time: Set[str]) -> bool:
-    if name[0].islower() or plain in _DOUBTFUL:
-        return True
-    return plain in _ALSO_NAMES and plain not in of_time
 
 
 def _of_date(year: int | None, month: int, day: int | None, today: date) -> Iterator[DayRange]:

@@ -85,8 +85,20 @@ def spoken_table(name: str) -> dict[str, list[str]]:
 
 @cache
 def pattern(name: str) -> re.Pattern[str]:
-    """``negation``, ``no_day``, ``part_of_number``, ``clause``, ``listed`` or ``times``, of small letters."""
+    """One of the table's ``patterns``, of small letters."""
     return re.compile("".join(_table()["patterns"][name]))
+
+
+def any_of(phrases: Iterable[str]) -> str:
+    """A part of a pattern, for phrases that begin with a letter: each is tried only where its letter stands.
+
+    Of phrases that begin with the same letter, the first that fits is taken.
+    """
+    by_letter: dict[str, list[str]] = {}
+    for phrase in phrases:
+        by_letter.setdefault(phrase[0], []).append(phrase[1:])
+    choices = "|".join(f"{letter}(?:{'|'.join(rests)})" for letter, rests in by_letter.items())
+    return f"(?=[{''.join(by_letter)}])(?:{choices})"
 
 
 _SCRIPTS = (

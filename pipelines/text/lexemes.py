@@ -215,8 +215,8 @@ def check_language(language: str) -> None:
 _LANGUAGES = frozenset(snowballstemmer.algorithms())
 
 
-# The forms of a word in small letters, as it is written and others, none of a stop word; and what may be a word
-# of one character in it.
+# The forms of a word in small letters, first as it is written, none of a stop word; and what may be words of
+# one character in it.
 _Word = tuple[tuple[str, ...], Sequence[str]]
 
 

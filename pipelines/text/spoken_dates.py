@@ -8,36 +8,32 @@ Only phrases that name one day are resolved; "last summer" or "in March" is left
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Set
 from datetime import date, timedelta
 from functools import cache
 
-from strandline.pipelines.text.common_words import (
-    language_of,
-    number_words,
-    pattern,
-    spoken_table,
-)
+from strandline.pipelines.text.common_words import any_of, language_of, number_words, pattern, spoken_table
 
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 _ISO_DATE = re.compile(r"\b(\d{4}-\d{2}-\d{2})\b")
 _WEEKDAY = re.compile(
-    rf"(?<!every )\b(last|this past|this coming|next) ({'|'.join(_WEEKDAYS)})\b"
+    rf"\b(?<!every )(last|this past|this coming|next) ({'|'.join(_WEEKDAYS)})\b"
     r"(?! of\b| in (?:the|each|every) month)"
 )
 # "Last Saturday" in Chinese is the Saturday of the week before, and weeks begin on Monday.
 _WEEKDAY_OF_WEEK = re.compile(r"(上|这|下)个?(?:周|星期|礼拜)([一二三四五六日天])")
 _WEEKS = {"上": -1, "这": 0, "下": 1}
 _NEAR_DAYS = (-2, 2, -1, 0, 1)
-_OFFSETS = (
-    (re.compile(r"\bday before yesterday\b|前天|おととい|그저께"), -2),
-    (re.compile(r"\bday after tomorrow\b|后天|あさって|모레"), 2),
-    (re.compile(r"\b(yesterday|last night)\b|昨天|昨晚|昨日|어제"), -1),
-    (re.compile(r"\b(today|tonight|this (morning|afternoon|evening))\b|今天|今晚|今日|오늘"), 0),
-    (re.compile(r"\btomorrow\b|明天|明日|내일"), 1),
-    (re.compile(r"\blast week\b|上周|上星期|先週"), -7),
-    (re.compile(r"\bnext week\b|下周|下星期|来週"), 7),
-)
+_OFFSETS = {
+    -2: ("day before yesterday", "前天", "おととい", "그저께"),
+    2: ("day after tomorrow", "后天", "あさって", "모레"),
+    -1: ("yesterday", "last night", "昨天", "昨晚", "昨日", "어제"),
+    0: ("today", "tonight", "this morning", "this afternoon", "this evening", "今天", "今晚", "今日", "오늘"),
+    1: ("tomorrow", "明天", "明日", "내일"),
+    -7: ("last week", "上周", "上星期", "先週"),
+    7: ("next week", "下周", "下星期", "来週"),
+}
 
 
 def spoken_date(text: str, said_on: date) -> date | None:
@@ -60,48 +56,67 @@ def _spoken_date(folded: str, said_on: date) -> date | None:
         return _weekday_of_week(weekday.group(1), weekday.group(2), said_on)
     if units := set(_any_unit().findall(folded)):
         for unit, phrase, days in _distances():
-            if any(map(unit.fullmatch, units)) and (match := phrase.search(folded)):
+            if _is_any(unit, units) and (match := phrase.search(folded)):
                 return _at_distance(match, days, said_on)
-    if not _days_but(None).search(folded):
+    if not _named_days(folded):
         return None
-    folded = pattern("no_day").sub(" ", folded)
-    for phrase, days in _OFFSETS:
-        if phrase.search(folded):
+    folded = _no_day(has_far=pattern("far").search(folded) is not None).sub(" ", folded)
+    named = _named_days(folded)
+    for days, phrases in _OFFSETS.items():
+        if not named.isdisjoint(phrases):
             return said_on + timedelta(days=days)
     language = language_of(folded)
     names = sorted(spoken_table("days"), key=lambda name: name != language)
-    days_of = (day for name in names if (day := _day_in(name, folded, said_on, is_its=name == language)))
-    return next(days_of, None)
+    days_of = (_day_in(name, named, folded, said_on, is_its=name == language) for name in names)
+    return next(filter(None, days_of), None)
+
+
+def _named_days(folded: str) -> set[str]:
+    """The words of days near today, and of weekdays but those of English: they need "last" or "next"."""
+    return set(_days_but(None).findall(folded)).difference(_WEEKDAYS)
+
+
+def _is_any(phrase: str, words: Iterable[str]) -> bool:
+    return any(re.fullmatch(phrase, word) for word in words)
 
 
 @cache
 def _days_but(left_out: int | None) -> re.Pattern[str]:
     """The words of days near today, without those of one distance, and of weekdays."""
-    names = [*_WEEKDAYS]
-    for *phrases, _ahead, _back, weekdays in spoken_table("days").values():
-        near = zip(_NEAR_DAYS, phrases, strict=True)
-        names += [phrase for days, phrase in near if days != left_out] + weekdays.split()
-    offsets = "|".join(phrase.pattern for phrase, days in _OFFSETS if days != left_out)
-    return re.compile(rf"\b(?:{'|'.join(names)})\b|{offsets}")
+    words, signs = [*_WEEKDAYS], list[str]()
+    for days, phrases in _OFFSETS.items():
+        for phrase in phrases if days != left_out else ():
+            (words if phrase.isascii() else signs).append(phrase)
+    for *near, _ahead, _back, weekdays in spoken_table("days").values():
+        others = [phrase for days, phrase in zip(_NEAR_DAYS, near, strict=True) if days != left_out]
+        words += "|".join([*others, *weekdays.split()]).split("|")
+    return re.compile(rf"\b{any_of(words)}\b|{any_of(signs)}")
+
+
+@cache
+def _no_day(*, has_far: bool) -> re.Pattern[str]:
+    """Words of days that name none; words near a far time, which take long, only for a text that has one."""
+    near_far = rf"(?:\S{{1,20}} ){{0,2}}{pattern('far').pattern}(?:,? \S{{1,20}}){{0,2}}"
+    texts = [pattern("no_day").pattern, *([near_far] if has_far else []), pattern("no_day_in_signs").pattern]
+    return re.compile("|".join(texts))
 
 
 @cache
 def _any_unit() -> re.Pattern[str]:
     units = (unit for words in spoken_table("distances").values() for unit in words[:2])
-    return re.compile(rf"\b(?:{'|'.join(units)})\b")
+    return re.compile(rf"\b{any_of('|'.join(units).split('|'))}\b")
 
 
 @cache
-def _distances() -> list[tuple[re.Pattern[str], re.Pattern[str], int]]:
+def _distances() -> list[tuple[str, re.Pattern[str], int]]:
     """The word of a unit, a phrase with a number of them, and the days per unit, ago or ahead."""
     phrases = []
-    known = "|".join(number_words())
     for day, week, one, verbs, *ago_and_ahead in spoken_table("distances").values():
+        numbers = rf"(\d{{1,3}}|{any_of([*one.split('|'), *number_words()])})"
         for unit, days in ((day, 1), (week, 7)):
             for sign, phrase in zip((-1, 1), ago_and_ahead, strict=False):
-                text = phrase.replace("N", rf"(\d{{1,3}}|{one}|{known})").replace("U", rf"(?:{unit})\b")
-                text = text.replace("V", verbs)
-                phrases.append((re.compile(unit), re.compile(rf"\b(?:{text})(?!\w)"), sign * days))
+                text = phrase.replace("N", numbers).replace("U", rf"(?:{unit})\b").replace("V", verbs)
+                phrases.append((unit, re.compile(rf"\b(?:{text})(?!\w)"), sign * days))
     return phrases
 
 
@@ -116,15 +131,16 @@ def _at_distance(match: re.Match[str], days: int, said_on: date) -> date | None:
     return said_on + timedelta(days=days * (int(word) if word.isdigit() else number_words().get(word, 1)))
 
 
-def _day_in(language: str, folded: str, said_on: date, *, is_its: bool) -> date | None:
+def _day_in(language: str, named: Set[str], folded: str, said_on: date, *, is_its: bool) -> date | None:
     *phrases, ahead, back, weekdays = spoken_table("days")[language]
+    named_weekdays = [one for one in enumerate(weekdays.split()) if _is_any(one[1], named)]
     for which, words in (("next", ahead), ("last", back)):
-        for number, name in enumerate(weekdays.split()):
+        for number, name in named_weekdays:
             if re.search(rf"\b(?:{words}) (?:{name})\b|\b(?:{name}) (?:{words})\b", folded):
                 return _weekday(which, number, said_on)
     for days, phrase in zip(_NEAR_DAYS, phrases, strict=True):
         # French "yesterday" is "here" in German.
-        if (is_its or phrase != "hier") and re.search(rf"\b(?:{phrase})\b", folded):
+        if (is_its or phrase != "hier") and _is_any(phrase, named):
             return said_on + timedelta(days=days)
     return None
 
