@@ -24,6 +24,7 @@ from strandline.producers.search.index.indexed_search import (
     Recalled,
     Standing,
     add_part,
+    keep_empty,
     missing_scope,
     search_index,
 )
@@ -287,7 +288,7 @@ def rank_hits(
     with making as begun:
         if vectors is None and facts is not None and not limit:
             if begun and part_of and indexes:
-                indexes.keep(part_of, indexes.begin().finish(begun.version, 0))  # of no pieces
+                yield from keep_empty(indexes, part_of, begun)
             words = query, target.shard_key, facts.generation_id
             return (yield from _facts_by_words(*words, ALL_FACTS, limit=facts.limit))
         of_the_owner = SearchChunks(

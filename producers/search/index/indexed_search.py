@@ -207,6 +207,12 @@ def add_part(indexes: IndexCache, scope: ScopeKey, begun: Beginning, part: str) 
         indexes.refuse(scope)
 
 
+def keep_empty(indexes: IndexCache, scope: ScopeKey, begun: Beginning) -> Operation[None]:
+    """Keep the index of a scope without vectors, and so without pieces: facts are ranked by it."""
+    # Off the event loop: the first index loads numpy.
+    yield Compute(lambda: indexes.keep(scope, indexes.begin().finish(begun.version, 0)))
+
+
 def _add(indexes: IndexCache, scope: ScopeKey, begun: Beginning, part: str) -> None:
     stored: dict[str, Any] = json.loads(part)
     if stored["version"] != begun.version:

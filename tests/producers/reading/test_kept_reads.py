@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -19,6 +20,8 @@ from hypothesis import strategies as st
 from strandline import FactExtractionMemoryBlock, Memory, MemoryContext, Retention
 from strandline.producers.facts.listing import FactFilter
 from strandline.producers.reading.contributions import RecentCounts
+from strandline.producers.search.index import array_index
+from strandline.producers.search.index.array_index import ArrayParts
 from strandline.producers.search.ranking import (
     NO_VECTORS,
     Vectors,
@@ -247,21 +250,49 @@ def test_a_read_by_words_alone_takes_one_statement(
         assert sent(asked, lambda: memory.get(QUESTIONS[0])) == ["read"]
 
 
-def test_facts_are_ranked_in_memory_without_vectors(rig: Rig, asked: list[str]) -> None:
+@pytest.fixture
+def url_of_facts(rig: Rig) -> str:
+    """The database of a session with facts and without vectors."""
     told_of = rig.memory("s", user_id="ann", **LIMITS)
     told_of.put({"role": "user", "content": SAID[7]})
     for number in range(25):
         told_of.facts.add(f"Ann's boat {number} lies at pier {number % 5}.")
+    return rig.url
+
+
+def test_facts_are_ranked_in_memory_without_vectors(url_of_facts: str, asked: list[str]) -> None:
     blocks = [FactExtractionMemoryBlock()]
-    with another_process(rig.url, memory_blocks=blocks) as knowing:
+    with another_process(url_of_facts, memory_blocks=blocks) as knowing:
         for question in (*QUESTIONS, "Which pier has boat 3?", None):
             for _ in range(4):
                 context = knowing.get(question)
-            with another_process(rig.url, memory_blocks=blocks) as afresh:
+            with another_process(url_of_facts, memory_blocks=blocks) as afresh:
                 assert told(context) == told(afresh.get(question))
         assert sent(asked, lambda: knowing.get("Where is boat 24?")) == ["read"]
         knowing.put({"role": "user", "content": "One more."})
         assert sent(asked, knowing.get) == ["read"]
+
+
+def test_no_index_is_begun_on_the_event_loop(url_of_facts: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one loads numpy, for which other requests would wait."""
+    begun_in: list[threading.Thread] = []
+
+    class Noted(ArrayParts):
+        def __init__(self) -> None:
+            begun_in.append(threading.current_thread())
+            super().__init__()
+
+    monkeypatch.setattr(array_index, "ArrayParts", Noted)
+
+    async def read_again() -> None:
+        with another_process(url_of_facts, memory_blocks=[FactExtractionMemoryBlock()]) as memory:
+            for _ in range(4):
+                await memory.aget(QUESTIONS[1])
+            await memory.aclose()
+
+    asyncio.run(read_again())
+    assert begun_in
+    assert threading.main_thread() not in begun_in
 
 
 def test_async_reads_take_as_many(talked: Memory, database_url: str, asked: list[str]) -> None:
