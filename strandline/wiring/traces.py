@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from strandline.producers.execution import Measure
@@ -156,11 +155,9 @@ class OtelTracer:
         finally:
             self.context.detach(token)
 
-    def _parent(self, causes: Sequence[SpanContext]) -> Context | None:
-        """The first sampled cause: a batch is recorded if any of its events is; None: the present span."""
-        sampled = (one for one in causes if one.trace_flags.sampled)
-        cause = next(chain(sampled, causes), None)
-        return None if cause is None else self._as_parent(cause)
+    def _parent(self, causes: Sequence[SpanContext]) -> Context:
+        """The first sampled cause, as a batch is recorded if any of its events is; otherwise the first."""
+        return self._as_parent(next((one for one in causes if one.trace_flags.sampled), causes[0]))
 
     def _as_parent(self, cause: SpanContext) -> Context:
         return self.trace.set_span_in_context(self.trace.NonRecordingSpan(cause))
