@@ -166,9 +166,7 @@ def read_snapshot(
     asked = {one.seq or 0: one for one in tail if one.seq in questions}
     before_window = _of_open_turn(asked, messages, window_from) | {one.seq or 0: one for one in recalled}
     ahead = dict(sorted(before_window.items()))
-    first_at = {one.seq: at for at, one in reversed([*enumerate(tail)])}
-    kept = [one for at, one in enumerate(tail) if one.seq not in asked or first_at[one.seq] < at]
-    tail = [one for one in kept if one.seq not in ahead]
+    tail = [one for one in tail if asked.get(one.seq or 0) is not one and one.seq not in ahead]
     shown = (*ahead.values(), *messages) if ahead else messages
     limit, (most_tokens, used_tokens) = marks.get("token_limit", 0), limits
     room = (limit if most_tokens is None else min(limit, most_tokens)) - used_tokens - sum_tokens(pinned)

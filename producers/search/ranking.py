@@ -289,8 +289,8 @@ def rank_hits(
         if vectors is None and facts is not None and not limit:
             if begun and part_of and indexes:
                 yield from keep_empty(indexes, part_of, begun)
-            words = query, target.shard_key, facts.generation_id
-            return (yield from _facts_by_words(*words, ALL_FACTS, limit=facts.limit))
+            derivation = target.shard_key, facts.generation_id
+            return (yield from _facts_by_words(query, *derivation, ALL_FACTS, limit=facts.limit))
         of_the_owner = SearchChunks(
             **compared,
             **ALL_FACTS.params,
