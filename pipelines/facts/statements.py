@@ -153,7 +153,7 @@ def _words_without_denial(text: str) -> frozenset[str]:
 
 
 def contradict(one: str, other: str) -> bool:
-    """Whether one of two statements affirms what the other denies, or says the opposite of."""
+    """Whether one of two statements denies the other, or says its opposite."""
     opposed = _opposed_words(one, other) if _tokens(one)[:1] == _tokens(other)[:1] else set()
     if (is_negated(one) != is_negated(other)) == bool(opposed):
         return False
