@@ -496,7 +496,7 @@ def _strict(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]
 # The longest that is looked at: more says something.
 _MAX_CHARACTERS = 120
 _WORD = re.compile(r"n/a|[^\s.,;:!?()\"]+")
-_TEMPLATE_SLOT = re.compile(r"<[^<>]+>|\{+[^{}]+\}+|\$[a-z_]+")
+_TEMPLATE_SLOT = re.compile(r"<[^<>]+>|\{{1,3}[^{}]+\}{1,3}|\$[a-z_]+")
 _AROUND = "<>[](){}«»„“”\"'`*_.…。!?: \n\t-–—"
 _JAPANESE_DENIALS = ("なし", "ない", "ません")
 
