@@ -231,7 +231,7 @@ def test_wherever_a_list_ends_its_complete_items_are_read() -> None:
 
 
 def test_of_a_long_list_the_beginning_is_read() -> None:
-    facts = [{"text": f"fact {number}", "messages": [1]} for number in range(MAX_LIST_ITEMS + 5)]
+    facts = [{"text": f"boat {number}", "messages": [1]} for number in range(MAX_LIST_ITEMS + 5)]
     assert len(parse_extract(extract(*facts), 1, max_facts=MAX_LIST_ITEMS + 5)) == MAX_LIST_ITEMS
     assert len(parse_extract(check_answer(EXTRACT, extract(*facts, {"text": 1})).text, 1)) == 30
 
