@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 
 from bench.cases.at_once import at_once
+from bench.cases.writes import NO_MARK
 from bench.environment import Ground
 from bench.figures import Figure, Goal, Pair, of_times, of_values
 from bench.processes import LOCAL, worker
@@ -14,8 +15,6 @@ from bench.turns import in_turns
 from strandline import Audit, Memory, acting
 from strandline.schemas.values.acts.kinds import LEVELS, AuditLevel
 
-# A mark that no put of these comes near.
-NO_MARK = 10_000_000
 GOALS: dict[AuditLevel, Goal] = {"changes": Goal(0.9, at_least=True), "all": Goal(0.7, at_least=True)}
 
 

@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 
 from bench.cases.reads import filled_session, memory_of
+from bench.cases.writes import NO_MARK
 from bench.environment import Given, Ground
 from bench.figures import Figure, Goal, Pair, of_times
 from bench.size import Size
@@ -24,8 +25,6 @@ SAMPLED = 0.01
 # By what is measured, the setting that turns it on.
 SETTINGS = {"metrics": "STRANDLINE_OPERATION_METRICS", "traces": "STRANDLINE_TRACES"}
 GOALS = {"metrics": Goal(1.03), "traces": Goal(1.05)}
-# A mark that no put of these comes near.
-NO_MARK = 10_000_000
 
 
 def measure_observed(ground: Ground, size: Size) -> Iterator[Figure]:

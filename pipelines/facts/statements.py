@@ -136,7 +136,7 @@ def is_denied_otherwise(text: str, parts: Sequence[str]) -> bool:
 
 
 def share_of(one: str, other: str) -> float:
-    """How much of the telling words of a statement another one has, denied or not.
+    """The share of a statement's telling words that another statement has, denied or not.
 
     Besides words that are the same, a kind of statement counts as a word: "by plane" is like "on flights".
     """

@@ -56,12 +56,13 @@ def are_alike(left: frozenset[str], right: frozenset[str], above: float = ALIKE_
 class Trace:
     """The marks by which a tombstone recognises one wording of a fact.
 
-    ``session_key`` is None, and ``seqs`` empty, if a person worded it, or if the session was made to forget:
-    then only the fingerprint is left.  Lexemes are digests, so that a tombstone holds no words.
+    Without a session and ``seqs`` are the traces of words that a person wrote, of facts that were cleared,
+    and of a session that was made to forget; the last have their fingerprint alone.  Lexemes are digests, so
+    that a tombstone holds no words.
 
     Attributes:
-        names, numbers: the lexemes that are those.
-        denied: the lexemes that stand in negated clauses alone.
+        names, numbers: the lexemes of names, and of numbers.
+        denied: the lexemes that stand only in negated clauses.
     """
 
     fingerprint: bytes

@@ -248,7 +248,7 @@ def read_answer(form: type[_Answer], text: str) -> Reading[_Answer]:
     """The first value in ``text`` that has the form, mended where its meaning is certain.
 
     Raises:
-        UnusableAnswerError: there is none; the sentence names the fields, never their content.
+        UnusableAnswerError: no value has it; the sentence names the fields, never their content.
     """
     as_written, *others = spellings(text)
     try:
@@ -385,7 +385,7 @@ def _unwrapped(value: Any, listed: str) -> Any:
 
 
 def _sole_list(value: dict[str, Any]) -> list[Any] | None:
-    """The list of objects in an object that has words and numbers besides."""
+    """The list of objects in an object whose other values are words and numbers."""
     held = [one for one in value.values() if isinstance(one, (list, dict))]
     return held[0] if len(held) == 1 and isinstance(held[0], list) and any(map(_is_object, held[0])) else None
 

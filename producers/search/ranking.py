@@ -169,7 +169,7 @@ class SearchQuery:
 
     Attributes:
         problem: why it has no vector; None if it has one.
-        words: how many words the lexemes are of; None: each of its own.
+        words: the number of words that the lexemes come from; None: as many as lexemes.
     """
 
     text: str

@@ -128,7 +128,7 @@ def call_tool(scope: ToolScope, name: object, arguments: object, *, read_only: b
 def _unknown(name: object, *, read_only: bool) -> ToolProblem:
     names = ", ".join(tool.name for tool in offered_tools(read_only=read_only))
     return ToolProblem(
-        error="unknown_tool", message=f"There is no tool {quote(name)}; the tools are {names}."
+        error="unknown_tool", message=f"No tool is named {quote(name)}; the tools are {names}."
     )
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import os
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -416,12 +417,19 @@ def _fields(where: str, name: str, mapping: Mapping[str, Any]) -> list[tuple[str
 
 def _unwritable(where: str, name: str, mapping: Mapping[str, Any]) -> str:
     """The path of the first value that JSON lacks."""
-    values = chain(*(values_in(*field) for field in _fields(where, name, mapping)))
-    path = next((path for path, value in values if not is_json(value)), f"{where}.{name}")
+    path = unwritable_path(_fields(where, name, mapping)) or f"{where}.{name}"
     return rename(path, f"{where}.{name}")
 
 
-def is_json(value: object) -> bool:
+def unwritable_path(fields: Iterable[tuple[str, object]]) -> str | None:
+    """The path of the first value in some fields that JSON lacks; None: one contains itself."""
+    with suppress(RecursionError):
+        values = chain.from_iterable(values_in(*field) for field in fields)
+        return next((path for path, value in values if not _is_json(value)), None)
+    return None
+
+
+def _is_json(value: object) -> bool:
     """Whether JSON has such values; what is in it is not looked at."""
     is_number = isinstance(value, float) and isfinite(value)
     return is_number or isinstance(value, (str, int, list, tuple, Mapping, type(None)))

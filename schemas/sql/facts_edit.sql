@@ -405,9 +405,7 @@ WITH found AS MATERIALIZED (
     JOIN @serving(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
     WHERE f.shard_key = %(shard_key)s AND (f.live OR %(with_invalidated)s)
         AND (%(fact_ids)s::uuid[] IS NULL OR f.fact_id = ANY (%(fact_ids)s::uuid[]))
-        AND (%(topics)s::text[] IS NULL OR f.topics && %(topics)s::text[])
-        AND (%(agent_id)s::text IS NULL OR f.agent_id = %(agent_id)s::text)
-        AND (%(team_id)s::text IS NULL OR f.team_id = %(team_id)s::text)
+        AND @is_asked_for(f)
         AND (NOT %(doubtful)s OR @is_doubtful(f, %(shard_key)s))
         AND f.said_at BETWEEN coalesce(%(since)s::timestamptz, '-infinity')
             AND coalesce(%(until)s::timestamptz, 'infinity')

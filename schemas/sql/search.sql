@@ -38,8 +38,8 @@ SELECT 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, N
 WHERE %(at_once)s > 0
 
 -- name: facts_by_words
--- The best of an owner's facts by the words of a query alone, best first: as search_v1 ranks them if there are no pieces,
--- without its many steps for these.
+-- The best of an owner's facts by the words of a query alone, best first, ranked as search_v1 ranks them without pieces;
+-- its steps for pieces take longer than all of this.
 -- params: facts_generation_id integer, topics text[]?, top_facts bigint
 -- row: score float8, fact_id uuid, fact text, said_at timestamptz, sources text?
 -- opens: fact text fact
@@ -48,9 +48,7 @@ WHERE %(at_once)s > 0
 WITH searched AS MATERIALIZED (
     SELECT f.fact_id, f.said_at, f.lexemes FROM strandline.fact f
     WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(facts_generation_id)s::integer AND f.live
-        AND (%(topics)s::text[] IS NULL OR f.topics && %(topics)s::text[])
-        AND (%(agent_id)s::text IS NULL OR f.agent_id = %(agent_id)s)
-        AND (%(team_id)s::text IS NULL OR f.team_id = %(team_id)s)
+        AND @is_asked_for(f)
 ), words AS (
     -- The facts with a word are counted over the rows, so that nothing is joined, whatever the planner expects.
     SELECT w.fact_id, w.said_at, w.length, count(*) OVER (PARTITION BY w.lexeme) AS holders FROM (

@@ -8,7 +8,6 @@ import os
 import threading
 import time
 import weakref
-from contextlib import suppress
 from functools import cache
 from math import ceil
 from typing import Any, TypeVar
@@ -21,8 +20,7 @@ from strandline.client.operations import LOST, Call, Operation, Reply, check_use
 from strandline.client.problems import Refusal, refusal_of, unusable
 from strandline.client.retrying import Attempts, Failure, Retries, Timeouts
 from strandline.producers.arguments import check_count
-from strandline.producers.writing.validate import is_json
-from strandline.schemas.display.field_paths import values_in
+from strandline.producers.writing.validate import unwritable_path
 from strandline.schemas.errors import (
     ConfigurationError,
     InvalidMessageError,
@@ -270,7 +268,7 @@ class RemoteService:
         return body.content
 
     def _after_failure(self, call: Call, attempts: Attempts, error: httpx2.RequestError) -> float:
-        """How long to wait before the next attempt; raises an error if there is none."""
+        """How long to wait before the next attempt; raises an error if no attempt is left."""
         failure: Failure = "not_sent" if isinstance(error, _NOT_SENT) else "unknown"
         wait = attempts.next_wait(failure, None)
         if wait is None:
@@ -367,19 +365,10 @@ def _json(body: Any) -> bytes:
         # As JSON escapes a lone surrogate: the service refuses it, and names the field.
         return text.encode(errors="backslashreplace")
     except (TypeError, ValueError, RecursionError) as error:
+        fields = body.items() if isinstance(body, dict) else ()
         raise InvalidMessageError(
-            _unwritable(body), f"holds a value that JSON cannot ({type(error).__name__})"
+            unwritable_path(fields) or "body", f"holds a value that JSON cannot ({type(error).__name__})"
         ) from None
-
-
-def _unwritable(body: Any) -> str:
-    """The path of the first value in a body that JSON lacks."""
-    with suppress(RecursionError):  # it contains itself
-        for name, value in body.items() if isinstance(body, dict) else ():
-            for path, inner in values_in(name, value):
-                if not is_json(inner):
-                    return path
-    return "body"
 
 
 def _checked_url(url: object) -> str:

@@ -137,7 +137,7 @@ def hit_form(hit: SearchResult) -> dict[str, Any]:
 
 
 def fact_response(fact: Fact | None, status: int = 200) -> Response:
-    """A fact, whose ETag names it as it is; raises a problem if there is none."""
+    """A fact with its present ETag; raises a problem if it does not exist."""
     if fact is None:
         raise ProblemError(NOT_FOUND)
     return json_response(fact_form(fact), status, etag_of(fact))

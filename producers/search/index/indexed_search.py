@@ -199,7 +199,7 @@ def _fact_index(version: str, facts: Sequence[Mapping[str, Any]]) -> FactIndex:
 
 
 def add_part(indexes: IndexCache, scope: ScopeKey, begun: Beginning, part: str) -> Operation[None]:
-    """Add the next part, as ``index_part_v1`` gives it; where that fails, there is no index for a while."""
+    """Add the next part, as ``index_part_v1`` gives it; after a failure there is no index for a while."""
     try:
         yield Compute(partial(_add, indexes, scope, begun, part))
     except StrandlineError as error:

@@ -124,8 +124,8 @@ class FactsByWordsRow(NamedTuple):
 
 
 class FactsByWords(Query[FactsByWordsRow], name="facts_by_words", repeatable=True):
-    """The best of an owner's facts by the words of a query alone, best first: as search_v1 ranks them if
-    there are no pieces, without its many steps for these.
+    """The best of an owner's facts by the words of a query alone, best first, ranked as search_v1 ranks them
+    without pieces; its steps for pieces take longer than all of this.
     """
 
     marks = Marks(

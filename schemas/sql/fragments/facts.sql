@@ -54,6 +54,12 @@ EXISTS (
         AND said.fact_id = {fact}.fact_id AND (said.fact_event IS NOT NULL OR said.operation <> 'invalidate'
             AND NOT @is_by_assistants({shard_key}, said.session_key, said.seqs))))
 
+-- fragment: is_asked_for(fact)
+-- Whether a fact has one of the topics that a statement asks for, and is of its agent and team.
+(%(topics)s::text[] IS NULL OR {fact}.topics && %(topics)s::text[])
+    AND (%(agent_id)s::text IS NULL OR {fact}.agent_id = %(agent_id)s::text)
+    AND (%(team_id)s::text IS NULL OR {fact}.team_id = %(team_id)s::text)
+
 -- fragment: is_doubtful(fact, shard_key)
 -- Whether a fact may contradict another one, while both are live.
 ({fact}.live AND {fact}.doubt_fact_id IS NOT NULL AND EXISTS (

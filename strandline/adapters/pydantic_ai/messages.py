@@ -237,7 +237,7 @@ _REQUEST_FIELDS = ("conversation_id", "metadata", "run_id", "state", "timestamp"
 
 
 def messages_of(message: ModelMessage) -> list[Message]:
-    """The messages that one of Pydantic AI is stored as; a request without parts is none."""
+    """The messages that one of Pydantic AI is stored as; a request without parts is not stored."""
     encoder = Encoder()
     dump = encoder.value(_dump(message, encoder), LEVELS_ABOVE)
     parts = dump.pop("parts")
