@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
@@ -224,8 +225,11 @@ def _sources(shard_key: UUID, fact_id: UUID) -> Operation[dict[UUID, set[int]]]:
 def clear_facts(shard_key: UUID, actor: str | None) -> Operation[int]:
     """Delete all of an owner's facts for good; returns how many of them were live."""
     fact_sets, serving = yield from lock_registered(shard_key)
-    traces = yield from _digests(serving)
-    event = yield from _record_event(serving, "clear", None, traces=traces, actor=actor)
+    live = yield from fetch(LiveFacts(**serving.keys))
+    traces = yield from traces_of(serving, [row.fact_id for row in live])
+    event = yield from _record_event(
+        serving, "clear", None, traces=tuple(chain.from_iterable(traces.values())), actor=actor
+    )
     cleared = 0
     for fact_set in fact_sets:
         gone = yield from apply_fact_event(fact_set, event)
@@ -344,13 +348,6 @@ def _traces(fact_set: FactSet, fact_id: UUID) -> Operation[tuple[Trace, ...]]:
         if trace.session_key == twin.session_key
         and (copied := frozenset(seq for seq in trace.seqs if seq <= twin.through_seq))
     )
-
-
-def _digests(fact_set: FactSet) -> Operation[tuple[Trace, ...]]:
-    """The live facts' wordings by their digests, without the messages: each word of these was cleared."""
-    rows = yield from fetch(LiveFacts(**fact_set.keys))
-    traces = yield from traces_of(fact_set, [row.fact_id for row in rows])
-    return tuple(replace(one, session_key=None, seqs=frozenset()) for own in traces.values() for one in own)
 
 
 def _record_event(

@@ -56,9 +56,9 @@ def are_alike(left: frozenset[str], right: frozenset[str], above: float = ALIKE_
 class Trace:
     """The marks by which a tombstone recognises one wording of a fact.
 
-    Without a session and ``seqs`` are the traces of words that a person wrote, of facts that were cleared,
-    and of a session that was made to forget; the last have their fingerprint alone.  Lexemes are digests, so
-    that a tombstone holds no words.
+    Without a session and ``seqs`` are the traces of words that a person wrote, and of a session that was
+    made to forget; the latter have their fingerprint alone.  Lexemes are digests, so that a tombstone holds
+    no words.
 
     Attributes:
         names, numbers: the lexemes of names, and of numbers.

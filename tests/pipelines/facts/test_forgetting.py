@@ -17,6 +17,7 @@ from strandline.pipelines.facts import condense, decisions
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.normal_form import fingerprint
 from strandline.wiring.assembly import prepare_stages
 from tests.conftest import MakeMemory, Rig, nothing_due, rows_of
 from tests.pipelines.facts.test_facts_merge import rows_in
@@ -337,6 +338,29 @@ def test_a_fact_does_not_go_back_to_words_that_were_deleted_meanwhile(
     rig.memory("one", user_id="maren").reset(derived=True)
     assert of_maren(facts, ended=True) == []
     assert verify(rig.database, deep=True).violations == ()
+
+
+TAKEN: dict[str, Callable[[Facts, UUID], Any]] = {
+    "delete": lambda facts, fact_id: facts.delete(fact_id),
+    "replace": lambda facts, fact_id: facts.replace(fact_id, "User sails."),
+    "clear": lambda facts, _: facts.clear(),
+}
+
+
+@pytest.mark.parametrize("deed", TAKEN)
+def test_a_fingerprint_alone_stays_of_a_forgotten_sessions_facts(
+    rig: Rig, tell: Tell, facts: Facts, deed: str
+) -> None:
+    tell("one", "I live in Porto")
+    tell("two", "I like herring")
+    (porto,) = facts.list(contains="Porto")
+    TAKEN[deed](facts, porto.fact_id)
+    rig.memory("one", user_id="maren").reset(derived=True)
+    rows = rows_of(rig.url, "SELECT jsonb_array_elements(traces) FROM strandline.fact_event")
+    forgotten = [trace for (trace,) in rows if trace["fingerprint"] == fingerprint("I live in Porto").hex()]
+    assert forgotten and all(set(trace) == {"fingerprint"} for trace in forgotten)
+    others = [trace for (trace,) in rows if trace not in forgotten]
+    assert all(trace["lexemes"] for trace in others) and bool(others) == (deed == "clear")
 
 
 # The phases of forgetting (``forget_facts_v1``), each a function, on rows made by hand.
