@@ -163,9 +163,16 @@ def check_name(field: str, value: object) -> str:
     blank: headers, forms and command lines drop these, so that one user would have two names.  Two names are
     the same if their bytes are; Unicode's ways to write one letter are not taken for one another.
     """
+    if (
+        type(value) is str
+        and 0 < len(value) <= MAX_NAME_BYTES
+        and value.isascii()
+        and value.isprintable()
+        and value.strip() == value
+    ):
+        return value
     name = check_id(field, value)
-    if not (name.isascii() and name.isprintable()) or name.strip() != name:
-        _check_characters(field, name)
+    _check_characters(field, name)
     return name
 
 

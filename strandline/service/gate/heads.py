@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Set
+from functools import lru_cache
 from hashlib import sha256
 from ipaddress import ip_address
 from typing import Any
@@ -30,12 +32,15 @@ KEY_REFUSED = (
 )
 _ONCE = (USER_HEADER, IDEMPOTENCY_HEADER, "If-Match", "Last-Event-ID", "Content-Encoding")
 MAX_QUERY_FIELDS = 100
+_PLAIN_PATH = re.compile("[A-Za-z0-9_.~/-]*")
 
 
 def route_of(scope: Scope) -> str:
     """Method and path, whose parts are encoded in one way."""
-    parts = (quote(unquote_to_bytes(part), safe="") for part in scope["path"].split("/"))
-    return f"{scope['method']} {'/'.join(parts)}"
+    path = scope["path"]
+    if not _PLAIN_PATH.fullmatch(path):
+        path = "/".join(quote(unquote_to_bytes(part), safe="") for part in path.split("/"))
+    return f"{scope['method']} {path}"
 
 
 def headers_of(scope: Scope) -> dict[bytes, bytes]:
@@ -111,6 +116,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+@lru_cache(maxsize=1024)
 def address_in(client: str) -> str | None:
     """The address of a client, without port and zone; None for other text, which a proxy may pass on."""
     host = client.partition("]")[0].removeprefix("[")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from urllib.parse import quote, unquote_to_bytes
 from uuid import uuid4
 
 import httpx2
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from strandline.schemas.wire.keys import SCOPES
 from strandline.service.access import Access
+from strandline.service.gate.heads import route_of
 from strandline.service.route import ServiceRoute
 from strandline.service.routes import ROUTES
 from tests.support.servers.service_server import RunningService
@@ -78,3 +82,11 @@ def test_a_repeated_request_makes_no_second_key(running: RunningService, *, of_a
 def refused(answer: httpx2.Response, key_id: str) -> None:
     assert (answer.status_code, answer.json()["type"]) == (409, "urn:strandline:problem:conflict")
     assert key_id in answer.json()["detail"] and "revoke" in answer.json()["detail"]
+
+
+@given(st.text("aZ09_.~-/%2Fé +", max_size=20))
+def test_paths_that_decode_alike_are_one_route(path: str) -> None:
+    """A plain path takes a short cut, which must make no second name of it."""
+    encoded = "/".join(quote(unquote_to_bytes(part), safe="") for part in path.split("/"))
+    assert route_of({"method": "GET", "path": path}) == route_of({"method": "GET", "path": encoded})
+    assert route_of({"method": "GET", "path": path}) == f"GET {encoded}"
