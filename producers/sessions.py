@@ -78,16 +78,7 @@ def claim_session(identity: SessionIdentity, kind: SessionKind = "chat") -> Oper
         NamespaceFullError: it is new, and the namespace has reached a bound of its storage.
         KeyUnavailableError: the namespace is encrypted, and its key cannot be used.
     """
-    (row,) = yield from fetch(
-        ClaimSession(
-            directory_key=identity.directory_key,
-            namespace=identity.namespace,
-            session_id=identity.session_id,
-            user_id=identity.user_id,
-            **identity.keys,
-            kind=kind,
-        )
-    )
+    (row,) = yield from fetch(ClaimSession.of(identity, kind=kind))
     refuse_if_erased(row.erasure)
     if row.full_of is not None:
         raise NamespaceFullError.of_bound(identity.namespace, row.full_of)

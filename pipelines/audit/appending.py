@@ -142,22 +142,8 @@ def append_inspection(database: Fetcher, whom: Concerned, kind: str) -> None:
 
 def append_query(whom: Concerned, act: Act, *, lazily: bool = False) -> AppendAct:
     """The statement of ``append_act``, for callers that run statements themselves."""
+    session_key = whom.session_key if isinstance(whom, SessionIdentity) else None
+    has_owner = not isinstance(whom, str)
     if isinstance(whom, str):
-        return AppendAct(
-            shard_key=audit_chain_key(whom),
-            has_owner=False,
-            namespace=whom,
-            user_id=None,
-            session_key=None,
-            act=act.as_json(),
-            lazily=lazily,
-        )
-    return AppendAct(
-        shard_key=whom.shard_key,
-        has_owner=True,
-        namespace=whom.namespace,
-        user_id=whom.user_id,
-        session_key=whom.session_key if isinstance(whom, SessionIdentity) else None,
-        act=act.as_json(),
-        lazily=lazily,
-    )
+        whom = Owner(whom, None, audit_chain_key(whom))
+    return AppendAct.of(whom, session_key=session_key, has_owner=has_owner, act=act.as_json(), lazily=lazily)

@@ -126,19 +126,16 @@ def list_acts(
         if subject is None:
             return ActPage((), None)
     rows = yield from fetch(
-        ListActs(
+        ListActs.of(
+            asked,
             shard_key=audit_chain_key(namespace),
             namespace=namespace,
-            since=asked.since,
-            until=asked.until,
             act=asked.kind,
-            actor=asked.actor,
             subject=subject,
             before_at=place.at,
             before_id=place.entry_id,
             before_seal=place.seal,
             before_place=place.number,
-            entry_id=asked.entry_id,
             limit=limit + 1,
         )
     )

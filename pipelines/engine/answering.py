@@ -121,17 +121,8 @@ def _store(engine: Engine, lease: Lease, batch: Batch, step: str, answer: RawAns
         output_tokens=answer.output_tokens,
     )
     stored = engine.database.fetch(
-        StoreAnswer(
-            **lease.keys,
-            input_tokens=answer.input_tokens,
-            output_tokens=answer.output_tokens,
-            batch_id=batch.batch_id,
-            step=step,
-            model=answer.model,
-            prompt_hash=answer.prompt_hash,
-            body=answer.body,
-            seconds=seconds,
-            cost_usd=cost,
+        StoreAnswer.of(
+            answer, **lease.keys, batch_id=batch.batch_id, step=step, seconds=seconds, cost_usd=cost
         )
     )
     if not stored:

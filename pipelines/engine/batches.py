@@ -35,6 +35,7 @@ from strandline.schemas.queries.work.lanes import (
 )
 from strandline.schemas.values.flush_event import FlushEvent, decode_event
 from strandline.schemas.values.lanes import Lane
+from strandline.schemas.values.same_named import same_named
 
 MAX_BATCH_EVENTS = 64
 
@@ -149,17 +150,8 @@ def take_turn(
 
 
 def _lease(lane: Lane, worker_id: UUID, row: ClaimLaneRow | TakeTurnRow) -> Lease:
-    return Lease(
-        lane,
-        worker_id,
-        epoch=row.lease_epoch,
-        postponements=row.postponements,
-        failures=row.failures,
-        crashes=row.crashes,
-        namespace=row.namespace,
-        has_lane_limit=row.has_lane_limit,
-        has_budget=row.has_budget,
-    )
+    own = {"lane": lane, "worker_id": worker_id, "epoch": row.lease_epoch}
+    return Lease(**same_named(Lease, row) | own)
 
 
 def _holder(worker_id: UUID, terms: LeaseTerms) -> _HolderParams:
@@ -264,19 +256,6 @@ def stored_answers(fetcher: Fetcher, batch: Batch) -> dict[str, RawAnswer]:
 
 
 def _decode(shard_key: UUID, row: _HeldRow | BatchEventsRow) -> FlushEvent:
-    return decode_event(
-        {
-            "event_id": row.event_id,
-            "shard_key": shard_key,
-            "session_key": row.session_key,
-            "incarnation": row.incarnation,
-            "cause": row.cause,
-            "from_seq": row.from_seq,
-            "through_seq": row.through_seq,
-            "message_count": row.message_count,
-            "tokens": row.tokens,
-            "version": row.version,
-            "created_at": row.created_at,
-            "traceparent": row.traceparent,
-        }
-    )
+    columns = row._asdict()
+    fields = {name: columns[name] for name in FlushEvent.model_fields if name in columns}
+    return decode_event(fields | {"shard_key": shard_key})

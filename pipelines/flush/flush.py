@@ -292,18 +292,14 @@ def _apply(
     event_ids = [uuid4() for _ in plan.events]
     with send_span(window.shard_key, window.session_key, len(event_ids)) as span:
         rows = yield from fetch(
-            Flush(
+            Flush.of(
+                plan,
                 shard_key=window.shard_key,
                 session_key=window.session_key,
                 incarnation=marks.incarnation,
                 corrections=marks.corrections,
                 old_window_from=marks.window_from,
                 old_flushed_through=marks.flushed_through,
-                window_from=plan.window_from,
-                flushed_through=plan.flushed_through,
-                tokens_out=plan.tokens_out,
-                messages_out=plan.messages_out,
-                bytes_out=plan.bytes_out,
                 cause=cause,
                 event_ids=event_ids,
                 from_seqs=[event.from_seq for event in plan.events],

@@ -241,16 +241,7 @@ def _content(open_archive: OpenArchive, one: ArchivedRange) -> bytes:
 
 
 def _claim(new: SessionIdentity) -> Operation[None]:
-    rows = yield from fetch(
-        ClaimSession(
-            directory_key=new.directory_key,
-            namespace=new.namespace,
-            session_id=new.session_id,
-            user_id=new.user_id,
-            **new.keys,
-            kind="chat",
-        )
-    )
+    rows = yield from fetch(ClaimSession.of(new, kind="chat"))
     refuse_if_erased(rows[0].erasure)
     if rows[0].owner_key != new.shard_key:
         raise ConflictError(

@@ -61,17 +61,7 @@ def share(
     event = batch.events[0]
     asked = SharedScopeOf(shard_key=event.shard_key, session_key=event.session_key)
     for scope in database.fetch(asked):
-        messages = [
-            database.fetch(
-                RangeMessages(
-                    shard_key=one.shard_key,
-                    session_key=one.session_key,
-                    from_seq=one.from_seq,
-                    through_seq=one.through_seq,
-                )
-            )
-            for one in batch.events
-        ]
+        messages = [database.fetch(RangeMessages.of(one)) for one in batch.events]
         database.run(claim_owner_keys(scope.namespace, scope.shared_key))
         with database.transaction() as tx:
             if not all(_lock_session(tx, scope.shared_key, one, scope.session_id) for one in batch.events):

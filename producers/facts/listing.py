@@ -284,12 +284,9 @@ def list_facts(
         fact_ids = yield from _ids_containing(owner, page.contains, filters)
         page = replace(page, contains=None)
     rows = yield from fetch(
-        ListFacts(
+        ListFacts.of(
+            filters,
             **filters.params,
-            with_invalidated=filters.with_invalidated,
-            doubtful=filters.doubtful,
-            since=filters.since,
-            until=filters.until,
             shard_key=owner.shard_key,
             fact_ids=None if fact_ids is None else list(fact_ids),
             limit=page.limit,

@@ -162,14 +162,12 @@ def _statement(shard_key: UUID, search: ItemSearch) -> Query[Any]:
 
 def _list_paths(shard_key: UUID, listing: PathList) -> Operation[list[tuple[str, ...]]]:
     rows = yield from fetch(
-        ListItemPaths(
+        ListItemPaths.of(
+            listing,
             shard_key=shard_key,
             path_from=listing.paths.start,
             path_before=listing.paths.end,
             patterns=list(listing.patterns),
-            max_depth=listing.max_depth,
-            limit=listing.limit,
-            offset=listing.offset,
         )
     )
     return [tuple(row.labels) for row in rows]

@@ -265,14 +265,12 @@ def rank_hits(
     # Without a vector no hit has a similarity.
     cutoff = 0.0 if query.vector is None else similarity_cutoff
     if target.scope == "shared":
-        shared = SearchSharedChunks(
+        shared = SearchSharedChunks.of(
+            target,
             **compared,
-            shard_key=target.shard_key,
             session_key=target.identity.session_key,
             similarity_cutoff=cutoff,
             top_k=limit,
-            visible_from=target.visible_from,
-            beside=target.beside,
         )
         return read_hits((yield from fetch(shared)))
     part_of = None

@@ -71,6 +71,7 @@ from strandline.schemas.values.foreign_values import unreadable
 from strandline.schemas.values.identity import SessionIdentity, key_text, shared_scope_key
 from strandline.schemas.values.labels import as_array
 from strandline.schemas.values.policy import Policy
+from strandline.schemas.values.same_named import same_named
 
 # A put chooses its statement by whether its namespace looked recorded last time.  Each statement looks at the
 # level itself: one that does not suit does nothing, and ``put_v1`` decides.  So a wrong guess costs a round
@@ -568,19 +569,7 @@ def session_record(identity: SessionIdentity, policy: Policy) -> str:
             "namespace": identity.namespace,
             "session_id": identity.session_id,
             "user_id": identity.user_id,
-            "token_limit": policy.token_limit,
-            "flush_at_tokens": policy.flush_at_tokens,
-            "token_flush_size": policy.token_flush_size,
-            "max_window_messages": policy.max_window_messages,
-            "max_window_bytes": policy.max_window_bytes,
-            "message_flush_size": policy.message_flush_size,
-            "deliver": policy.deliver,
-            "time_zone": policy.time_zone,
-            "idle_seconds": policy.idle_seconds,
-            "tokenizer": policy.tokenizer,
-            "pipelines": policy.pipelines,
-            "max_facts": policy.max_facts,
-            "shared_scope": policy.shared_scope,
+            **same_named(Policy, policy),
             "shared_key": _shared_key(identity, policy),
         }
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed, flush_over_mark
@@ -21,10 +21,8 @@ logger = logging.getLogger("strandline.producers")
 # Each attempt that loses found that another change was committed in the meantime.
 MAX_ATTEMPTS = 10
 
-_CHANGEABLE = (
-    "token_limit", "flush_at_tokens", "token_flush_size", "idle_seconds", "pipelines", "max_facts",
-    "max_window_messages", "max_window_bytes", "message_flush_size", "deliver", "time_zone",
-)  # fmt: skip
+# A session keeps its tokenizer and its shared scope for good.
+_CHANGEABLE = [one.name for one in fields(Policy) if one.name not in ("tokenizer", "shared_scope")]
 
 
 @dataclass(frozen=True, slots=True)

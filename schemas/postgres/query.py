@@ -59,6 +59,12 @@ class Query(Generic[R_co], metaclass=_Slotted):
         cls.__init__ = _make_init(get_annotations(cls))  # type: ignore[method-assign]
         self.__init__(**values)  # type: ignore[misc]
 
+    @classmethod
+    def of(cls, source: object, /, **others: Any) -> Self:
+        """The query with what ``source`` has under the names of its parameters, and with ``others``."""
+        names = [name for name in get_annotations(cls) if name not in others and hasattr(source, name)]
+        return cls(**{name: getattr(source, name) for name in names}, **others)
+
     @property
     def params(self) -> Mapping[str, Any]:
         """The values by the names of their parameters."""

@@ -131,13 +131,7 @@ def finish(
         ),
         signer,
     )
-    stored = FinishErasure(
-        number=record.number,
-        owner_key=target.owner_key,
-        scope_key=target.scope_key,
-        receipt=receipt.to_json(),
-    )
-    if (yield from fetch(stored)):
+    if (yield from fetch(FinishErasure.of(receipt, receipt=receipt.to_json()))):
         return receipt
     other = (yield from show_erasure(record.number)).receipt
     if other is None or other.scope_key != target.scope_key:
@@ -165,13 +159,11 @@ def readmit(
     """
     erasure_id = uuid4() if again is None else again.erasure_id
     (row,) = yield from fetch(
-        Readmit(
+        Readmit.of(
+            target,
             erasure_id=erasure_id,
-            namespace=target.namespace,
             shard_key=target.owner_key,
-            scope_key=target.scope_key,
             actor=actor,
-            user_id=target.user_id,
             act=Act.here("readmit", actor=actor).as_json(),
             erasures=None if again is None else list(again.erasures),
         )

@@ -185,14 +185,12 @@ def set_fence(order: ErasureOrder) -> Operation[Fenced]:
 def _fence_owner(order: ErasureOrder) -> Operation[Fenced]:
     target = order.target
     (row,) = yield from fetch(
-        FenceOwner(
-            erasure_id=order.erasure_id,
+        FenceOwner.of(
+            order,
             kind=target.kind,
             namespace=target.namespace,
             shard_key=target.owner_key,
             ledger_key=uuid4(),
-            actor=order.actor,
-            is_forced=order.is_forced,
             user_id=target.user_id,
             act=order.act.as_json(),
         )
@@ -204,15 +202,13 @@ def _fence_owner(order: ErasureOrder) -> Operation[Fenced]:
 def _fence_session(order: ErasureOrder) -> Operation[Fenced]:
     target = order.target
     (row,) = yield from fetch(
-        EraseSession(
-            erasure_id=order.erasure_id,
+        EraseSession.of(
+            order,
             namespace=target.namespace,
             shard_key=target.owner_key,
             session_key=target.scope_key,
             directory_key=target.directory_key or target.scope_key,
             ledger_key=uuid4(),
-            actor=order.actor,
-            is_forced=order.is_forced,
             user_id=target.user_id,
             act=order.act.as_json(),
         )
@@ -337,14 +333,7 @@ def _erase_once(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
             yield from _erase_pages(order, "calls", table, page)
     if not target.is_whole_owner and target.directory_key is None:
         return  # without a name it has no entry, and those of its owner stay
-    directory = EraseDirectory(
-        number=number,
-        owner_key=target.owner_key,
-        directory_key=target.directory_key,
-        namespace=target.namespace,
-        user_id=target.user_id,
-        limit=ROWS_PER_PAGE,
-    )
+    directory = EraseDirectory.of(target, number=number, limit=ROWS_PER_PAGE)
     yield from _erase_pages(order, "directory", "session_owner", directory)
 
 
