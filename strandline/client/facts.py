@@ -130,18 +130,18 @@ class FactMethods:
     ) -> Sequence[FoundFact]:
         """The live facts that match ``query`` best, best first, by their words and their sources."""
 
-    add = as_in_library(acts.ADD_FACT, library.add, FactOut, check=_check_wording)
-    replace = as_in_library(
+    add, aadd = as_in_library(acts.ADD_FACT, library.add, FactOut, check=_check_wording)
+    replace, areplace = as_in_library(
         acts.REPLACE_FACT, library.replace, FactOut, check=_check_wording, missing=None, repeat="always"
     )
-    settle = as_in_library(
+    settle, asettle = as_in_library(
         acts.SETTLE_FACT,
         library.settle,
         FactOut,
         check=_check_field("keep", checked_settlement),
         missing=None,
     )
-    feedback = as_in_library(
+    feedback, afeedback = as_in_library(
         acts.JUDGE_FACT,
         library.feedback,
         FactOut,
@@ -187,9 +187,13 @@ class FactMethods:
     def import_facts(self, facts: Sequence[ImportedFactIn]) -> FactsImported:
         """Add up to 200 facts of another system, each once, by the ids that they have there."""
 
-    create_from = as_in_library(acts.FACTS_FROM_MESSAGES, fact_sources.create_from, FactChangesOut)
-    instruct = as_in_library(acts.INSTRUCT_FACTS, fact_sources.instruct, FactChangesOut)
-    forget_source = as_in_library(acts.FORGET_SOURCE, fact_sources.forget_source, missing=None)
+    create_from, acreate_from = as_in_library(
+        acts.FACTS_FROM_MESSAGES, fact_sources.create_from, FactChangesOut
+    )
+    instruct, ainstruct = as_in_library(acts.INSTRUCT_FACTS, fact_sources.instruct, FactChangesOut)
+    forget_source, aforget_source = as_in_library(
+        acts.FORGET_SOURCE, fact_sources.forget_source, missing=None
+    )
 
     @Method
     def choose(
@@ -225,14 +229,16 @@ class FactMethods:
         reply = yield Call("GET", path("users", self.user_id, "topics"), query={"limit": max(number, 1)})
         return [TopicCount(one.topic, one.facts) for one in reply.read(TopicsOut).items[:number]]
 
-    figures = as_in_library(acts.USER_FIGURES, library.figures, FiguresOut)
+    figures, afigures = as_in_library(acts.USER_FIGURES, library.figures, FiguresOut)
 
     @remote(acts.OPTIMIZE_FACTS)
     def optimize(self, *, apply: bool = False) -> OptimizationOut:
         """Propose to say the facts in fewer sentences; with ``apply`` carry it out in the same request."""
 
-    get_capture = as_in_library(acts.GET_CAPTURE, capturing.get_capture, CaptureOut)
-    set_capture = as_in_library(acts.SET_CAPTURE, capturing.set_capture, CaptureSet, check=_capture_fields)
+    get_capture, aget_capture = as_in_library(acts.GET_CAPTURE, capturing.get_capture, CaptureOut)
+    set_capture, aset_capture = as_in_library(
+        acts.SET_CAPTURE, capturing.set_capture, CaptureSet, check=_capture_fields
+    )
 
     @Method
     def list(
@@ -299,23 +305,13 @@ class FactMethods:
     aget = get.asynchronous
     alist = list.asynchronous
     asearch = search.asynchronous
-    aadd = add.asynchronous
-    areplace = replace.asynchronous
     adelete = delete.asynchronous
-    asettle = settle.asynchronous
     aclear = clear.asynchronous
-    afeedback = feedback.asynchronous
     aimport_facts = import_facts.asynchronous
-    acreate_from = create_from.asynchronous
-    ainstruct = instruct.asynchronous
-    aforget_source = forget_source.asynchronous
     achoose = choose.asynchronous
     aexplain = explain.asynchronous
     atopics = topics.asynchronous
-    afigures = figures.asynchronous
     aoptimize = optimize.asynchronous
-    aget_capture = get_capture.asynchronous
-    aset_capture = set_capture.asynchronous
 
     async def aclose(self) -> None:
         """Close the service's connections of the running event loop; the next call makes new ones."""

@@ -250,7 +250,7 @@ class SessionMethods(RemoteSession):
         # A hit without both is of a kind that this release does not know.
         return [hit_from(hit, namespace) for hit in hits if hit.message is not None or hit.fact is not None]
 
-    summarize = as_in_library(acts.SUMMARIZE, writing.summarize, SummaryOut)
+    summarize, asummarize = as_in_library(acts.SUMMARIZE, writing.summarize, SummaryOut)
 
     @remote(acts.SUMMARIZE_LAST, LatestSummaryOut, repeat="if_not_done")
     def summarize_last(
@@ -369,8 +369,8 @@ class SessionMethods(RemoteSession):
             self.read_within(policy.token_limit)
         return policy
 
-    get_retention = as_in_library(acts.GET_RETENTION, policy.get_retention, RetentionOut)
-    set_retention = as_in_library(
+    get_retention, aget_retention = as_in_library(acts.GET_RETENTION, policy.get_retention, RetentionOut)
+    set_retention, aset_retention = as_in_library(
         acts.PUT_RETENTION, policy.set_retention, RetentionSet, check=_retention_fields
     )
 
@@ -388,7 +388,6 @@ class SessionMethods(RemoteSession):
     ahistory = history.asynchronous
     acontext_window = context_window.asynchronous
     asearch = search.asynchronous
-    asummarize = summarize.asynchronous
     asummarize_last = summarize_last.asynchronous
     aexplain = explain.asynchronous
     aadd_run = add_run.asynchronous
@@ -401,8 +400,6 @@ class SessionMethods(RemoteSession):
     areplace = replace.asynchronous
     afork = fork.asynchronous
     aset_policy = set_policy.asynchronous
-    aget_retention = get_retention.asynchronous
-    aset_retention = set_retention.asynchronous
 
     def aevents(self, *, last_event_id: str | None = None) -> AsyncGenerator[ServiceEvent, None]:
         """The events of this session, from now on or since an event; resumes by itself when it is cut."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from copy import copy
 from dataclasses import is_dataclass
 from datetime import date
@@ -89,9 +89,10 @@ def as_in_library(
     operation: Callable[Concatenate[Subject, P], LibraryOperation[T]],
     answer: type[BaseModel] | None = None,
     **options: Any,
-) -> Method[Any, P, T]:
-    """The method of a library's operation whose signature is the same here."""
-    return Method(_operation(Request(act, operation, answer, **options)))
+) -> tuple[Method[Any, P, T], Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]]:
+    """The method of a library's operation whose signature is the same here, and its twin to be awaited."""
+    method: Method[Any, P, T] = Method(_operation(Request(act, operation, answer, **options)))
+    return method, method.asynchronous
 
 
 def _operation(request: Request) -> Any:
