@@ -37,11 +37,12 @@ from strandline.pipelines.generations.stages import build
 from strandline.pipelines.replay.filling import lanes_to_fill, make_due, refuse_truncated
 from strandline.pipelines.replay.planning import dead_letters_of, lacks_answers
 from strandline.pipelines.replay.records import OWNERS_PER_PAGE, Replay, Selection, begin, each_owner, report
-from strandline.pipelines.vectors.sharing import ChunkRows
 from strandline.schemas.errors import ErasedError, ReplayError
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.postgres.operations import Operation, fetch, find_owner_keys
+from strandline.schemas.postgres.paging import query_with
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.conversation.search import InsertChunks
 from strandline.schemas.queries.conversation.sessions import FindOwner
 from strandline.schemas.queries.derived.generations import LockPipeline
 from strandline.schemas.queries.derived.replay import (
@@ -62,6 +63,7 @@ from strandline.schemas.queries.derived.replay import (
     StoredCandidatesRow,
     UnfoldFrom,
 )
+from strandline.schemas.queries.rows import ChunkDigestRow
 from strandline.schemas.queries.work.dead_letters import ReopenLane
 from strandline.schemas.sealed.values import keyed_array, keyed_tsvector
 from strandline.schemas.sealing.owner_keys import OwnerKeys
@@ -399,25 +401,12 @@ class _Run:
         return read_batch(self._database, lane, row.batch_id, row.event_ids)
 
 
-def _derived_chunks(rows: ChunkRows, keys: OwnerKeys | None) -> DigestDerivedChunks:
-    words, speakers = rows["lexemes"], rows["speakers"]
+def _derived_chunks(chunks: InsertChunks, keys: OwnerKeys | None) -> Query[ChunkDigestRow]:
+    values = dict(chunks.params)
     if keys is not None:
-        words = [keyed_tsvector(keys, text) for text in words]
-        speakers = [keyed_array(keys, text) for text in speakers]
-    return DigestDerivedChunks(
-        session_keys=rows["session_keys"],
-        from_seqs=rows["from_seqs"],
-        pieces=rows["pieces"],
-        through_seqs=rows["through_seqs"],
-        event_ids=rows["event_ids"],
-        lengths=rows["lengths"],
-        lexemes=words,
-        embeddings=rows["embeddings"],
-        roles=rows["roles"],
-        speakers=speakers,
-        tones=rows["tones"],
-        said_on=rows["said_on"],
-    )
+        values["lexemes"] = [keyed_tsvector(keys, text) for text in values["lexemes"]]
+        values["speakers"] = [keyed_array(keys, text) for text in values["speakers"]]
+    return query_with(DigestDerivedChunks, values)
 
 
 def _derived_candidates(rows: CandidateRows) -> list[StoredCandidatesRow]:

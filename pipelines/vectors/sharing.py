@@ -7,13 +7,13 @@ of the receipts.  Their keys follow from the messages, so writing them twice cha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import date
-from typing import TypedDict
 from uuid import UUID
 
 from strandline.pipelines.engine.stage import Batch
 from strandline.schemas.postgres.database import Database, Fetcher, Transaction
 from strandline.schemas.postgres.operations import Operation, claim_owner_keys, fetch
+from strandline.schemas.postgres.paging import query_with
+from strandline.schemas.queries.conversation.search import InsertChunks
 from strandline.schemas.queries.conversation.sharing import (
     ClearShared,
     LockSharedSession,
@@ -27,27 +27,8 @@ from strandline.schemas.queries.work.lanes import RangeMessages
 from strandline.schemas.values.flush_event import FlushEvent
 
 
-class ChunkRows(TypedDict):
-    """Chunks as parallel lists, as the statements that write them take them."""
-
-    generation_id: int
-    batch_id: UUID
-    session_keys: list[UUID]
-    event_ids: list[UUID]
-    from_seqs: list[int]
-    through_seqs: list[int]
-    pieces: list[int]
-    lengths: list[int]
-    lexemes: list[str]
-    embeddings: list[str | None]
-    roles: list[str]
-    speakers: list[str]
-    tones: list[int]
-    said_on: list[date | None]
-
-
 def share(
-    database: Database, batch: Batch, chunk_rows: ChunkRows | None, check_lease: Callable[[Fetcher], None]
+    database: Database, batch: Batch, chunk_rows: InsertChunks | None, check_lease: Callable[[Fetcher], None]
 ) -> None:
     """Copy a batch's messages and chunks to their session's shared scope, if it has one.
 
@@ -84,7 +65,7 @@ def share(
                     )
                 )
             if chunk_rows is not None:
-                tx.fetch(ShareChunks(**chunk_rows, shard_key=scope.shared_key))
+                tx.fetch(query_with(ShareChunks, {**chunk_rows.params, "shard_key": scope.shared_key}))
 
 
 def clear_copies(

@@ -15,7 +15,7 @@ from strandline.pipelines.models.contract import Embedder
 from strandline.pipelines.text.lexemes import length_of, lexemes, to_tsvector_text
 from strandline.pipelines.transcript import load_messages
 from strandline.pipelines.vectors.chunks import MAX_INDEXED_CHARACTERS, Chunk, Voice, chunks, voice_of
-from strandline.pipelines.vectors.sharing import ChunkRows, share
+from strandline.pipelines.vectors.sharing import share
 from strandline.schemas.errors import PermanentModelError
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.postgres.operations import find_owner_keys
@@ -89,7 +89,7 @@ class VectorsStage:
 
     def effect(
         self, batch: Batch, work: tuple[PlacedChunk, ...], answers: Mapping[str, RawAnswer]
-    ) -> ChunkRows | None:
+    ) -> InsertChunks | None:
         """The rows of the chunks; finding the words of a large batch takes seconds."""
         return _rows(batch, work, answers) if work else None
 
@@ -97,17 +97,17 @@ class VectorsStage:
         self,
         database: Database,
         batch: Batch,
-        effect: ChunkRows | None,
+        effect: InsertChunks | None,
         check_lease: Callable[[Fetcher], None],
     ) -> None:
         """Copy the written rows to the session's shared scope, if it has one."""
         share(database, batch, effect, check_lease)
 
     def write(
-        self, fetcher: Fetcher, batch: Batch, work: tuple[PlacedChunk, ...], effect: ChunkRows | None
+        self, fetcher: Fetcher, batch: Batch, work: tuple[PlacedChunk, ...], effect: InsertChunks | None
     ) -> list[Lane]:
         if effect:
-            fetcher.fetch(InsertChunks(**effect, shard_key=batch.lane.shard_key))
+            fetcher.fetch(effect)
         return []
 
     def _embed(self, embedder: Embedder, work: tuple[PlacedChunk, ...]) -> RawAnswer:
@@ -168,7 +168,7 @@ def _range_of(step: str, count: int) -> tuple[int, int]:
     return (int(first), int(through)) if part else (0, count)
 
 
-def _rows(batch: Batch, work: Sequence[PlacedChunk], answers: Mapping[str, RawAnswer]) -> ChunkRows:
+def _rows(batch: Batch, work: Sequence[PlacedChunk], answers: Mapping[str, RawAnswer]) -> InsertChunks:
     embeddings: list[str | None] = [None] * len(work)
     for step, answer in answers.items():
         first, through = _range_of(step, len(work))
@@ -179,19 +179,20 @@ def _rows(batch: Batch, work: Sequence[PlacedChunk], answers: Mapping[str, RawAn
     lengths: Counter[tuple[UUID, int]] = Counter()
     for placed, piece in zip(work, words, strict=True):
         lengths[placed.message] += max(1, length_of(piece))
-    return {
-        "generation_id": batch.lane.generation_id,
-        "batch_id": batch.batch_id,
-        "session_keys": [placed.session_key for placed in work],
-        "event_ids": [placed.event_id for placed in work],
-        "from_seqs": [placed.chunk.from_seq for placed in work],
-        "through_seqs": [placed.chunk.through_seq for placed in work],
-        "pieces": [placed.chunk.piece for placed in work],
-        "lengths": [lengths[placed.message] for placed in work],
-        "lexemes": [to_tsvector_text(piece) for piece in words],
-        "embeddings": embeddings,
-        "roles": [placed.voice.role for placed in work],
-        "speakers": [placed.voice.speaker for placed in work],
-        "tones": [placed.voice.tone for placed in work],
-        "said_on": [placed.voice.said_on for placed in work],
-    }
+    return InsertChunks(
+        shard_key=batch.lane.shard_key,
+        generation_id=batch.lane.generation_id,
+        batch_id=batch.batch_id,
+        session_keys=[placed.session_key for placed in work],
+        event_ids=[placed.event_id for placed in work],
+        from_seqs=[placed.chunk.from_seq for placed in work],
+        through_seqs=[placed.chunk.through_seq for placed in work],
+        pieces=[placed.chunk.piece for placed in work],
+        lengths=[lengths[placed.message] for placed in work],
+        lexemes=[to_tsvector_text(piece) for piece in words],
+        embeddings=embeddings,
+        roles=[placed.voice.role for placed in work],
+        speakers=[placed.voice.speaker for placed in work],
+        tones=[placed.voice.tone for placed in work],
+        said_on=[placed.voice.said_on for placed in work],
+    )
