@@ -17,8 +17,8 @@ from strandline.producers.operations import agent_tools, corrections, policy, re
 from strandline.producers.operations.session import Session
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.search.facts import FoundFact
-from strandline.producers.search.hits import HitKind, SearchScope
-from strandline.producers.search.message_filter import Filters
+from strandline.producers.search.hits import HitKind
+from strandline.producers.search.message_filter import SearchOptions
 from strandline.producers.search.search import FoundMessage
 from strandline.producers.sessions import HISTORY_PAGE
 from strandline.producers.tokens import Tokenizer, part_estimates, text_counter
@@ -231,28 +231,11 @@ class SessionMemory(Closing):
             after_seq = page[-1].seq or after_seq
 
     @overload
-    def search(
-        self,
-        query: str,
-        *,
-        limit: int = 10,
-        scope: SearchScope = "session",
-        exclude_current: bool = False,
-        include_window: bool = True,
-        **filters: Unpack[Filters],
-    ) -> list[FoundMessage]: ...
+    def search(self, query: str, **options: Unpack[SearchOptions]) -> list[FoundMessage]: ...
 
     @overload
     def search(
-        self,
-        query: str,
-        *,
-        limit: int = 10,
-        scope: SearchScope = "session",
-        exclude_current: bool = False,
-        include_window: bool = True,
-        kinds: Sequence[HitKind],
-        **filters: Unpack[Filters],
+        self, query: str, *, kinds: Sequence[HitKind], **options: Unpack[SearchOptions]
     ) -> list[FoundMessage | FoundFact]: ...
 
     @shown_as(reading.search)
@@ -262,28 +245,11 @@ class SessionMemory(Closing):
         )
 
     @overload
-    async def asearch(
-        self,
-        query: str,
-        *,
-        limit: int = 10,
-        scope: SearchScope = "session",
-        exclude_current: bool = False,
-        include_window: bool = True,
-        **filters: Unpack[Filters],
-    ) -> list[FoundMessage]: ...
+    async def asearch(self, query: str, **options: Unpack[SearchOptions]) -> list[FoundMessage]: ...
 
     @overload
     async def asearch(
-        self,
-        query: str,
-        *,
-        limit: int = 10,
-        scope: SearchScope = "session",
-        exclude_current: bool = False,
-        include_window: bool = True,
-        kinds: Sequence[HitKind],
-        **filters: Unpack[Filters],
+        self, query: str, *, kinds: Sequence[HitKind], **options: Unpack[SearchOptions]
     ) -> list[FoundMessage | FoundFact]: ...
 
     @shown_as(reading.search)

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
-from typing import Any, TypedDict
+from typing import Any
 from uuid import UUID
 
 from strandline.pipelines.custom.loading import load_blocks
@@ -132,7 +132,10 @@ class Memory(SessionMemory):
             deliver=deliver,
             time_zone=time_zone,
             idle_seconds=idle_seconds,
-            **_policy_of(blocks, tokenizer_fn, shared_scope, on_overflow=on_overflow),
+            tokenizer=DEFAULT_ENCODING if tokenizer_fn is None else _name_of(tokenizer_fn),
+            pipelines=_fed_pipelines(blocks, on_overflow),
+            max_facts=max_facts_of(blocks),
+            shared_scope=shared_scope,
         )
         return cls(
             runtime_for(settings, pool=pool, consume=consume),
@@ -147,28 +150,6 @@ class Memory(SessionMemory):
             redaction=None if redact is None else storing_redaction(settings, redact),
             token_limit=None if token_limit is None else policy.token_limit,
         )
-
-
-class _BlockPolicy(TypedDict):
-    tokenizer: str
-    pipelines: tuple[str, ...]
-    max_facts: int | None
-    shared_scope: str | None
-
-
-def _policy_of(
-    blocks: Sequence[BaseMemoryBlock],
-    tokenizer: Tokenizer | None,
-    shared_scope: str | None,
-    *,
-    on_overflow: bool,
-) -> _BlockPolicy:
-    return {
-        "tokenizer": DEFAULT_ENCODING if tokenizer is None else _name_of(tokenizer),
-        "pipelines": _fed_pipelines(blocks, on_overflow),
-        "max_facts": max_facts_of(blocks),
-        "shared_scope": shared_scope,
-    }
 
 
 def _fed_pipelines(blocks: Sequence[BaseMemoryBlock], on_overflow: bool) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 from uuid import UUID
 
 from strandline.producers.arguments import check_moment
+from strandline.producers.search.hits import SearchScope
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, StrandlineError
 from strandline.schemas.values.foreign_values import (
@@ -27,9 +28,13 @@ MAX_METADATA_FILTERS = 32
 _MAX_DIGITS = 4_000  # more than Python writes out by default are refused by a put as well
 
 
-class Filters(TypedDict, total=False):
-    """The arguments of a search that choose messages, as of ``history``."""
+class SearchOptions(TypedDict, total=False):
+    """The arguments of a search: where it looks, and as of ``history`` which messages pass."""
 
+    limit: int
+    scope: SearchScope
+    exclude_current: bool
+    include_window: bool
     roles: Sequence[str] | None
     metadata: Mapping[str, Scalar] | None
     since: datetime | None
