@@ -51,7 +51,13 @@ def redact_stored(
     Raises: as ``redact_texts``.
     """
     body, beside = json.loads(envelope), {} if metadata is None else json.loads(metadata)
-    has_captions = _add_captions(redaction, body, where)
+    content: Any = body.get("content")
+    places = [at for at, part in enumerate(content) if kind_of(part)] if isinstance(content, list) else []
+    captions = _apply(partial(redaction.captions, [content[at] for at in places]), where) if places else []
+    for at, caption in list(zip(places, captions, strict=False))[::-1]:
+        if caption:
+            content.insert(at + 1, {"type": "text", "text": caption})
+    has_captions = any(captions)
     texts: list[str] = []
 
     def note(text: str) -> str:
@@ -64,16 +70,6 @@ def redact_stored(
         return None
     left = iter(results)
     return _visit(body, beside, lambda _text: next(left))
-
-
-def _add_captions(redaction: Redaction, body: _Object, where: str) -> bool:
-    content: Any = body.get("content")
-    places = [at for at, part in enumerate(content) if kind_of(part)] if isinstance(content, list) else []
-    captions = _apply(partial(redaction.captions, [content[at] for at in places]), where) if places else []
-    for at, caption in list(zip(places, captions, strict=False))[::-1]:
-        if caption:
-            content.insert(at + 1, {"type": "text", "text": caption})
-    return any(captions)
 
 
 def _visit(body: _Object, metadata: _Object, visit: Visit) -> tuple[_Object, _Object]:

@@ -208,7 +208,14 @@ def _drain_claimed(
             lease = lease.after_a_batch()
             if engine.stopping():
                 break
-            renewed = _renew(engine, lease, gives_way=gives_way)
+            renewed = renew(
+                engine.database,
+                lease,
+                engine.terms,
+                engine.batch_token_budget,
+                gives_way=gives_way,
+                skipped_generations=_skipped_generations(engine, lease.lane.stage) if gives_way else (),
+            )
             if renewed is None:
                 return _LaneEnd("gave_way", tuple(next_lanes))
             claimed, lease = renewed, renewed.lease
@@ -221,17 +228,6 @@ def _drain_claimed(
 
 def _drained_or_stopped(engine: Engine) -> Outcome:
     return "stopped" if engine.stopping() else "drained"
-
-
-def _renew(engine: Engine, lease: Lease, *, gives_way: bool) -> ClaimedLane | None:
-    return renew(
-        engine.database,
-        lease,
-        engine.terms,
-        engine.batch_token_budget,
-        gives_way=gives_way,
-        skipped_generations=_skipped_generations(engine, lease.lane.stage) if gives_way else (),
-    )
 
 
 def _outcome_of(engine: Engine, lease: Lease, error: Exception) -> Outcome:

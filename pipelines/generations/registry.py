@@ -107,14 +107,11 @@ def wanted_recipes(
     """The recipes that these settings ask for; an embedder on ``auto`` is that of the stored vectors."""
     recipes = {pipeline: recipe_for(pipeline, settings) for pipeline in sorted(pipelines)}
     if VECTORS in recipes and VECTORS in before and settings.embedding_backend == "auto":
-        recipes[VECTORS] = _with_redaction(before[VECTORS].recipe, recipes[VECTORS])
+        recipe = before[VECTORS].recipe
+        hooks = {key: value for key, value in recipes[VECTORS].config.items() if key in REDACTION_KEYS}
+        rest = {key: value for key, value in recipe.config.items() if key not in REDACTION_KEYS}
+        recipes[VECTORS] = replace(recipe, config=rest | hooks)
     return recipes
-
-
-def _with_redaction(recipe: Recipe, current: Recipe) -> Recipe:
-    hooks = {key: value for key, value in current.config.items() if key in REDACTION_KEYS}
-    rest = {key: value for key, value in recipe.config.items() if key not in REDACTION_KEYS}
-    return replace(recipe, config=rest | hooks)
 
 
 def settings_differing(generations: Mapping[str, Generation], settings: Settings) -> dict[str, list[str]]:

@@ -84,7 +84,20 @@ def explain_fact(
 ) -> FactExplanation | RemovedFactExplanation | None:
     """Explain a fact by its id, even if people removed it; None if none of the owners has such a fact."""
     for fact in fetcher.fetch(ExplainFindFacts(**where, owner_key=owner_key, fact_id=fact_id)):
-        return _explain_fact(fetcher, fact.shard_key, fact.generation_id, fact_id)
+        (row,) = fetcher.fetch(
+            ExplainFact(shard_key=fact.shard_key, generation_id=fact.generation_id, fact_id=fact_id)
+        )
+        return FactExplanation.of(
+            row,
+            generation=row.generation_id,
+            generation_state=row.state,
+            topics=tuple(row.topics),
+            doubt=_doubt(row),
+            doubted_by=tuple(row.doubted_by),
+            revisions=_revisions(fetcher, fact.shard_key, fact.generation_id, fact_id),
+            events=_events(fetcher, fact.shard_key, fact.generation_id, fact_id),
+            successors=_successors(fetcher, fact.shard_key, fact_id),
+        )
     for owner in fetcher.fetch(ExplainFindFactEvents(**where, owner_key=owner_key, fact_id=fact_id)):
         return RemovedFactExplanation(
             fact_id=fact_id,
@@ -92,21 +105,6 @@ def explain_fact(
             successors=_successors(fetcher, owner.shard_key, fact_id),
         )
     return None
-
-
-def _explain_fact(fetcher: Fetcher, shard_key: UUID, generation_id: int, fact_id: UUID) -> FactExplanation:
-    (row,) = fetcher.fetch(ExplainFact(shard_key=shard_key, generation_id=generation_id, fact_id=fact_id))
-    return FactExplanation.of(
-        row,
-        generation=row.generation_id,
-        generation_state=row.state,
-        topics=tuple(row.topics),
-        doubt=_doubt(row),
-        doubted_by=tuple(row.doubted_by),
-        revisions=_revisions(fetcher, shard_key, generation_id, fact_id),
-        events=_events(fetcher, shard_key, generation_id, fact_id),
-        successors=_successors(fetcher, shard_key, fact_id),
-    )
 
 
 def _doubt(row: ExplainFactRow) -> DoubtTrace | None:

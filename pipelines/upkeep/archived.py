@@ -136,7 +136,12 @@ def restore(
     first_rows = _read(open_archive, ranges[0])
 
     def begin() -> Operation[int]:
-        yield from _claim(new)
+        rows = yield from fetch(ClaimSession.of(new, kind="chat"))
+        refuse_if_erased(rows[0].erasure)
+        if rows[0].owner_key != new.shard_key:
+            raise ConflictError(
+                f"Session {quote(new.session_id)} belongs to another owner. Restore to a new session."
+            )
         restored = yield from _restore_range(identity.session_key, new, policy, ranges[0], None, first_rows)
         kept = Retention(ttl_seconds=ttl_seconds, max_age_seconds=0, max_messages=0, archive="")
         yield from record_retention(RetentionLevel(new.namespace, new), kept, Act.here("retention"))
@@ -238,12 +243,3 @@ def _content(open_archive: OpenArchive, one: ArchivedRange) -> bytes:
             " so they cannot be read back here."
         )
     return open_archive(one.archive).read(one.object_name, one.object_digest)
-
-
-def _claim(new: SessionIdentity) -> Operation[None]:
-    rows = yield from fetch(ClaimSession.of(new, kind="chat"))
-    refuse_if_erased(rows[0].erasure)
-    if rows[0].owner_key != new.shard_key:
-        raise ConflictError(
-            f"Session {quote(new.session_id)} belongs to another owner. Restore to a new session."
-        )

@@ -96,7 +96,12 @@ def record_retention(
         if only_tightens:
             present = yield from read_retention(level)
             stored = newest.retention.tighten(present, retention)
-            tightened = _find_tightened(newest, stored)
+            tightened = tuple(
+                name
+                for name in BOUNDS
+                if getattr(stored, name) is not None
+                and (name in newest.tightened or getattr(newest.retention, name) is None)
+            )
         if (stored, tightened) == (newest.retention, newest.tightened):
             return newest.number
         number = yield from _record_once(level, stored, tightened, act)
@@ -105,15 +110,6 @@ def record_retention(
     raise ConflictError(
         f"Other callers recorded {MAX_ATTEMPTS} acts on retention at this level in the meantime; nothing was"
         " changed. Try again."
-    )
-
-
-def _find_tightened(newest: RetentionAct, stored: Retention) -> tuple[str, ...]:
-    return tuple(
-        name
-        for name in BOUNDS
-        if getattr(stored, name) is not None
-        and (name in newest.tightened or getattr(newest.retention, name) is None)
     )
 
 

@@ -149,8 +149,7 @@ class FactEdits(FactChanges):
         """``version``: that of the fact, which is changed only if it is still so."""
         wording = yield from redact_wording(wording, self.redaction)
         replacing = partial(self._plain_changes.replace, fact_id, wording, actor)
-        change = self._if_version(fact_id, version, replacing)
-        return (yield from self.edit("facts.replace", change, actor, text=wording.text))
+        return (yield from self._edit_one("facts.replace", fact_id, version, replacing, actor, wording.text))
 
     def delete(
         self,
@@ -164,14 +163,14 @@ class FactEdits(FactChanges):
         id_ = as_fact_id(fact_id)
         if take_back is not None and id_ is not None:
             deleting = partial(self._delete_with_sources, id_, deleting, take_back)
-        return self.edit("facts.delete", self._if_version(fact_id, version, deleting), actor)
+        return self._edit_one("facts.delete", fact_id, version, deleting, actor)
 
     def settle(
         self, fact_id: UUID | str, keep: Settlement, actor: str | None, version: str | None = None
     ) -> Operation[Fact | None]:
         """``version``: as of ``replace``."""
         settling = partial(self._plain_changes.settle, fact_id, keep, actor)
-        return self.edit("facts.settle", self._if_version(fact_id, version, settling), actor)
+        return self._edit_one("facts.settle", fact_id, version, settling, actor)
 
     def clear(self, actor: str | None) -> Operation[int]:
         """Delete all facts for good; returns how many were live."""
@@ -184,8 +183,7 @@ class FactEdits(FactChanges):
         """``version``: as of ``replace``."""
         feedback = yield from redact_feedback(feedback, self.redaction)
         judging = partial(self._plain_changes.judge, fact_id, feedback, actor)
-        change = self._if_version(fact_id, version, judging)
-        return (yield from self.edit("facts.feedback", change, actor, text=feedback))
+        return (yield from self._edit_one("facts.feedback", fact_id, version, judging, actor, feedback))
 
     def put(
         self, fact_id: UUID | None, wording: Wording, feedback: str | None, actor: str | None
@@ -217,18 +215,22 @@ class FactEdits(FactChanges):
     def _plain_changes(self) -> FactChanges:
         return FactChanges(self.owner)
 
-    def _if_version(
-        self, fact_id: UUID | str, version: str | None, change: Callable[[], Operation[T]]
-    ) -> Callable[[], Operation[T]]:
-        return change if version is None else partial(self._change_version, fact_id, version, change)
-
-    def _change_version(
-        self, fact_id: UUID | str, version: str, change: Callable[[], Operation[T]]
+    def _edit_one(
+        self,
+        kind: str,
+        fact_id: UUID | str,
+        version: str | None,
+        change: Callable[[], Operation[T]],
+        actor: str | None,
+        text: str | None = None,
     ) -> Operation[T]:
-        yield from lock_facts(self.owner.shard_key)
-        fact = yield from get_fact(self.owner, fact_id)
-        if fact is not None and fact.version != version:
-            raise VersionError(
-                "The fact has been changed since; get it again, and repeat with its new version."
-            )
-        return (yield from change())
+        def change_version() -> Operation[T]:
+            yield from lock_facts(self.owner.shard_key)
+            fact = yield from get_fact(self.owner, fact_id)
+            if fact is not None and fact.version != version:
+                raise VersionError(
+                    "The fact has been changed since; get it again, and repeat with its new version."
+                )
+            return (yield from change())
+
+        return self.edit(kind, change if version is None else change_version, actor, text=text)

@@ -101,7 +101,16 @@ def _answer_all(shard_key: UUID, requests: Sequence[Request]) -> Operation[list[
         if isinstance(request, ItemSearch):
             answers[place] = yield from _search(shard_key, request)
         elif isinstance(request, PathList):
-            answers[place] = yield from _list_paths(shard_key, request)
+            rows = yield from fetch(
+                ListItemPaths.of(
+                    request,
+                    shard_key=shard_key,
+                    path_from=request.paths.start,
+                    path_before=request.paths.end,
+                    patterns=list(request.patterns),
+                )
+            )
+            answers[place] = [tuple(row.labels) for row in rows]
     yield from _put(shard_key, [one for one in requests if isinstance(one, ItemPut)])
     return answers
 
@@ -158,19 +167,6 @@ def _statement(shard_key: UUID, search: ItemSearch) -> Query[Any]:
     if search.vector is None:
         return SearchItems(**asked)
     return SearchItemsByVector(**asked, vector=search.vector, distance=search.distance)
-
-
-def _list_paths(shard_key: UUID, listing: PathList) -> Operation[list[tuple[str, ...]]]:
-    rows = yield from fetch(
-        ListItemPaths.of(
-            listing,
-            shard_key=shard_key,
-            path_from=listing.paths.start,
-            path_before=listing.paths.end,
-            patterns=list(listing.patterns),
-        )
-    )
-    return [tuple(row.labels) for row in rows]
 
 
 def _refresh(shard_key: UUID, rows: Iterable[_Row]) -> Operation[None]:

@@ -199,17 +199,14 @@ class ProcessResources:
         """The text model of a derivation of facts; made once for each recipe."""
         recipe = json.dumps([dict(config), dict(prompts)], sort_keys=True)
         if recipe not in self._facts_models:
-            self._facts_models[recipe] = self._make_facts_model(config, prompts)
+            with undivided:
+                from strandline.pipelines.generations.definitions import DEFINITIONS
+                from strandline.pipelines.models.factory import build_text_model
+                from strandline.schemas.values.lanes import FACTS
+            settings = DEFINITIONS[FACTS].restore(self.settings, config)
+            own: Any = prompts
+            self._facts_models[recipe] = build_text_model(settings, purpose="facts", prompts=own)
         return self._facts_models[recipe]
-
-    def _make_facts_model(self, config: Mapping[str, Any], prompts: Mapping[str, str]) -> TextModel:
-        with undivided:
-            from strandline.pipelines.generations.definitions import DEFINITIONS
-            from strandline.pipelines.models.factory import build_text_model
-            from strandline.schemas.values.lanes import FACTS
-        settings = DEFINITIONS[FACTS].restore(self.settings, config)
-        own: Any = prompts
-        return build_text_model(settings, purpose="facts", prompts=own)
 
     def close(self) -> None:
         """End runner, doorbell, pool and stack in that order; running work gets five seconds."""

@@ -190,44 +190,37 @@ class ScopeParts:
         width = max(part.vectors.shape[1] for part in self._parts)
         parts = [part._replace(vectors=_of_width(part.vectors, width)) for part in self._parts]
         columns = _Columns(*map(np.concatenate, zip(*parts, strict=True)))
-        return _arrange(columns, list(self._sessions), self._words, self._speakers)
-
-
-def _arrange(
-    columns: _Columns,
-    sessions: Sequence[UUID],
-    words: Mapping[str, int],
-    speakers: Mapping[str, Sequence[int]],
-) -> ScopeArrays:
-    session, from_seqs, lengths = columns.session, columns.from_seqs, columns.lengths
-    is_first = np.ones(len(session), np.bool_)
-    is_first[1:] = (session[1:] != session[:-1]) | (from_seqs[1:] != from_seqs[:-1])
-    firsts, message = np.flatnonzero(is_first), np.cumsum(is_first) - 1
-    centre, share = _centre(columns.vectors, columns.has_vector)
-    vectors = _keep_vectors(columns.vectors)
-    by_length = 1 - B + B * lengths[firsts] / USUAL_LENGTH
-    postings = _postings(columns, words, message, by_length)
-    beside = _beside(session[firsts].astype(np.int64), from_seqs[firsts], columns.days[firsts])
-    trust = np.where(columns.tones == WISH, 1, np.minimum(1, lengths / FEW_WORDS)) * columns.has_vector
-    return ScopeArrays(
-        sessions=sessions,
-        session=session[firsts],
-        from_seqs=from_seqs[firsts],
-        through_seqs=np.maximum.reduceat(columns.through_seqs, firsts),
-        firsts=firsts,
-        vectors=vectors,
-        centre=centre,
-        share=share,
-        centred=np.zeros(len(session), np.float32) if centre is None else vectors.times(centre),
-        trust=trust.astype(np.float32),
-        postings=postings,
-        is_assistant=columns.is_assistant[firsts],
-        tones=np.maximum.reduceat(columns.tones, firsts),
-        days=columns.days[firsts],
-        speakers={name: message[np.array(pieces)].astype(np.int32) for name, pieces in speakers.items()},
-        beside=beside,
-        size=_size(vectors, beside, postings),
-    )
+        session, from_seqs, lengths = columns.session, columns.from_seqs, columns.lengths
+        is_first = np.ones(len(session), np.bool_)
+        is_first[1:] = (session[1:] != session[:-1]) | (from_seqs[1:] != from_seqs[:-1])
+        firsts, message = np.flatnonzero(is_first), np.cumsum(is_first) - 1
+        centre, share = _centre(columns.vectors, columns.has_vector)
+        vectors = _keep_vectors(columns.vectors)
+        by_length = 1 - B + B * lengths[firsts] / USUAL_LENGTH
+        postings = _postings(columns, self._words, message, by_length)
+        beside = _beside(session[firsts].astype(np.int64), from_seqs[firsts], columns.days[firsts])
+        trust = np.where(columns.tones == WISH, 1, np.minimum(1, lengths / FEW_WORDS)) * columns.has_vector
+        return ScopeArrays(
+            sessions=list(self._sessions),
+            session=session[firsts],
+            from_seqs=from_seqs[firsts],
+            through_seqs=np.maximum.reduceat(columns.through_seqs, firsts),
+            firsts=firsts,
+            vectors=vectors,
+            centre=centre,
+            share=share,
+            centred=np.zeros(len(session), np.float32) if centre is None else vectors.times(centre),
+            trust=trust.astype(np.float32),
+            postings=postings,
+            is_assistant=columns.is_assistant[firsts],
+            tones=np.maximum.reduceat(columns.tones, firsts),
+            days=columns.days[firsts],
+            speakers={
+                name: message[np.array(pieces)].astype(np.int32) for name, pieces in self._speakers.items()
+            },
+            beside=beside,
+            size=_size(vectors, beside, postings),
+        )
 
 
 def join(first: ScopeArrays, second: ScopeArrays) -> ScopeArrays:

@@ -27,7 +27,6 @@ from strandline.schemas.queries.conversation.messages import (
     Correct,
     CorrectRow,
     FindCorrection,
-    FindCorrectionRow,
     MessageAt,
     MessageAtRow,
     PartedCall,
@@ -163,7 +162,15 @@ def replace_content(
         shard_key=identity.shard_key, correction_id=id_, digest=content, clear_digest=content
     )
     for known in (yield from fetch(asked_before)):
-        correction = _read_known(identity, known, seq)
+        is_same = known.session_key == identity.session_key and (known.kind, known.from_seq) == (
+            "replace",
+            seq,
+        )
+        if not is_same or not known.is_of_content:
+            raise _conflict(identity)
+        correction = Correction(
+            known.number, "replace", known.from_seq, known.through_seq, tuple(known.seqs), known.created_at
+        )
         yield from _clear_shared(identity, seq, seq)
         return correction
     for _attempt in range(MAX_ATTEMPTS):
@@ -316,15 +323,6 @@ def _read(identity: SessionIdentity, kind: Kind, seq: int, row: CorrectRow) -> C
             )
         case _:
             raise _not_found(identity, seq)
-
-
-def _read_known(identity: SessionIdentity, known: FindCorrectionRow, seq: int) -> Correction:
-    is_same = known.session_key == identity.session_key and (known.kind, known.from_seq) == ("replace", seq)
-    if not is_same or not known.is_of_content:
-        raise _conflict(identity)
-    return Correction(
-        known.number, "replace", known.from_seq, known.through_seq, tuple(known.seqs), known.created_at
-    )
 
 
 def _conflict(identity: SessionIdentity) -> ConflictError:

@@ -43,7 +43,10 @@ def command(settings: Settings, host: str | None, port: int | None) -> None:
         if (error.name or "").partition(".")[0] not in _PACKAGES:
             raise
         raise ConfigurationError(NEEDED) from None
-    settings = _with_address(settings, host, port)
+    overrides = {"service_host": host, "service_port": port}
+    settings = settings.model_copy(
+        update={name: value for name, value in overrides.items() if value is not None}
+    )
     log_to_stderr("WARNING", settings.log_format)
     trace_process(settings)
     with running_servers(settings, only_looking=False) as servers:
@@ -60,11 +63,6 @@ def command(settings: Settings, host: str | None, port: int | None) -> None:
             app = build_service(measured)
             say(*_announcement(listening.getsockname(), has_key=has_key))
             make_server(app, serving).run(sockets=[listening])
-
-
-def _with_address(settings: Settings, host: str | None, port: int | None) -> Settings:
-    overrides = {"service_host": host, "service_port": port}
-    return settings.model_copy(update={name: value for name, value in overrides.items() if value is not None})
 
 
 def _announcement(address: tuple[Any, ...], *, has_key: bool) -> Iterator[str]:

@@ -118,28 +118,10 @@ def opened_for_agent(settings: Settings, user: str, namespace: str, session: str
 
 @owner_options
 @contextmanager
-def opened_facts(
-    settings: Settings, namespace: str, user: str | None, session: str | None
-) -> Iterator[Facts]:
-    """The facts of a user, or of a session's owner; raises UsageError without one, or NotFoundError."""
-    with _opened_facts(settings, namespace, user, session) as facts:
-        yield facts
-
-
-@owner_options
-@contextmanager
 def opened_new_facts(
-    settings: Settings, namespace: str, user: str | None, session: str | None
+    settings: Settings, namespace: str, user: str | None, session: str | None, *, may_be_new: bool = True
 ) -> Iterator[Facts]:
     """As ``opened_facts``; a user may be new."""
-    with _opened_facts(settings, namespace, user, session, may_be_new=True) as facts:
-        yield facts
-
-
-@contextmanager
-def _opened_facts(
-    settings: Settings, namespace: str, user: str | None, session: str | None, *, may_be_new: bool = False
-) -> Iterator[Facts]:
     if session is None and user is None:
         raise click.UsageError("Whose facts? Give --user, or --session of a session without a user.")
     with opened_servers(settings) as running:
@@ -150,6 +132,16 @@ def _opened_facts(
         whose = {"user_id": user} if user is not None else {"session_id": session}
         with closing(Facts.for_owner(**whose, namespace=namespace, **running.urls)) as facts:
             yield facts
+
+
+@owner_options
+@contextmanager
+def opened_facts(
+    settings: Settings, namespace: str, user: str | None, session: str | None
+) -> Iterator[Facts]:
+    """The facts of a user, or of a session's owner; raises UsageError without one, or NotFoundError."""
+    with opened_new_facts(settings, namespace, user, session, may_be_new=False) as facts:
+        yield facts
 
 
 @namespace_option
