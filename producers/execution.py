@@ -7,7 +7,7 @@ nothing.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
@@ -274,6 +274,29 @@ def shown_as(operation: Callable[..., Any]) -> Callable[[M], M]:
     def show(method: M) -> M:
         method.__doc__ = method.__doc__ or operation.__doc__
         return signed(method, operation)
+
+    return show
+
+
+def spelled_out(
+    source: Callable[..., Any], *, without: Collection[str] = (), others: str | None = None
+) -> Callable[[M], M]:
+    """Show the ``**options`` of a function as the parameters of ``source``, which it hands them on to.
+
+    ``others``: the name under which it takes unknown ones, to say why each is refused.
+    """
+
+    def show(function: M) -> M:
+        signature = inspect.signature(function)
+        own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        known = {*without, *(one.name for one in own)}
+        named = [one for one in inspect.signature(source).parameters.values() if one.name not in known]
+        options = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in named]
+        if others is not None:
+            options.append(inspect.Parameter(others, inspect.Parameter.VAR_KEYWORD, annotation="Any"))
+        shown: Any = function
+        shown.__signature__ = signature.replace(parameters=[*own, *options])
+        return function
 
     return show
 

@@ -34,7 +34,7 @@ SessionKind = Literal["chat", "source", "instruction"]
 def named_values(policy: Policy, token_limit: int | None) -> Mapping[str, object]:
     """The values of a policy that are not the default, as its caller named them."""
     usual = make_policy(token_limit=policy.token_limit, tokenizer="", pipelines=())
-    values = {name: getattr(policy, name) for name in (*PLAIN_VALUES, "idle_seconds")}
+    values = {name: getattr(policy, name) for name in PLAIN_VALUES}
     named = {name: value for name, value in values.items() if value != getattr(usual, name)}
     if policy.flush_at_tokens != usual.flush_at_tokens:
         named["history_ratio"] = round(policy.flush_at_tokens / policy.token_limit, 2)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from strandline.pipelines.custom.loading import load_blocks
@@ -15,6 +15,7 @@ from strandline.producers.arguments import check_flag
 from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod, check_insert_method
 from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.blocks.resolve import BlockSource, declare_blocks, max_facts_of, pipelines_of
+from strandline.producers.execution import spelled_out
 from strandline.producers.memory import SessionMemory, new_session_id
 from strandline.producers.operations.policy import check_no_shared_scope
 from strandline.producers.sessions import named_values
@@ -28,16 +29,7 @@ from strandline.schemas.values.identity import (
     identify_session,
     shared_scope_key,
 )
-from strandline.schemas.values.policy import (
-    DEFAULT_FLUSH_SIZE,
-    DEFAULT_HISTORY_RATIO,
-    DEFAULT_IDLE_SECONDS,
-    DEFAULT_WINDOW_BYTES,
-    DEFAULT_WINDOW_MESSAGES,
-    Deliver,
-    make_policy,
-    with_overflow,
-)
+from strandline.schemas.values.policy import OF_BLOCKS, PolicyOptions, make_policy, with_overflow
 from strandline.wiring.environment import settings_with
 from strandline.wiring.runtime import Consume, Pool, Runtime, runtime_for, storing_redaction
 
@@ -67,27 +59,18 @@ class Memory(SessionMemory):
         session.named = named_values(session.policy, session.own_token_limit)
 
     @classmethod
+    @spelled_out(make_policy, without=OF_BLOCKS, others="elsewhere")
     def from_defaults(
         cls,
         session_id: str | None = None,
         *,
         user_id: str | None = None,
         namespace: str = DEFAULT_NAMESPACE,
-        token_limit: int | None = None,
-        chat_history_token_ratio: float = DEFAULT_HISTORY_RATIO,
-        token_flush_size: int = DEFAULT_FLUSH_SIZE,
-        max_window_messages: int = DEFAULT_WINDOW_MESSAGES,
-        max_window_bytes: int = DEFAULT_WINDOW_BYTES,
-        message_flush_size: int | None = None,
-        deliver: Deliver = "window",
-        time_zone: str | None = None,
         memory_blocks: Sequence[BlockSource] | None = None,
         insert_method: str | InsertMethod = InsertMethod.SYSTEM,
         tokenizer_fn: Tokenizer | None = None,
         part_tokens: Mapping[str, int] | None = None,
         memory_template: str | None = None,
-        shared_scope: str | None = None,
-        idle_seconds: int | None = DEFAULT_IDLE_SECONDS,
         redact: Redactor | None = None,
         on_overflow: bool = False,
         database_url: str | None = None,
@@ -95,7 +78,7 @@ class Memory(SessionMemory):
         schema: str | None = None,
         broker_url: str | None = None,
         consume: Consume | None = None,
-        **elsewhere: Any,
+        **limits: Unpack[PolicyOptions],
     ) -> Memory:
         """Make a memory; does no I/O, so a backend can make one per request.
 
@@ -119,23 +102,14 @@ class Memory(SessionMemory):
         Raises:
             ConfigurationError, InvalidMessageError: an argument or setting cannot be used; it is named.
         """
-        _refuse(elsewhere)
+        _refuse(name for name in limits if name not in PolicyOptions.__annotations__)
         settings = settings_with(database_url=database_url, broker_url=broker_url, database_schema=schema)
         blocks = declare_blocks(memory_blocks, partial(load_blocks, settings.blocks))
         policy = make_policy(
-            token_limit=token_limit,
-            chat_history_token_ratio=chat_history_token_ratio,
-            token_flush_size=token_flush_size,
-            max_window_messages=max_window_messages,
-            max_window_bytes=max_window_bytes,
-            message_flush_size=message_flush_size,
-            deliver=deliver,
-            time_zone=time_zone,
-            idle_seconds=idle_seconds,
+            **limits,
             tokenizer=DEFAULT_ENCODING if tokenizer_fn is None else _name_of(tokenizer_fn),
             pipelines=_fed_pipelines(blocks, on_overflow),
             max_facts=max_facts_of(blocks),
-            shared_scope=shared_scope,
         )
         return cls(
             runtime_for(settings, pool=pool, consume=consume),
@@ -146,9 +120,9 @@ class Memory(SessionMemory):
             tokenizer=tokenizer_fn,
             part_tokens=part_tokens,
             render=_template(memory_template),
-            shared_key=_shared_key(namespace, shared_scope, blocks),
+            shared_key=_shared_key(namespace, policy.shared_scope, blocks),
             redaction=None if redact is None else storing_redaction(settings, redact),
-            token_limit=None if token_limit is None else policy.token_limit,
+            token_limit=None if limits.get("token_limit") is None else policy.token_limit,
         )
 
 
@@ -181,7 +155,7 @@ def _name_of(tokenizer: Tokenizer) -> str:
     return f"custom:{module}.{getattr(tokenizer, '__qualname__', type(tokenizer).__qualname__)}"
 
 
-def _refuse(arguments: dict[str, Any]) -> None:
+def _refuse(arguments: Iterable[str]) -> None:
     for name in arguments:
         near = get_close_matches(name, inspect.signature(Memory.from_defaults).parameters, n=1)
         guess = f"did you mean {quote(near[0])}?" if near else "help(Memory.from_defaults) lists them"

@@ -37,8 +37,9 @@ from strandline.schemas.values.identity import (
     identify_session,
 )
 from strandline.schemas.wire.explanations import CorrectionTrace, PolicyChangeTrace
+from strandline.schemas.wire.policies import PolicyOut
 from strandline.schemas.wire.report import Report
-from strandline.schemas.wire.sessions import CoverageOut, FlushOut, HoleOut, PolicyOut
+from strandline.schemas.wire.sessions import CoverageOut, FlushOut, HoleOut
 
 
 class SessionPolicy(PolicyOut, Report):

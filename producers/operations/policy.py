@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Unpack
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.custom.loading import load_blocks
@@ -20,6 +20,7 @@ from strandline.producers.arguments import check_count, check_flag
 from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.blocks.resolve import BlockSource, declare_blocks, max_facts_of, pipelines_of
 from strandline.producers.blocks.vector import VectorMemoryBlock
+from strandline.producers.execution import spelled_out
 from strandline.producers.operations.session import Session
 from strandline.producers.sessions import check_unowned
 from strandline.producers.writing.set_policy import PolicySet
@@ -29,7 +30,7 @@ from strandline.schemas.errors import ConfigurationError, InvalidMessageError
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.acts.retention import Retention
 from strandline.schemas.values.message import NOTHING
-from strandline.schemas.values.policy import Deliver, Policy, PolicyChange, Unchanged
+from strandline.schemas.values.policy import OF_BLOCKS, Policy, PolicyChange, PolicyChanges
 
 # Values that a session keeps from its first put on, and why.
 _FIXED = {
@@ -42,24 +43,16 @@ _FIXED = {
 }
 
 
+@spelled_out(PolicyChange, without=OF_BLOCKS, others="fixed")
 def set_policy(
     session: Session,
     /,
     *,
-    token_limit: int | None = None,
-    chat_history_token_ratio: float | None = None,
-    token_flush_size: int | None = None,
-    idle_seconds: int | Unchanged | None = Unchanged.UNCHANGED,
     memory_blocks: Sequence[BlockSource] | None = None,
-    max_window_messages: int | None = None,
-    max_window_bytes: int | None = None,
-    message_flush_size: int | None = None,
-    deliver: Deliver | None = None,
-    time_zone: str | None = None,
     on_overflow: bool | None = None,
     actor: str | None = None,
     connection: object | None = None,
-    **fixed: Any,
+    **values: Unpack[PolicyChanges],
 ) -> Operation[Policy]:
     """Change the stored policy of the session, from the next put and flush on; return the new one.
 
@@ -83,23 +76,15 @@ def set_policy(
         OwnerError: the session belongs to another owner.
         ConflictError: other callers kept changing the policy; nothing was changed.
     """
-    for name in fixed:
-        raise ConfigurationError(
-            f"set_policy cannot change {name}: " + _FIXED.get(name, "it is not part of a session's policy")
-        )
+    for name in values:
+        if name not in PolicyChanges.__annotations__:
+            reason = _FIXED.get(name, "it is not part of a session's policy")
+            raise ConfigurationError(f"set_policy cannot change {name}: {reason}")
     blocks = None if memory_blocks is None else _declare(session, memory_blocks)
     change = PolicyChange(
-        token_limit=token_limit,
-        chat_history_token_ratio=chat_history_token_ratio,
-        token_flush_size=token_flush_size,
-        idle_seconds=idle_seconds,
+        **values,
         pipelines=None if blocks is None else pipelines_of(blocks),
         max_facts=None if blocks is None else max_facts_of(blocks),
-        max_window_messages=max_window_messages,
-        max_window_bytes=max_window_bytes,
-        message_flush_size=message_flush_size,
-        deliver=deliver,
-        time_zone=time_zone,
         on_overflow=None if on_overflow is None else check_flag("on_overflow", on_overflow),
     )
     changing = partial(store_policy, session.identity, change, in_callers_transaction=connection is not None)
@@ -108,7 +93,7 @@ def set_policy(
     # This memory reads by the change; others keep the values that they were made with.
     if blocks is not None:
         session.blocks = blocks
-    if token_limit is not None:
+    if change.token_limit is not None:
         session.policy = replace(session.policy, token_limit=done.policy.token_limit)
         session.own_token_limit = done.policy.token_limit
     session.named = NOTHING

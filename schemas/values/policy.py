@@ -84,6 +84,25 @@ def stored_policy(stored: object) -> Policy:
     return replace(policy, pipelines=tuple(policy.pipelines))
 
 
+# The values of a policy that follow from the memory blocks and the tokenizer.
+OF_BLOCKS = ("tokenizer", "pipelines", "max_facts")
+
+
+class PolicyOptions(TypedDict, total=False):
+    """The limits of a new session: arguments of ``make_policy`` that ``Memory.from_defaults`` takes."""
+
+    token_limit: int | None
+    chat_history_token_ratio: float
+    token_flush_size: int
+    max_window_messages: int
+    max_window_bytes: int
+    message_flush_size: int | None
+    deliver: Deliver
+    time_zone: str | None
+    shared_scope: str | None
+    idle_seconds: int | None
+
+
 def make_policy(
     *,
     token_limit: int | None = None,
@@ -190,11 +209,22 @@ class Unchanged(Enum):
     UNCHANGED = "unchanged"
 
 
-# The values that a caller sets as they are stored.
-PLAIN_VALUES = (
-    "token_limit", "token_flush_size", "max_window_messages", "max_window_bytes", "message_flush_size",
-    "deliver", "time_zone",
-)  # fmt: skip
+class PolicyChanges(TypedDict, total=False):
+    """The values of a ``PolicyChange`` that a caller names, as ``set_policy`` takes them."""
+
+    token_limit: int | None
+    chat_history_token_ratio: float | None
+    token_flush_size: int | None
+    max_window_messages: int | None
+    max_window_bytes: int | None
+    message_flush_size: int | None
+    deliver: Deliver | None
+    time_zone: str | None
+    idle_seconds: int | Unchanged | None
+
+
+# The values that a caller names as they are stored.
+PLAIN_VALUES = [name for name in PolicyChanges.__annotations__ if name in Policy.__slots__]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,56 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated
 from uuid import UUID
 
 from pydantic import Field
 
-from strandline.schemas.wire.base import Actor, Answer, Name, Request, Seq, TimeZone, example
+from strandline.schemas.wire.base import Actor, Answer, Name, Request, Seq, example
 from strandline.schemas.wire.explanations import CorrectionTrace, PolicyChangeTrace
-from strandline.schemas.wire.messages import ABOUT, Limit, MessageOut, WindowBytes, WindowMessages
-
-
-class PolicyChangeIn(Request, json_schema_extra=example(token_limit=8000, actor="ops")):
-    """A change of a session's policy; fields that are left out stay as they are.
-
-    ``idle_seconds`` null: never flush because the session is idle.
-    """
-
-    token_limit: Limit | None = Field(default=None, description=ABOUT["token_limit"])
-    chat_history_token_ratio: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        default=None, description=ABOUT["chat_history_token_ratio"]
-    )
-    token_flush_size: Limit | None = Field(default=None, description=ABOUT["token_flush_size"])
-    idle_seconds: Limit | None = Field(default=None, description=ABOUT["idle_seconds"])
-    max_window_messages: WindowMessages | None = Field(default=None, description=ABOUT["max_window_messages"])
-    max_window_bytes: WindowBytes | None = Field(default=None, description=ABOUT["max_window_bytes"])
-    message_flush_size: Limit | None = Field(default=None, description=ABOUT["message_flush_size"])
-    deliver: Literal["window", "turn"] | None = Field(default=None, description=ABOUT["deliver"])
-    time_zone: TimeZone | None = Field(default=None, description=ABOUT["time_zone"])
-    blocks: Annotated[list[Name], Field(max_length=64)] | None = Field(
-        default=None, description=ABOUT["blocks"]
-    )
-    max_facts: Limit | None = Field(default=None, description=ABOUT["max_facts"])
-    actor: Actor | None = None
-
-
-class PolicyOut(Answer):
-    """The stored policy of a session."""
-
-    token_limit: int
-    flush_at_tokens: int
-    token_flush_size: int
-    idle_seconds: int | None
-    tokenizer: str
-    pipelines: list[str]
-    max_facts: int | None
-    shared_scope: str | None
-    max_window_messages: int
-    max_window_bytes: int
-    message_flush_size: int | None
-    deliver: str
-    time_zone: str | None = None
+from strandline.schemas.wire.messages import MessageOut
+from strandline.schemas.wire.policies import PolicyOut
 
 
 class SessionOut(Answer):

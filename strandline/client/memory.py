@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID, uuid4
 
 from strandline.client.events import ServiceEvent, follow, follow_async
@@ -38,6 +38,7 @@ from strandline.client.values import (
     value_of,
 )
 from strandline.producers.arguments import check_count, check_flag, check_page_size, check_seq, check_timeout
+from strandline.producers.execution import spelled_out
 from strandline.producers.operations import policy, writing
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.history import DEFAULT_CONTEXT_TOKENS
@@ -54,14 +55,15 @@ from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.acts.retention import Retention
 from strandline.schemas.values.labels import Scalar
 from strandline.schemas.values.message import Content, Message, Role, RunStatus, plain
-from strandline.schemas.values.policy import Deliver, Policy, Unchanged
+from strandline.schemas.values.policy import OF_BLOCKS, Policy, PolicyChange, PolicyChanges, Unchanged
 from strandline.schemas.wire import acts
 from strandline.schemas.wire.base import MAX_PAGE, Page
 from strandline.schemas.wire.contexts import ContextOut, Hits, LatestSummaryOut, SummaryOut
 from strandline.schemas.wire.explanations import MessageExplanation
 from strandline.schemas.wire.messages import CorrectionOut, FlushEvents, MessageOut, MessagesPut, RunOut
 from strandline.schemas.wire.operations import ImportOut
-from strandline.schemas.wire.sessions import ForkOut, PolicyOut, PopOut, ResetDone, RetentionOut, RetentionSet
+from strandline.schemas.wire.policies import PolicyOut
+from strandline.schemas.wire.sessions import ForkOut, PopOut, ResetDone, RetentionOut, RetentionSet
 
 # The default of ``get(wait_for=…)``, in seconds.
 DEFAULT_WAIT_SECONDS = 10.0
@@ -330,42 +332,28 @@ class SessionMethods(RemoteSession):
         """Begin another session of this user with this one's messages, and everything derived from them."""
 
     @Method
+    @spelled_out(PolicyChange, without=(*OF_BLOCKS, "on_overflow"))
     def set_policy(
         self,
         *,
-        token_limit: int | None = None,
-        chat_history_token_ratio: float | None = None,
-        token_flush_size: int | None = None,
-        idle_seconds: int | Unchanged | None = Unchanged.UNCHANGED,
         memory_blocks: Sequence[str] | None = None,
-        max_window_messages: int | None = None,
-        max_window_bytes: int | None = None,
-        message_flush_size: int | None = None,
-        deliver: Deliver | None = None,
-        time_zone: str | None = None,
         actor: str | None = None,
+        **values: Unpack[PolicyChanges],
     ) -> Operation[Policy]:
         """Change the stored policy of the session, from the next put and flush on; return the new one.
 
         ``memory_blocks`` are names of pipelines.  This memory reads with the new ``token_limit`` at once.
         """
-        body = set_fields(
-            token_limit=token_limit,
-            chat_history_token_ratio=chat_history_token_ratio,
-            token_flush_size=token_flush_size,
-            blocks=None if memory_blocks is None else [*memory_blocks],
-            max_window_messages=max_window_messages,
-            max_window_bytes=max_window_bytes,
-            message_flush_size=message_flush_size,
-            deliver=deliver,
-            time_zone=time_zone,
-            actor=actor,
-        )
+        for name in values.keys() - PolicyChanges.__annotations__:
+            raise TypeError(f"set_policy() got an unexpected keyword argument {name!r}")
+        idle_seconds = values.pop("idle_seconds", Unchanged.UNCHANGED)
+        blocks = None if memory_blocks is None else [*memory_blocks]
+        body = set_fields(**values, blocks=blocks, actor=actor)
         if not isinstance(idle_seconds, Unchanged):
             body["idle_seconds"] = idle_seconds
         reply = yield self._call(acts.CHANGE_POLICY, body=body)
         policy: Policy = value_of(Policy, reply.read(PolicyOut))
-        if token_limit is not None:
+        if values.get("token_limit") is not None:
             self.read_within(policy.token_limit)
         return policy
 

@@ -6,26 +6,18 @@ import inspect
 from collections.abc import Sequence
 from copy import copy
 from difflib import get_close_matches
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from strandline.client.operations import check_user, set_fields
 from strandline.client.service import RemoteService
 from strandline.producers.blocks.base import InsertMethod, check_insert_method
+from strandline.producers.execution import spelled_out
 from strandline.producers.memory import new_session_id
 from strandline.producers.tools.definitions import ToolForm, openai_tools
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.identity import check_name, scope_session_id
-from strandline.schemas.values.policy import (
-    DEFAULT_FLUSH_SIZE,
-    DEFAULT_HISTORY_RATIO,
-    DEFAULT_IDLE_SECONDS,
-    DEFAULT_TOKEN_LIMIT,
-    DEFAULT_WINDOW_BYTES,
-    DEFAULT_WINDOW_MESSAGES,
-    Deliver,
-    make_policy,
-)
+from strandline.schemas.values.policy import DEFAULT_TOKEN_LIMIT, OF_BLOCKS, PolicyOptions, make_policy
 
 # Arguments of `Memory.from_defaults` that a client has not, and why.
 _OF_THE_SERVICE = {
@@ -64,25 +56,16 @@ class RemoteSession:
         self.policy = policy
 
     @classmethod
+    @spelled_out(make_policy, without=OF_BLOCKS, others="elsewhere")
     def from_defaults(
         cls,
         session_id: str | None = None,
         *,
         service: RemoteService,
         user_id: str | None = None,
-        token_limit: int | None = None,
-        chat_history_token_ratio: float = DEFAULT_HISTORY_RATIO,
-        token_flush_size: int = DEFAULT_FLUSH_SIZE,
-        max_window_messages: int = DEFAULT_WINDOW_MESSAGES,
-        max_window_bytes: int = DEFAULT_WINDOW_BYTES,
-        message_flush_size: int | None = None,
-        deliver: Deliver = "window",
-        time_zone: str | None = None,
         memory_blocks: Sequence[str] | None = None,
         insert_method: str = InsertMethod.SYSTEM,
-        shared_scope: str | None = None,
-        idle_seconds: int | None = DEFAULT_IDLE_SECONDS,
-        **elsewhere: Any,
+        **limits: Unpack[PolicyOptions],
     ) -> Self:
         """Make a memory; does no I/O, so a backend can make one per request.
 
@@ -98,29 +81,18 @@ class RemoteSession:
         Raises:
             ConfigurationError, InvalidMessageError: an argument cannot be used; it is named.
         """
-        for name in elsewhere:
-            raise ConfigurationError(_unknown(cls, name))
+        for name in limits:
+            if name not in PolicyOptions.__annotations__:
+                raise ConfigurationError(_unknown(cls, name))
         place = check_insert_method(insert_method)
-        limits = {
-            "token_limit": token_limit,
-            "chat_history_token_ratio": chat_history_token_ratio,
-            "token_flush_size": token_flush_size,
-            "max_window_messages": max_window_messages,
-            "max_window_bytes": max_window_bytes,
-            "message_flush_size": message_flush_size,
-            "deliver": deliver,
-            "time_zone": time_zone,
-            "idle_seconds": idle_seconds,
-            "shared_scope": shared_scope,
-        }
         names = None if memory_blocks is None else [check_name("memory_blocks", one) for one in memory_blocks]
         policy = {name: value for name, value in limits.items() if value != _DEFAULTS[name]}
-        make_policy(tokenizer="", pipelines=tuple(names or ()), **policy)  # type: ignore[arg-type]
+        make_policy(tokenizer="", pipelines=tuple(names or ()), **limits)
         return cls(
             service,
             new_session_id() if session_id is None else check_name("session_id", session_id),
             None if user_id is None else check_user(user_id),
-            token_limit=token_limit,
+            token_limit=limits.get("token_limit"),
             insert_method=str(place),
             policy={**policy, **set_fields(blocks=names)},
         )

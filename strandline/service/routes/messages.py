@@ -33,7 +33,6 @@ from strandline.schemas.wire.messages import (
     MessageOut,
     MessagePlace,
     MessagesPut,
-    PolicyIn,
     PutMessages,
     ReplaceMessage,
     RewindRequest,
@@ -41,6 +40,7 @@ from strandline.schemas.wire.messages import (
     RunOut,
     RunRequest,
 )
+from strandline.schemas.wire.policies import PolicyIn
 from strandline.schemas.wire.sessions import PopOut
 from strandline.service.answering import Routes
 from strandline.service.forms import json_response, message_form, message_forms

@@ -20,12 +20,11 @@ from strandline.schemas.values.policy import Policy, PolicyChange, changed_polic
 from strandline.schemas.wire import acts
 from strandline.schemas.wire.base import Page
 from strandline.schemas.wire.messages import FlushEvents
+from strandline.schemas.wire.policies import PolicyChangeIn, PolicyOut
 from strandline.schemas.wire.sessions import (
     FlushRequest,
     ForkOut,
     ForkRequest,
-    PolicyChangeIn,
-    PolicyOut,
     ResetDone,
     ResetRequest,
     RetentionIn,

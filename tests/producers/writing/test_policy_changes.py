@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import inspect
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline import ConfigurationError, Memory, NotFoundError, OwnerError, UnknownPipelineError
+from strandline.client import RemoteMemory, RemoteService
 from strandline.pipelines.generations.registry import find
 from strandline.pipelines.inspect.explain_message import explain
 from strandline.pipelines.inspect.sessions import show_session
@@ -27,8 +29,11 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.policy import (
     MIN_MESSAGE_TOKENS,
+    OF_BLOCKS,
     Policy,
     PolicyChange,
+    PolicyChanges,
+    PolicyOptions,
     changed_policy,
     make_policy,
 )
@@ -37,6 +42,27 @@ from strandline.workers.sweep import Sweep
 from tests.conftest import MakeMemory, Rig, rows_of
 from tests.support.processes.commands import run_here
 from tests.support.workers.draining import drain_everything
+
+
+@pytest.mark.parametrize(
+    ("options", "source", "others"),
+    [(PolicyOptions, make_policy, ()), (PolicyChanges, PolicyChange, ("on_overflow",))],
+)
+def test_options_that_are_handed_on_have_the_names_and_types_of_their_source(
+    options: type, source: Callable[..., Policy], others: tuple[str, ...]
+) -> None:
+    parameters = inspect.signature(source).parameters.values()
+    taken = {one.name: one.annotation for one in parameters if one.name not in (*OF_BLOCKS, *others)}
+    declared = {name: kind.__forward_arg__ for name, kind in options.__annotations__.items()}
+    assert declared == taken
+
+
+def test_a_memory_behind_the_service_refuses_an_argument_that_set_policy_has_not() -> None:
+    memory = RemoteMemory.from_defaults("s", service=RemoteService("http://localhost", "sl_a_b"))
+    other: dict[str, Any] = {"on_overflow": True}
+    with pytest.raises(TypeError, match="unexpected keyword argument 'on_overflow'"):
+        memory.set_policy(**other)
+
 
 LIMITS = st.integers(MIN_MESSAGE_TOKENS, 10**6)
 SIZES = st.integers(1, 10**6)
