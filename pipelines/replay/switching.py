@@ -23,6 +23,7 @@ from strandline.schemas.queries.derived.generations import (
     LockPipeline,
     OwnersWithRows,
     PauseOwner,
+    PruneFormer,
     PruneLanes,
     PruneOwner,
     RetireGeneration,
@@ -169,6 +170,7 @@ def prune_owner(database: Database, shard_key: UUID, generation_id: int) -> int:
     with database.transaction() as tx:
         # Apart, so that the other statement sees a worker's writes until then.
         tx.fetch(PruneLanes(shard_key=shard_key, generation_id=generation_id))
+        tx.fetch(PruneFormer(shard_key=shard_key, generation_id=generation_id))
         (receipts,) = tx.fetch(PruneOwner(shard_key=shard_key, generation_id=generation_id))
     return receipts.events
 

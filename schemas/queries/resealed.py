@@ -12,6 +12,7 @@ from strandline.schemas.queries.application.resealing import (
     ResealFactCandidate,
     ResealFactEvent,
     ResealFactRevision,
+    ResealFormerFact,
     ResealKeptResponse,
     ResealMessage,
     ResealSessionRun,
@@ -26,6 +27,7 @@ from strandline.schemas.queries.application.resealing import (
     UnsealedFactCandidate,
     UnsealedFactEvent,
     UnsealedFactRevision,
+    UnsealedFormerFact,
     UnsealedKeptResponse,
     UnsealedMessage,
     UnsealedSessionRun,
@@ -116,6 +118,12 @@ RESEALED: Mapping[str, Resealed] = {
             SealedColumn("own_fingerprint", "digest"),
             SealedColumn("own_lexemes", "word"),
         ),
+    ),
+    "former_fact": Resealed(
+        UnsealedFormerFact,
+        ResealFormerFact,
+        ("session_key", "fact_id"),
+        (SealedColumn("fingerprints", "digest"),),
     ),
     "kept_response": Resealed(
         UnsealedKeptResponse,

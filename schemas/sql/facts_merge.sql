@@ -154,22 +154,49 @@ ORDER BY n.place
 -- name: add_fact
 -- Insert a new fact with its first revision. If a live fact has the same words, that one is kept instead, with the
 -- candidate as another source, and without the doubt.
--- Its id follows from its event and words, so that each derivation of the event gives it again, with the feedback that it
--- had; fact_id is that of another fact of the same event that has, or once had, the same words.
+-- Its id follows from its event and words, so that each derivation of the event gives it again, with the feedback and
+-- creation that it had.  A fact that other messages said first has the id from these: another derivation of the event
+-- tells it, or what went with a correction of messages that were delivered together.  An id that this derivation has,
+-- or a person deleted, is not given again; fact_id is that of the fact if there is no other.
 -- params: said_by text?
 -- row: fact_id uuid, is_new boolean
 -- seals: text, fingerprint, lexemes word, topics, said_by, own_text, own_fingerprint, own_lexemes
 WITH named AS (
-    SELECT CASE WHEN EXISTS (
-        SELECT FROM strandline.fact o WHERE o.shard_key = %(shard_key)s AND o.generation_id = %(generation_id)s
-            AND o.fact_id = lasting.fact_id) THEN %(fact_id)s ELSE lasting.fact_id END AS fact_id
+    SELECT o.fact_id, o.created_at
     FROM (SELECT md5(uuid_send(%(event_id)s) || %(fingerprint)s)::uuid AS fact_id) AS lasting
+    CROSS JOIN LATERAL (
+        SELECT had.fact_id, had.created_at FROM strandline.generation g CROSS JOIN LATERAL (
+            SELECT f.fact_id, f.created_at FROM strandline.fact f WHERE f.shard_key = %(shard_key)s
+                AND f.generation_id = g.generation_id AND f.fact_id = lasting.fact_id
+            UNION ALL
+            SELECT f.fact_id, f.created_at FROM strandline.fact f WHERE f.shard_key = %(shard_key)s
+                AND f.generation_id = g.generation_id AND f.live AND f.fingerprint = %(fingerprint)s AND EXISTS (
+                    SELECT FROM strandline.fact_revision r WHERE r.shard_key = %(shard_key)s
+                        AND r.generation_id = g.generation_id AND r.fact_id = f.fact_id
+                        AND r.event_id = %(event_id)s AND r.operation <> 'invalidate')) AS had
+        WHERE g.pipeline = 'facts' AND g.generation_id <> %(generation_id)s
+        UNION ALL
+        SELECT f.fact_id, f.created_at FROM strandline.former_fact f
+        WHERE f.shard_key = %(shard_key)s AND f.session_key = %(session_key)s
+            AND %(fingerprint)s = ANY (f.fingerprints) AND EXISTS (
+                SELECT FROM strandline.batch b
+                JOIN strandline.flush_event e ON e.shard_key = %(shard_key)s AND e.event_id = ANY (b.event_ids)
+                JOIN unnest(f.seqs) AS cited (seq) ON cited.seq BETWEEN e.from_seq AND e.through_seq
+                WHERE b.shard_key = %(shard_key)s AND b.batch_id = %(extract_batch_id)s)
+        UNION ALL VALUES (lasting.fact_id, NULL::timestamptz), (%(fact_id)s, NULL)) AS o
+    WHERE NOT EXISTS (
+            SELECT FROM strandline.fact f WHERE f.shard_key = %(shard_key)s
+                AND f.generation_id = %(generation_id)s AND f.fact_id = o.fact_id)
+        AND NOT EXISTS (
+            SELECT FROM strandline.fact_event e WHERE e.shard_key = %(shard_key)s AND e.kind = 'delete'
+                AND e.fact_id = o.fact_id)
+    ORDER BY o.created_at IS NULL, o.fact_id <> lasting.fact_id, o.created_at, o.fact_id LIMIT 1
 ), kept AS (
     INSERT INTO strandline.fact (shard_key, generation_id, fact_id, text, fingerprint, lexemes, topics,
-        said_by, about_date, said_at, valid_from, doubt_operation, doubt_reason, doubt_fact_id, feedback)
+        said_by, about_date, said_at, valid_from, doubt_operation, doubt_reason, doubt_fact_id, created_at, feedback)
     SELECT %(shard_key)s, %(generation_id)s, n.fact_id, %(text)s, %(fingerprint)s, %(lexemes)s::text[],
         %(topics)s::text[], %(said_by)s, %(about_date)s, %(said_at)s, %(said_at)s, %(doubt_operation)s,
-        %(doubt_reason)s, %(doubt_fact_id)s, (
+        %(doubt_reason)s, %(doubt_fact_id)s, coalesce(n.created_at, clock_timestamp()), (
             SELECT e.payload->>'feedback' FROM strandline.fact_event e
             WHERE e.shard_key = %(shard_key)s AND e.kind = 'feedback' AND e.fact_id = n.fact_id
             ORDER BY e.number DESC LIMIT 1)

@@ -198,6 +198,27 @@ FROM unnest(%(generation_id)s::integer[], %(fact_id)s::uuid[], %(revision)s::int
 WHERE t.shard_key = %(shard_key)s AND t.generation_id = n.generation_id AND t.fact_id = n.fact_id AND t.revision =
     n.revision AND t.xmin::text = n.version
 
+-- name: unsealed_former_fact
+-- The next rows of former_fact of which something is not sealed under the newest data key.
+-- params: after_fact_id uuid
+-- row: session_key uuid, fact_id uuid, fingerprints bytea[], version text
+SELECT t.session_key, t.fact_id, t.fingerprints, t.xmin::text AS version
+FROM strandline.former_fact t
+WHERE t.shard_key = %(shard_key)s AND (t.session_key, t.fact_id) > (%(after_session_key)s, %(after_fact_id)s)
+    AND (EXISTS (SELECT FROM unnest(t.fingerprints) AS u (item) WHERE octet_length(u.item) <> 17))
+ORDER BY t.session_key, t.fact_id LIMIT %(limit)s
+
+-- name: reseal_former_fact
+-- Store rows of former_fact in the form that they are to have, unless they were changed.
+-- params: version text[], session_key uuid[], fact_id uuid[], fingerprints text[]
+-- repeatable
+UPDATE strandline.former_fact t
+SET fingerprints = n.fingerprints::bytea[]
+FROM unnest(%(session_key)s::uuid[], %(fact_id)s::uuid[], %(version)s::text[], %(fingerprints)s::text[])
+    AS n (session_key, fact_id, version, fingerprints)
+WHERE t.shard_key = %(shard_key)s AND t.session_key = n.session_key AND t.fact_id = n.fact_id AND t.xmin::text =
+    n.version
+
 -- name: unsealed_kept_response
 -- The next rows of kept_response of which something is not sealed under the newest data key.
 -- params: prefix text, after_request_key uuid

@@ -182,10 +182,13 @@ fact_event = table(
 former_fact = table(
     "former_fact",
     key("shard_key"),
-    key("fact_id"),
     key("session_key"),
+    key("fact_id"),
     Column("seqs", ARRAY(BigInteger), nullable=False),
-    comment="The messages of facts that went with a correction, by which their successors are found",
+    personal("fingerprints", ARRAY(LargeBinary), sealed="digest", nullable=False),
+    # Of the fact, which has it again if the same messages give it again.
+    moment("created_at"),
+    comment="The messages and words of facts that went, by which their successors are found",
     erasure=Erasure("goes", "session_key"),
 )
 

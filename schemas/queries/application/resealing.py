@@ -271,6 +271,32 @@ class ResealFactRevision(Query[Never], name="reseal_fact_revision", repeatable=T
     shard_key: UUID
 
 
+class UnsealedFormerFactRow(NamedTuple):
+    session_key: UUID
+    fact_id: UUID
+    fingerprints: list[bytes]
+    version: str
+
+
+class UnsealedFormerFact(Query[UnsealedFormerFactRow], name="unsealed_former_fact", repeatable=True):
+    """The next rows of former_fact of which something is not sealed under the newest data key."""
+
+    shard_key: UUID
+    after_session_key: UUID
+    after_fact_id: UUID
+    limit: int
+
+
+class ResealFormerFact(Query[Never], name="reseal_former_fact", repeatable=True):
+    """Store rows of former_fact in the form that they are to have, unless they were changed."""
+
+    session_key: list[UUID]
+    fact_id: list[UUID]
+    version: list[str]
+    fingerprints: list[str]
+    shard_key: UUID
+
+
 class UnsealedKeptResponseRow(NamedTuple):
     request_key: UUID
     body: str | None

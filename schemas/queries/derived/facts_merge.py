@@ -133,28 +133,32 @@ class AddFactRow(NamedTuple):
 class AddFact(Query[AddFactRow], name="add_fact"):
     """Insert a new fact with its first revision. If a live fact has the same words, that one is kept instead,
     with the candidate as another source, and without the doubt. Its id follows from its event and words,
-    so that each derivation of the event gives it again, with the feedback that it had; fact_id is that of
-    another fact of the same event that has, or once had, the same words.
+    so that each derivation of the event gives it again, with the feedback and creation that it had.  A
+    fact that other messages said first has the id from these: another derivation of the event tells it, or
+    what went with a correction of messages that were delivered together.  An id that this derivation has,
+    or a person deleted, is not given again; fact_id is that of the fact if there is no other.
     """
 
     marks = Marks(
-        owner=0,
+        owner=2,
         seals=(
-            Mark(5, "text", "fact"),
-            Mark(4, "digest"),
-            Mark(6, "word"),
-            Mark(7, "name", "topic"),
-            Mark(8, "name", "said_by"),
-            Mark(14, "text", "fact"),
-            Mark(15, "digest"),
-            Mark(16, "word"),
+            Mark(7, "text", "fact"),
+            Mark(1, "digest"),
+            Mark(8, "word"),
+            Mark(9, "name", "topic"),
+            Mark(10, "name", "said_by"),
+            Mark(16, "text", "fact"),
+            Mark(17, "digest"),
+            Mark(18, "word"),
         ),
     )
-    shard_key: UUID
-    generation_id: int
-    fact_id: UUID
     event_id: UUID
     fingerprint: bytes
+    shard_key: UUID
+    generation_id: int
+    session_key: UUID
+    extract_batch_id: UUID
+    fact_id: UUID
     text: str
     lexemes: list[str]
     topics: list[str]
@@ -167,9 +171,7 @@ class AddFact(Query[AddFactRow], name="add_fact"):
     own_text: str | None
     own_fingerprint: bytes | None
     own_lexemes: list[str] | None
-    session_key: UUID
     seqs: list[int]
-    extract_batch_id: UUID
     merge_batch_id: UUID
     model: str
     prompt_hash: str

@@ -290,6 +290,15 @@ class PruneLanes(Query[StageRow], name="prune_lanes"):
     generation_id: int
 
 
+class PruneFormer(Query[Never], name="prune_former"):
+    """Note the facts of an owner's derivation, before prune_owner: an id that no other one has is found by
+    it.
+    """
+
+    shard_key: UUID
+    generation_id: int
+
+
 class PruneOwner(Query[EventsRow], name="prune_owner"):
     """Delete all rows of an owner's derivation, whose lanes are locked; the cost of its model calls stays in
     the ledger.

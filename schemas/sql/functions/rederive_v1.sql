@@ -16,6 +16,7 @@ DECLARE
     wider uuid[];
     derived record;
     copies uuid[];
+    released uuid[] := '{}';
     touched uuid[];
 BEGIN
     SELECT array_agg(e.event_id) INTO concerned FROM strandline.flush_event e
@@ -61,6 +62,7 @@ BEGIN
         IF derived.is_of_facts OR derived.scope_key = p_shard_key THEN
             copies := strandline.release_forks_v1(p_shard_key, derived.generation_id,
                 CASE WHEN derived.is_of_facts THEN extracted ELSE concerned END);
+            released := released || copies;
         END IF;
         PERFORM strandline.derive_again_v1(p_shard_key, derived.scope_key, derived.generation_id, derived.entry_stage,
             CASE WHEN derived.is_of_facts THEN extracted ELSE concerned || copies END);
@@ -85,12 +87,7 @@ BEGIN
         WHERE b.shard_key = p_shard_key AND b.scope_key = p_shard_key AND b.state IN ('open', 'applied')
           AND b.event_ids && extracted
           AND g.generation_id = b.generation_id AND g.pipeline = 'facts' AND b.stage <> g.entry_stage;
-    INSERT INTO strandline.former_fact AS o (shard_key, fact_id, session_key, seqs)
-        SELECT p_shard_key, r.fact_id, p_session_key, array_agg(DISTINCT cited.seq)
-        FROM strandline.fact_revision r CROSS JOIN unnest(r.seqs) AS cited (seq)
-        WHERE r.shard_key = p_shard_key AND r.event_id = ANY (extracted) AND r.operation <> 'invalidate'
-        GROUP BY r.fact_id
-        ON CONFLICT ON CONSTRAINT former_fact_pkey DO UPDATE SET seqs = excluded.seqs;
+    PERFORM strandline.note_former_v1(p_shard_key, NULL, extracted, NULL, released);
     touched := strandline.forget_facts_v1(p_shard_key, extracted);
     -- A merge sees what all events of the owner gave, so any of its answers may quote these (as in reset_v1).
     DELETE FROM strandline.answer a USING strandline.batch b

@@ -16,6 +16,7 @@ DECLARE
     gone uuid[];
     events uuid[];
     stated_by uuid[];
+    copies uuid[] := '{}';
     folded record;
     this_namespace text;
     this_user text;
@@ -79,7 +80,7 @@ BEGIN
             SELECT g.generation_id FROM strandline.generation g
             WHERE g.state <> 'retired' AND (g.pipeline = 'facts' OR g.entry_scope = 'owner') ORDER BY g.generation_id
         LOOP
-            PERFORM strandline.release_forks_v1(p_shard_key, folded.generation_id, events);
+            copies := copies || strandline.release_forks_v1(p_shard_key, folded.generation_id, events);
         END LOOP;
         PERFORM FROM strandline.due d
             WHERE d.shard_key = p_shard_key AND d.session_key = p_session_key
@@ -103,6 +104,7 @@ BEGIN
             WHERE d.shard_key = p_shard_key AND d.session_key = p_session_key;
         SELECT array_agg(DISTINCT r.event_id) INTO stated_by FROM strandline.fact_revision r
             WHERE r.shard_key = p_shard_key AND r.session_key = p_session_key;
+        PERFORM strandline.note_former_v1(p_shard_key, NULL, stated_by, NULL, copies);
         touched := strandline.forget_facts_v1(p_shard_key, stated_by);
         PERFORM strandline.forget_traces_v1(p_shard_key, p_session_key, NULL);
         WITH receipts AS (

@@ -35,6 +35,7 @@ BEGIN
                   AND f.fact_id = fallen.fact_id;
             CONTINUE;
         END IF;
+        PERFORM strandline.note_former_v1(p_shard_key, fallen.generation_id, NULL, ARRAY[fallen.fact_id]);
         UPDATE strandline.fact_revision r SET fact_id = kept, revision = last_revision + r.revision,
                 operation = CASE r.operation WHEN 'invalidate' THEN r.operation ELSE 'duplicate' END
             WHERE r.shard_key = p_shard_key AND r.generation_id = fallen.generation_id

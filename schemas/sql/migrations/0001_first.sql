@@ -350,14 +350,16 @@ COMMENT ON TABLE strandline.fact_event IS 'The changes that people made to an ow
 -- step: table former_fact
 CREATE TABLE strandline.former_fact (
 	shard_key UUID NOT NULL,
-	fact_id UUID NOT NULL,
 	session_key UUID NOT NULL,
+	fact_id UUID NOT NULL,
 	seqs BIGINT[] NOT NULL,
-	CONSTRAINT former_fact_pkey PRIMARY KEY (shard_key, fact_id, session_key)
+	fingerprints BYTEA[] NOT NULL,
+	created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+	CONSTRAINT former_fact_pkey PRIMARY KEY (shard_key, session_key, fact_id)
 )
 
 -- step: comment on table former_fact
-COMMENT ON TABLE strandline.former_fact IS 'The messages of facts that went with a correction, by which their successors are found'
+COMMENT ON TABLE strandline.former_fact IS 'The messages and words of facts that went, by which their successors are found'
 
 -- step: table fact_owner
 CREATE TABLE strandline.fact_owner (
@@ -1343,6 +1345,9 @@ ALTER TABLE strandline.fact_owner ALTER COLUMN user_id SET STATISTICS 0
 -- step: columns of fact_revision
 ALTER TABLE strandline.fact_revision ALTER COLUMN text SET STATISTICS 0, ALTER COLUMN fingerprint SET STATISTICS 0, ALTER COLUMN lexemes SET STATISTICS 0, ALTER COLUMN own_text SET STATISTICS 0, ALTER COLUMN own_fingerprint SET STATISTICS 0, ALTER COLUMN own_lexemes SET STATISTICS 0
 
+-- step: columns of former_fact
+ALTER TABLE strandline.former_fact ALTER COLUMN fingerprints SET STATISTICS 0
+
 -- step: columns of kept_response
 ALTER TABLE strandline.kept_response ALTER COLUMN body SET STATISTICS 0
 
@@ -1516,6 +1521,9 @@ END $$
 
 -- step: next_lane_v1
 -- function: next_lane_v1
+
+-- step: note_former_v1
+-- function: note_former_v1
 
 -- step: open_fact_lanes_v1
 -- function: open_fact_lanes_v1
