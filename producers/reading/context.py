@@ -158,7 +158,7 @@ def sources_of_places(places: Sequence[tuple[str, int]]) -> tuple[Source, ...]:
     by_session: dict[str, list[int]] = {}
     for session_id, seq in sorted(places):
         by_session.setdefault(session_id, []).append(seq)
-    return tuple(Source(session_id, tuple(seqs)) for session_id, seqs in by_session.items())
+    return tuple([Source(session_id, tuple(seqs)) for session_id, seqs in by_session.items()])
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ class KnownWindow:
     @cached_property
     def is_plain(self) -> bool:
         """Whether no message makes or answers a call, as none does that is a text alone."""
-        return not any(not isinstance(one, Message) or one.tool_call_id for one in self.entries)
+        return not [one for one in self.entries if not isinstance(one, Message) or one.tool_call_id]
 
     @cached_property
     def texts(self) -> frozenset[str]:
@@ -224,14 +224,15 @@ def _entries(rows: Sequence[StoredMessage]) -> tuple[list[Message | StoredMessag
     entries: list[Message | StoredMessage] = []
     size = 0
     for row, message in zip(rows, read_rows(rows), strict=True):
+        content = message.content
         if (
-            type(message.content) is str
+            type(content) is str
             and message.metadata is message.extra is NOTHING
             and message.name is None
             and message.tool_calls is None
             and message.tool_call_id is None
         ):
-            size += _MESSAGE_BYTES + getsizeof(message.content)  # as with most
+            size += _MESSAGE_BYTES + content.__sizeof__()  # as with most
             entries.append(message)
         else:
             entries.append(message if is_unchangeable(message) else row)

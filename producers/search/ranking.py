@@ -407,8 +407,11 @@ def _facts_by_words(
             **filters.params,
         )
     )
+    # Decoded together, as the envelopes of messages are.
+    sources = json.loads(f"[{','.join([row.sources or 'null' for row in rows])}]")
     return [
-        Hit(row.score, None, (), fact=_fact(row.fact_id, row.fact, row.said_at, row.sources)) for row in rows
+        Hit(row.score, None, (), fact=HitFact.read(row.fact_id, row.fact, row.said_at, places))
+        for row, places in zip(rows, sources, strict=True)
     ]
 
 

@@ -83,14 +83,15 @@ WITHOUT_KEYS = ContentCodec()
 
 def holds_tokens(marks: Marks, rows: Sequence[Any]) -> bool:
     """Whether any marked column of the rows has to be opened."""
+    within = {mark.place for mark in marks.opens if mark.form in ("within", "traces")}
+    for place in within:
+        if True in ['"sealed:' in value for row in rows if (value := row[place]) is not None]:
+            return True
     for mark in marks.opens:
         place = mark.place
-        if mark.form == "fingerprint":
-            continue  # its text has the same key, and is sealed if keyed
-        if mark.form in ("within", "traces"):
-            if True in ['"sealed:' in value for row in rows if (value := row[place]) is not None]:
-                return True
-        elif mark.form == "bytes":
+        if place in within or mark.form == "fingerprint":
+            continue  # looked through already; its text has the same key, and is sealed if keyed
+        if mark.form == "bytes":
             if any(row[place] is not None and is_bytes_token(row[place]) for row in rows):
                 return True
         else:
