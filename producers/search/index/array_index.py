@@ -82,6 +82,10 @@ class ArrayIndex:
         return 2 * self._arrays.size if self._arrays else 200
 
     @property
+    def is_empty(self) -> bool:
+        return self._arrays is None
+
+    @property
     def is_quick(self) -> bool:
         return self._arrays is None or len(self._arrays.trust) <= _QUICK_PIECES
 

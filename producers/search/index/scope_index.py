@@ -130,6 +130,9 @@ class KeptIndex(Protocol):
         """The transaction from which on added rows may be missing; 0: none can be added to it."""
         ...
 
+    @property
+    def is_empty(self) -> bool: ...
+
 
 @dataclass(frozen=True, slots=True)
 class FactIndex:
@@ -148,6 +151,10 @@ class FactIndex:
     lengths: Sequence[int]
     is_whole: bool = True
     since: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.facts
 
     @property
     def size(self) -> int:

@@ -227,7 +227,7 @@ def test_vectors_of_one_byte_each_find_nearly_the_same(
 
 def test_the_least_recently_searched_index_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     class Sized:
-        version, size, since = "1", 40, 0
+        version, size, since, is_empty = "1", 40, 0, False
 
     cache = IndexCache(100, ArrayParts)
     scopes = [ScopeKey(uuid4(), 1, None) for _ in range(3)]
@@ -251,7 +251,7 @@ def part(cache: IndexCache, scope: ScopeKey, version: str = "1") -> Beginning | 
 
 def test_a_scope_that_is_too_big_gets_no_index() -> None:
     class Large:
-        version, size, since = "1", 101, 0
+        version, size, since, is_empty = "1", 101, 0, False
 
     cache, scope = IndexCache(100, ArrayParts), ScopeKey(uuid4(), 1, None)
     assert part(cache, scope) is None and part(cache, scope) is not None
@@ -272,7 +272,7 @@ def test_an_index_is_begun_only_where_the_pieces_are_those_of_the_search_before(
 
 def test_an_index_of_another_version_is_dropped() -> None:
     class Old:
-        version, size, since = "1", 10, 0
+        version, size, since, is_empty = "1", 10, 0, False
 
     cache, scope = IndexCache(100, ArrayParts), ScopeKey(uuid4(), 1, None)
     cache.keep(scope, Old())
@@ -302,12 +302,22 @@ VERSIONS = [
 
 @pytest.mark.parametrize(("known", "now", "grows", "why"), VERSIONS, ids=[case[3] for case in VERSIONS])
 def test_an_index_stays_for_new_pieces_alone(known: str, now: str, grows: bool, why: str) -> None:
+    class Index:
+        version, size, since, is_empty = known, 10, 7, False
+
     cache, scope = IndexCache(10_000, ArrayParts), ScopeKey(uuid4(), 1, None)
-    index = ArrayParts().finish(known, 7)
+    index = cast("ScopeIndex", Index())
     cache.keep(scope, index)
     assert cache.find_index(scope, now) is None, "it is not shown as it is"
     assert part(cache, scope, now) == (Beginning(now, onto=index) if grows else None), why
     assert bool(cache.size) == grows
+
+
+def test_the_first_pieces_of_a_searched_scope_are_indexed_at_once() -> None:
+    cache, scope = IndexCache(10_000, ArrayParts), ScopeKey(uuid4(), 1, None)
+    cache.keep(scope, ArrayParts().finish("|", 7))
+    assert cache.find_index(scope, "|9.2") is None
+    assert part(cache, scope, "|9.2") == Beginning("|9.2")
 
 
 def test_what_is_begun_goes_on_at_the_same_version_alone_and_within_the_memory() -> None:
