@@ -28,7 +28,6 @@ from strandline.producers.reading.context import (
     MemoryContext,
     Omission,
     SectionKind,
-    sources_of_places,
 )
 from strandline.producers.reading.contributions import recent_counts
 from strandline.producers.reading.pieces import Candidates, FactPiece, MessagePiece
@@ -175,7 +174,12 @@ def _account_for(
     names = yield from _session_names(request, messages)
     beside = _places_beside(hits)
     return Given(
-        facts=tuple([_given_fact(fact) for fact in facts]),
+        facts=tuple(
+            [
+                GivenFact(one.fact_id, one.text, one.said_at, one.named_sources, one.score, one.tokens)
+                for one in facts
+            ]
+        ),
         hits=tuple(
             [
                 GivenMessage(
@@ -256,12 +260,6 @@ def _session_names(request: ReadRequest, messages: Sequence[MessagePiece]) -> Op
         shared = yield from fetch(SharedSessionNames(shard_key=request.shared_key, session_keys=left))
         names |= {row.session_key.int: row.session_id for row in shared}
     return names
-
-
-def _given_fact(fact: FactPiece) -> GivenFact:
-    places = [(name, seq) for (_, seq), name in fact.sources.items() if name is not None]
-    sources = sources_of_places(places) if places else ()
-    return GivenFact(fact.fact_id, fact.text, fact.said_at, sources, fact.score, fact.tokens)
 
 
 def _places_beside(hits: Hits) -> frozenset[Place]:

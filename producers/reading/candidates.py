@@ -23,7 +23,7 @@ from strandline.producers.blocks.base import (
 )
 from strandline.producers.blocks.render import fact_line
 from strandline.producers.blocks.vector import VectorMemoryBlock
-from strandline.producers.reading.context import Omission
+from strandline.producers.reading.context import Omission, sources_of_places
 from strandline.producers.reading.contributions import (
     Contribution,
     Measure,
@@ -484,13 +484,16 @@ def message_pieces(hits: Sequence[Hit]) -> tuple[MessagePiece, ...]:
 def fact_piece(
     fact: HitFact, score: float, count_text: Callable[[str], int], time_zone: str | None
 ) -> FactPiece:
-    """A fact that may be shown; its line is made and counted once."""
+    """A fact that may be shown; its line, which is counted, and its sources by name are made once."""
     shown = fact.shown.get((count_text, time_zone))
     if shown is None:
         line, day = fact_line(fact.text), in_zone(fact.said_at, time_zone).date().isoformat()
-        fact.shown[count_text, time_zone] = shown = line, day, tokens_of_line(line, count_text)
-    line, day, tokens = shown
-    return FactPiece(fact.fact_id, fact.text, line, day, fact.said_at, fact.sources, score, tokens)
+        named = sources_of_places(
+            [(name, seq) for (_, seq), name in fact.sources.items() if name is not None]
+        )
+        fact.shown[count_text, time_zone] = shown = line, day, tokens_of_line(line, count_text), named
+    line, day, tokens, named = shown
+    return FactPiece(fact.fact_id, fact.text, line, day, fact.said_at, fact.sources, score, tokens, named)
 
 
 def tokens_of_line(line: str, count_text: Callable[[str], int]) -> int:

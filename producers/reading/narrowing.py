@@ -35,7 +35,9 @@ def narrow(request: ReadRequest, snapshot: Snapshot) -> tuple[ReadRequest, Snaps
     elif snapshot.ahead and snapshot.fixed_tokens > request.token_limit:
         snapshot, cut = _shorter_question(snapshot, request.token_limit)
         omissions += cut
-    return request, replace(snapshot, omitted=(*omissions, *snapshot.omitted))
+    if omissions:
+        snapshot = replace(snapshot, omitted=(*omissions, *snapshot.omitted))
+    return request, snapshot
 
 
 def _readable_blocks(

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from strandline.producers.blocks.base import BaseMemoryBlock, Material
 from strandline.producers.blocks.render import speech_line
-from strandline.producers.reading.context import Omission
+from strandline.producers.reading.context import Omission, Source
 from strandline.producers.reading.contributions import Contribution
 from strandline.producers.search.hits import Place, Utterance
 from strandline.schemas.values.message import Message
@@ -54,6 +54,7 @@ class FactPiece:
         sources: the messages that it comes from, with their sessions' names; empty if a person added it.
         score: how well it matches the query; 0 if it is a candidate because it is new.
         tokens: of its line.
+        named_sources: of sessions whose names are known.
     """
 
     fact_id: UUID
@@ -64,6 +65,7 @@ class FactPiece:
     sources: Mapping[Place, str]
     score: float
     tokens: int
+    named_sources: tuple[Source, ...] = ()
 
     def is_told_by(
         self, shown: Mapping[Place, Message], chosen: Mapping[Place, Message] = NOTHING_SHOWN
@@ -72,9 +74,13 @@ class FactPiece:
 
         "Tom took the job" comes from "He said yes", which alone does not say so.
         """
-        if not self.sources or not all(place in chosen or place in shown for place in self.sources):
+        messages = []
+        for place in self.sources:
+            if (message := chosen.get(place) or shown.get(place)) is None:
+                return False  # as with most
+            messages.append(message)
+        if not messages:
             return False
-        messages = [chosen[place] if place in chosen else shown[place] for place in self.sources]
         texts = " ".join(f"{message.name or ''} {message.text}" for message in messages).casefold()
         words = [word for word in _WORD.findall(self.text.casefold()) if len(word) >= NAMING_CHARACTERS]
         return sum(word[:STEM_CHARACTERS] in texts for word in words) >= TOLD_SHARE * len(words)
