@@ -25,6 +25,7 @@ from strandline.pipelines.facts.statements import (
     holds_all_of,
     is_denied_otherwise,
     is_negated,
+    is_turned,
     leading_name,
     names_in,
     says_all_of,
@@ -150,9 +151,8 @@ def repeats_badly(candidate: Statement, known: Statement) -> DoubtReason | None:
         or _names_another(candidate.text, known.text)
         or len({subject_of(candidate.text), subject_of(known.text)} - {None, USER}) > 1
     )
-    if is_lost or differ_in_part(candidate.text, known.text) or _says_other(candidate.text, known.text):
-        return "loses"
-    return None
+    checks = (differ_in_part, is_turned, _says_other)
+    return "loses" if is_lost or any(check(candidate.text, known.text) for check in checks) else None
 
 
 def _says_other(one: str, other: str) -> bool:
@@ -164,12 +164,11 @@ def _says_other(one: str, other: str) -> bool:
 
 def _names_another(one: str, other: str) -> bool:
     left, right, language = names_in(one), names_in(other), language_of(one)
-    if language == "german":  # every noun has a capital
-        return False
     if language != language_of(other):
         left, right = left - right, right - left
         return bool(left and right) and not any(_is_like(a, b) for a in left for b in right)
-    return any(not has_name(name, other) for name in left)
+    # In German every noun has a capital.
+    return language != "german" and any(not has_name(name, other) for name in left)
 
 
 def _is_like(one: str, other: str) -> bool:

@@ -12,13 +12,14 @@ from strandline.pipelines.text.common_words import (
     SCRIPTS_WITHOUT_CASE,
     joining_words,
     language_of,
+    negation_of,
     opposites,
     pattern,
     speakers,
     weak_words,
 )
 from strandline.pipelines.text.lexemes import lexemes, query_lexemes
-from strandline.pipelines.text.numbers import is_miscounted, numbers_in
+from strandline.pipelines.text.numbers import in_digits, is_miscounted, numbers_in
 from strandline.schemas.values.normal_form import folded, normal_form
 
 # How much of a part's telling words a sentence must hold: all of three, all but one of four.
@@ -32,6 +33,9 @@ _TELLING_NUMBER = 32
 
 # Languages that deny at the end of a clause, so that the words before are denied.
 _DENYING_LAST = frozenset({"japanese", "korean", "turkish", "hindi", "german"})
+
+# Languages that tell by endings who does what, and so need no order.
+_INFLECTING = frozenset({"russian", "cyrillic", "polish", "turkish", "finnish", "greek", "korean", "hindi"})
 
 _CASED_NAME = re.compile(r"(?:^|(?<=[\w,;:)'’] )|(?<=[\w]['’]))(?=[^\W\d_])\w+")
 _FOREIGN_NAME = re.compile(
@@ -53,6 +57,8 @@ _JOINING_PHRASES = re.compile(
 _CURRENCIES = str.maketrans(
     dict(zip("$€£¥₽", " dollar , euro , pound , yen , ruble ".split(","), strict=True))
 )
+# "A+", "-2.5"; no hyphen, and no dash.
+_SIGN = re.compile(r"(?<=\b[ABO])[-\u2212](?!\w)|(?<![^\s(])[-+\u2212](?=\d)|(?<=\w)\+(?!\w)")
 _ELISION = re.compile(r"(?<!\w)(?:[cdjlmnst]|un|qu|dell?|all|nell|sull|dall)'(?=\w\w)")
 
 
@@ -67,6 +73,8 @@ def _holds(text: str, part: str) -> bool:
     if not numbers_in(part) <= numbers_in(text) or not all(has_name(name, text) for name in names_in(part)):
         return False
     if len(_tokens(text)) == len(_tokens(part)) and differ_in_part(text, part):
+        return False
+    if is_turned(text, part):
         return False
     own_words = telling_words(part) or _words(part)
     kept = _words_kept(own_words, words)
@@ -87,13 +95,15 @@ def adds_to(text: str, parts: Sequence[str]) -> set[str]:
     spoken = numbers_in(plain)
     characters = set(plain) | _PARTICLES
     # As they stand too: "like" is a stop word, "likes" is none.
-    known = joining_words(language).union(re.findall(r"\w+", plain), *map(query_lexemes, parts))
+    known = joining_words(language).union(
+        re.findall(r"\w+", plain), *(query_lexemes(_plain(part)) for part in parts)
+    )
     stems = _stems(known)
     # In German every noun has a capital.
     named = set() if language == "german" else set(query_lexemes(" ".join(names_in(text))))
     return {
         word
-        for word in query_lexemes(_JOINING_PHRASES.sub(" ", text).translate(_CURRENCIES))
+        for word in query_lexemes(_JOINING_PHRASES.sub(" ", _plain(text)))
         if word not in known
         and not (numbers_in(word) and numbers_in(word) <= spoken)
         and not (_CHARACTER.search(word) and _is_joint(word, characters))
@@ -116,8 +126,36 @@ def are_exchanged(text: str, parts: Sequence[str]) -> bool:
     return False
 
 
+def is_turned(one: str, other: str) -> bool:
+    """Whether two words have changed places: "Tom owes Eva 5 euros", "from Rome to Porto", "older than"."""
+    left, right = _in_order(one), _in_order(other)
+    places = [place for place, pair in enumerate(zip(left, right, strict=False)) if pair[0] != pair[1]]
+    if len(left) != len(right) or len(places) != 2 or language_of(one) in _INFLECTING:
+        return False
+    first, last = places
+    is_list = any(map(pattern("listed").fullmatch, left[first:last]))
+    little = joining_words(language_of(one)) - speakers()
+    is_said = not {left[first], left[last]} & little
+    return (
+        is_said
+        and last - first > 1
+        and not is_list
+        and (left[first], left[last]) == (right[last], right[first])
+    )
+
+
+def _in_order(text: str) -> list[str]:
+    """The words of a text, without the article of a speaker."""
+    words, articles = _TOKEN.findall(_plain(text)), joining_words(language_of(text))
+    return [
+        word
+        for word, after in zip(words, [*words[1:], ""], strict=False)
+        if after not in speakers() or word not in articles
+    ]
+
+
 def is_negated(text: str) -> bool:
-    return pattern("negation").search(_plain(text)) is not None
+    return negation_of(text).search(_plain(text)) is not None
 
 
 def is_denied_otherwise(text: str, parts: Sequence[str]) -> bool:
@@ -149,7 +187,7 @@ def share_of(one: str, other: str) -> float:
 
 
 def _words_without_denial(text: str) -> frozenset[str]:
-    return telling_words(pattern("negation").sub(" ", _plain(text)))
+    return telling_words(negation_of(text).sub(" ", _plain(text)))
 
 
 def contradict(one: str, other: str) -> bool:
@@ -180,11 +218,11 @@ def counts_otherwise(one: str, other: str) -> bool:
 def _denials(text: str) -> dict[str, set[bool | None]]:
     """For each telling word whether it is denied; None where this cannot be told."""
     ways: dict[str, set[bool | None]] = {}
-    denies_last = language_of(text) in _DENYING_LAST
+    denies_last, denying = language_of(text) in _DENYING_LAST, negation_of(text)
     for clause in pattern("clause").split(_plain(text)):
         denied: frozenset[str] = frozenset()
         for listed in pattern("listed").split(clause):
-            negation, words = pattern("negation").search(listed), telling_words(listed)
+            negation, words = denying.search(listed), telling_words(listed)
             before = telling_words(listed[: negation.start()]) if negation else frozenset()
             for word in words:
                 is_unsure = (
@@ -203,7 +241,8 @@ def names_in(text: str) -> set[str]:
         match.group()
         for match in _CASED_NAME.finditer(normal_form(text))
         if match.group()[0].isupper()
-        and len(match.group()) > 1
+        # A letter alone is a name behind others: "vitamin D".
+        and (len(match.group()) > 1 or (match.start() and match.group() != "I"))
         and folded(match.group()) not in (speakers() if match.start() else speakers() | first)
     }
     plain = folded(text)
@@ -221,7 +260,9 @@ def leading_name(text: str) -> str | None:
 
 
 def has_name(name: str, text: str) -> bool:
-    return folded(name) in folded(text) or _share(set(query_lexemes(name)), _words(text)) == 1
+    is_letter = len(name) == 1 and name.isalnum()
+    is_there = name in _TOKEN.findall(text) if is_letter else folded(name) in folded(text)
+    return is_there or _share(set(query_lexemes(name)), _words(text)) == 1
 
 
 def telling_words(text: str, common: Collection[str] = ()) -> frozenset[str]:
@@ -244,7 +285,9 @@ def have_in_common(one: str, other: str, common: Collection[str] = ()) -> bool:
     shared = numbers_in(one) & numbers_in(other)
     if len(shared) > 1 or any(number >= _TELLING_NUMBER for number in shared):
         return True
-    if _share(telling_words(one, common), telling_words(other, common)) > 0:
+    words = [telling_words(text, common) for text in (one, other)]
+    # A number ties only what says nothing else.
+    if _share(*({word for word in own if not numbers_in(word)} or own for own in words)) > 0:
         return True
     return _is_named(one, other, common) or _is_named(other, one, common)
 
@@ -274,7 +317,9 @@ def _tokens(text: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    return folded(text).replace("’", "'").translate(_CURRENCIES)
+    """A text in small letters, with numbers in digits, and currencies and signs in words."""
+    signed = _SIGN.sub(lambda sign: " plus " if sign[0] == "+" else " minus ", text)
+    return in_digits(signed).replace("’", "'").translate(_CURRENCIES)
 
 
 def _words(text: str) -> frozenset[str]:

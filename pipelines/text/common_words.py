@@ -66,8 +66,9 @@ def opposites() -> dict[str, frozenset[str]]:
 
 
 @cache
-def number_words() -> dict[str, int]:
-    return {word: int(number) for number, words in _table()["numbers"].items() for word in words.split()}
+def number_words(name: str = "numbers") -> dict[str, int]:
+    """By word the ``numbers``, or the ``numbers_behind`` others; a ``_`` stands for a blank or a hyphen."""
+    return {word: int(number) for number, words in _table()[name].items() for word in words.split()}
 
 
 @cache
@@ -87,6 +88,12 @@ def spoken_table(name: str) -> dict[str, list[str]]:
 def pattern(name: str) -> re.Pattern[str]:
     """One of the table's ``patterns``, of small letters."""
     return re.compile("".join(_table()["patterns"][name]))
+
+
+def negation_of(text: str) -> re.Pattern[str]:
+    """The words that deny in the language of a text."""
+    name = f"negation_in_{language_of(text)}"
+    return pattern(name if name in _table()["patterns"] else "negation")
 
 
 def any_of(phrases: Iterable[str]) -> str:

@@ -38,7 +38,7 @@ NOW = datetime(2024, 3, 11, 9, 30, tzinfo=UTC)
 # A mark of a higher class before one of a lower (the last two) is what has to be put in order.
 SAID = (
     "a", " \n", "1", "1.", "a.", "'a", "A-", "mr. ", "yeah, ", "\u200d", "1\u1041", "\uac00 ", "\u0315\u0300",
-    "\uff9e\u0315", "a@", "+4 ", "(0)", "4111 ", "tel ", "in May ",
+    "\uff9e\u0315", "a@", "+4 ", "(0)", "4111 ", "tel ", "in May ", "en", "two ", "tjugo",
 )  # fmt: skip
 REPEATED = (
     *SAID, " ", "\n", "1,1", "`", "```", "```a", "{", "[", "-", ":", "/", "@", "%", ",", "model ", "a;",
