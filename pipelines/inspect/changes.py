@@ -55,11 +55,9 @@ def change_line(change: PolicyChangeTrace) -> str:
 def _trace(row: PolicyChangesRow) -> PolicyChangeTrace:
     old, new = json.loads(row.before), json.loads(row.after)
     changed = [name for name in new if old.get(name) != new[name]]
-    return PolicyChangeTrace(
-        number=row.number,
+    return PolicyChangeTrace.of(
+        row,
         at=row.created_at,
-        actor=row.actor,
-        flushed_through=row.flushed_through,
         before={name: old.get(name) for name in changed},
         after={name: new[name] for name in changed},
     )

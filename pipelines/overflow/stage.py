@@ -20,6 +20,7 @@ from strandline.schemas.errors import HandlerError, PermanentModelError, Provide
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.work.overflow import FlushedSessions
 from strandline.schemas.values.lanes import OVERFLOW_STAGE, Lane
+from strandline.schemas.values.same_named import same_named
 
 logger = logging.getLogger("strandline.overflow")
 
@@ -100,13 +101,7 @@ def _events(fetcher: Fetcher, batch: Batch) -> Iterator[OverflowEvent]:
         session = names.get(event.session_key)
         if messages and session is not None:  # a correction may have taken all of them back
             yield OverflowEvent(
-                event_id=event.event_id,
-                namespace=session.namespace,
-                session_id=session.session_id,
-                user_id=session.user_id,
-                cause=event.cause,
-                from_seq=event.from_seq,
-                through_seq=event.through_seq,
+                **same_named(OverflowEvent, event) | same_named(OverflowEvent, session),
                 flushed_at=event.created_at,
                 messages=tuple(messages),
             )

@@ -57,8 +57,9 @@ from strandline.schemas.queries.conversation.runs import (
 )
 from strandline.schemas.queries.rows import MessageRow
 from strandline.schemas.sealing.owner_keys import DIGEST_BYTES
-from strandline.schemas.values.identity import SessionIdentity, SessionKeys
-from strandline.schemas.values.message import HEAD_ROLES, Message, RunStatus, read_rows
+from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.values.message import HEAD_ROLES, Message, read_rows
+from strandline.schemas.values.same_named import same_named
 
 # The form in which a digest is recorded: keyed where the owner's content is sealed; of a keyed one, itself.
 Key = Callable[[bytes], bytes]
@@ -224,15 +225,6 @@ class _Outcome:
     flushed: Flushed | None = None
 
 
-class _Fields(SessionKeys):
-    run_id: str
-    status: RunStatus
-    agent_id: str | None
-    team_id: str | None
-    seqs: list[int]
-    digests: list[bytes]
-
-
 @dataclass(frozen=True, slots=True)
 class _Difference:
     """How a known run differs from the given one: the first ``kept`` messages are the same."""
@@ -310,7 +302,8 @@ def _add_once(request: RunRequest) -> Operation[AddedRun]:
             raise _AddedMeanwhileError from None
         raise
     incoming = given_anew(request.messages, (yield from _find_key(request)))
-    if not (yield from fetch(AddRun(**_fields(request, incoming, result.seqs)))):
+    record, columns = request.record, _columns_of(incoming, result.seqs)
+    if not (yield from fetch(AddRun.of(record, **record.identity.keys, **columns))):
         raise _AddedMeanwhileError
     return _stored_run(request, _Outcome(result.seqs, flushed=result.flushed))
 
@@ -324,8 +317,9 @@ def _add_again(request: RunRequest) -> Operation[AddedRun]:
         difference = yield from _compare(request, known[0] if known else None)
         outcome = yield from _change(request, difference, marks[0] if marks else None)
         if outcome is not None:
-            fields = _fields(request, difference.incoming, outcome.seqs)
-            yield from fetch(ChangeRun(**fields, is_behind=not difference.old))
+            columns = _columns_of(difference.incoming, outcome.seqs)
+            is_behind = not difference.old
+            yield from fetch(ChangeRun.of(record, **record.identity.keys, **columns, is_behind=is_behind))
             return _stored_run(request, outcome)
     raise ConflictError(
         f"Session {quote(record.identity.session_id)} changed {MAX_ATTEMPTS} times while run"
@@ -484,27 +478,11 @@ def _is_known(request: RunRequest) -> Operation[bool]:
     return row.known
 
 
-def _fields(request: RunRequest, incoming: GivenRun, seqs: list[int]) -> _Fields:
-    record = request.record
-    return {
-        **record.identity.keys,
-        "run_id": record.run_id,
-        "status": record.status,
-        "agent_id": record.agent_id,
-        "team_id": record.team_id,
-        "seqs": incoming.seqs_with_taken(seqs),
-        "digests": incoming.digests_with_taken(),
-    }
+def _columns_of(incoming: GivenRun, seqs: list[int]) -> dict[str, Any]:
+    return {"seqs": incoming.seqs_with_taken(seqs), "digests": incoming.digests_with_taken()}
 
 
 def _stored_run(request: RunRequest, outcome: _Outcome) -> AddedRun:
-    record = request.record
-    run = SessionRun(
-        record.run_id,
-        record.status,
-        tuple(outcome.seqs),
-        record.agent_id,
-        record.team_id,
-        outcome.corrections,
-    )
+    fields = {"seqs": tuple(outcome.seqs), "corrections": outcome.corrections}
+    run = SessionRun(**same_named(SessionRun, request.record) | fields)
     return AddedRun(run, outcome.flushed)

@@ -289,21 +289,18 @@ def rank_hits(
                 yield from keep_empty(indexes, part_of, begun)
             derivation = target.shard_key, facts.generation_id
             return (yield from _facts_by_words(query, *derivation, ALL_FACTS, limit=facts.limit))
-        of_the_owner = SearchChunks(
+        of_the_owner = SearchChunks.of(
+            target,
             **compared,
             **ALL_FACTS.params,
             **target.filters.params(target.identity.session_key),
             **_next_part(part_of, begun),
-            shard_key=target.shard_key,
             session_key=target.identity.session_key,
             scope_key=target.identity.session_key if target.scope == "session" else None,
             similarity_cutoff=cutoff,
             top_k=limit,
-            visible_from=target.visible_from,
             messages="message" in target.kinds,
-            facts_generation_id=target.facts_generation_id,
             facts_shown=[UUID(fact_id) for fact_id in target.facts_shown],
-            beside=target.beside,
             facts_alone_id=None if facts is None else facts.generation_id,
             top_facts=0 if facts is None else facts.limit,
         )

@@ -43,6 +43,7 @@ from strandline.schemas.queries.conversation.search import SessionNames
 from strandline.schemas.queries.conversation.sharing import SharedSessionNames
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message
+from strandline.schemas.values.same_named import same_named
 from strandline.schemas.values.stored_text import check_text
 
 MAX_LIMIT = 1_000
@@ -115,15 +116,9 @@ class SearchRequest:
             check_filtered(self.scope, self.kinds)
 
     def target(self, facts_generation_id: int | None = None) -> Target:
-        return Target(
-            identity=self.identity,
-            scope=self.scope,
-            kinds=self.kinds,
-            shared_key=self.shared_key,
-            visible_from=ALL_VISIBLE if self.exclude_current else NOTHING_VISIBLE,
-            facts_generation_id=facts_generation_id,
-            filters=self.filters,
-        )
+        visible_from = ALL_VISIBLE if self.exclude_current else NOTHING_VISIBLE
+        own = {"visible_from": visible_from, "facts_generation_id": facts_generation_id}
+        return Target(**same_named(Target, self) | own)
 
 
 def search_history(asked: SearchRequest) -> Operation[SearchResults]:

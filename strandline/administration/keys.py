@@ -29,6 +29,7 @@ from strandline.schemas.queries.application.service import (
     RevokeServiceKey,
 )
 from strandline.schemas.values.identity import ALL_NAMESPACES, check_name, check_tenant, check_user_id
+from strandline.schemas.values.same_named import same_named
 from strandline.schemas.values.stored_text import check_text
 from strandline.schemas.wire.keys import DEFAULT_OVERLAP_SECONDS, SCOPES, KeyInfo, NewKey, RevokedKey
 
@@ -130,18 +131,15 @@ def _create(
             raise ConflictError("The key of this request has ended.", for_clients=MAKER_ENDED)
     key_id, secret = secrets.token_hex(8), secrets.token_hex(32)
     rows = yield from fetch(
-        AddServiceKey(
+        AddServiceKey.of(
+            spec,
             key_id=key_id,
             secret_digest=digest_of(secret),
-            namespace=spec.namespace,
-            user_id=spec.user_id,
             scopes=[*spec.scopes],
             shared_scopes=[*spec.shared_scopes],
-            label=spec.label,
             rotated_from=rotated_from,
             made_by=maker.made_by,
             request_key=maker.request_key,
-            expires_in_seconds=spec.expires_in_seconds,
         )
     )
     if maker.request_key is not None and not rows:
@@ -196,14 +194,8 @@ def rotate_key(
             f"Key {quote(key_id)} has ended; make a new one with `strandline keys create`.",
             for_clients="This key has ended, so it cannot be rotated; make a new one.",
         )
-    spec = KeySpec(
-        old.namespace,
-        old.scopes,
-        user_id=old.user_id,
-        label=old.label,
-        shared_scopes=old.shared_scopes,
-        expires_in_seconds=_life_seconds(old) if expires_in_seconds is None else expires_in_seconds,
-    )
+    seconds = _life_seconds(old) if expires_in_seconds is None else expires_in_seconds
+    spec = KeySpec(**same_named(KeySpec, old), expires_in_seconds=seconds)
     new_key = yield from _create(spec, maker, {"rotated_from": key_id}, rotated_from=key_id)
     yield from fetch(EndServiceKey(key_id=key_id, in_seconds=overlap_seconds))
     return new_key

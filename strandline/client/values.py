@@ -15,7 +15,8 @@ from strandline.producers.reading.context import Given, MemoryContext
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.search import FoundMessage, SearchResult
 from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.values.message import NOTHING, Message, ReadOnlyDict, Role, plain
+from strandline.schemas.values.message import NOTHING, Message, ReadOnlyDict, plain
+from strandline.schemas.values.same_named import same_named
 from strandline.schemas.wire.contexts import ContextOut, HitOut
 from strandline.schemas.wire.facts import FactOut, RevisionOut
 from strandline.schemas.wire.keys import Identity
@@ -69,19 +70,9 @@ def message_bodies(sources: object) -> list[dict[str, Any]]:
 
 def message_from(out: MessageOut) -> Message:
     """A stored message."""
-    return Message(
-        role=cast("Role", out.role),
-        content=out.content,
-        id=out.id,
-        name=out.name,
-        tool_calls=out.tool_calls,
-        tool_call_id=out.tool_call_id,
-        metadata=ReadOnlyDict(out.metadata) if out.metadata else NOTHING,
-        created_at=out.created_at,
-        seq=out.seq,
-        tokens=out.tokens,
-        extra=ReadOnlyDict(out.extra) if out.extra else NOTHING,
-    )
+    metadata = ReadOnlyDict(out.metadata) if out.metadata else NOTHING
+    extra = ReadOnlyDict(out.extra) if out.extra else NOTHING
+    return Message(**same_named(Message, out) | {"metadata": metadata, "extra": extra})
 
 
 def messages_from(outs: Iterable[MessageOut]) -> list[Message]:
