@@ -87,7 +87,7 @@ class IndexCache:
                 if not _lacks_only_added(index, version or ""):
                     self._remove(scope)
                     if version is not None and index.is_empty:
-                        _note(self._versions, scope, version)  # its first pieces are few: index them at once
+                        _note(self._versions, scope, version)  # its first pieces are mostly few: index them
                 return None
             self._indexes.move_to_end(scope)
             self._searched_at[scope] = time.monotonic()
