@@ -280,10 +280,9 @@ def _bigrams(run: str) -> Iterator[_Word]:
         yield (run[index : index + 2],), [run[place] for place in places if place in single]
 
 
-# Of a million words of conversations 98.4 % were met again among so many, and 98.6 % among all.
+# Conversations repeat their words, so the cache keeps the lock of the stemmers off the usual path.
 @lru_cache(maxsize=8_192)
 def _stems(forms: tuple[str, ...], language: str) -> tuple[str, ...]:
-    # The cache keeps the lock of the stemmers off the usual path.
     return tuple([_stem(form, language) for form in forms])
 
 
