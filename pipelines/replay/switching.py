@@ -21,9 +21,10 @@ from strandline.schemas.queries.derived.generations import (
     EndServing,
     ForgetOwnersGenerations,
     LockPipeline,
+    LoneFacts,
+    NoteFormer,
     OwnersWithRows,
     PauseOwner,
-    PruneFormer,
     PruneLanes,
     PruneOwner,
     RetireGeneration,
@@ -168,9 +169,11 @@ def prune(
 def prune_owner(database: Database, shard_key: UUID, generation_id: int) -> int:
     """Delete everything that one owner has in a generation; returns how many receipts there were."""
     with database.transaction() as tx:
-        # Apart, so that the other statement sees a worker's writes until then.
+        # Apart, so that the other statements see a worker's writes until then.
         tx.fetch(PruneLanes(shard_key=shard_key, generation_id=generation_id))
-        tx.fetch(PruneFormer(shard_key=shard_key, generation_id=generation_id))
+        lone = tx.fetch(LoneFacts(shard_key=shard_key, generation_id=generation_id))
+        fact_ids = [row.fact_id for row in lone]
+        tx.fetch(NoteFormer(shard_key=shard_key, generation_id=generation_id, fact_ids=fact_ids))
         (receipts,) = tx.fetch(PruneOwner(shard_key=shard_key, generation_id=generation_id))
     return receipts.events
 

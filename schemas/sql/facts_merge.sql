@@ -196,7 +196,7 @@ WITH named AS (
         said_by, about_date, said_at, valid_from, doubt_operation, doubt_reason, doubt_fact_id, created_at, feedback)
     SELECT %(shard_key)s, %(generation_id)s, n.fact_id, %(text)s, %(fingerprint)s, %(lexemes)s::text[],
         %(topics)s::text[], %(said_by)s, %(about_date)s, %(said_at)s, %(said_at)s, %(doubt_operation)s,
-        %(doubt_reason)s, %(doubt_fact_id)s, coalesce(n.created_at, clock_timestamp()), (
+        %(doubt_reason)s, %(doubt_fact_id)s, coalesce(n.created_at, statement_timestamp()), (
             SELECT e.payload->>'feedback' FROM strandline.fact_event e
             WHERE e.shard_key = %(shard_key)s AND e.kind = 'feedback' AND e.fact_id = n.fact_id
             ORDER BY e.number DESC LIMIT 1)

@@ -307,13 +307,17 @@ SELECT l.stage FROM strandline.lane l
 WHERE l.shard_key = %(shard_key)s AND l.generation_id = %(generation_id)s
 ORDER BY l.scope_key, l.stage FOR UPDATE
 
--- name: prune_former
--- Note the facts of an owner's derivation, before prune_owner: an id that no other one has is found by it.
-SELECT FROM strandline.note_former_v1(%(shard_key)s, %(generation_id)s, NULL, ARRAY(
-    SELECT f.fact_id FROM strandline.fact f
-    WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND NOT EXISTS (
-        SELECT FROM strandline.fact o WHERE o.shard_key = %(shard_key)s AND o.generation_id <> %(generation_id)s
-            AND o.fact_id = f.fact_id)))
+-- name: lone_facts
+-- The facts of an owner's derivation whose id no other one has.
+-- row: fact_id uuid
+SELECT f.fact_id FROM strandline.fact f
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND NOT EXISTS (
+    SELECT FROM strandline.fact o WHERE o.shard_key = %(shard_key)s AND o.generation_id <> %(generation_id)s
+        AND o.fact_id = f.fact_id)
+
+-- name: note_former
+-- Note facts of an owner's derivation before prune_owner, so that their ids are found later (note_former_v1).
+SELECT FROM strandline.note_former_v1(%(shard_key)s, %(generation_id)s, NULL, %(fact_ids)s::uuid[])
 
 -- name: prune_owner
 -- Delete all rows of an owner's derivation, whose lanes are locked; the cost of its model calls stays in the ledger.

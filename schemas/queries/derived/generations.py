@@ -10,6 +10,7 @@ from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.rows import (
     BacklogRow,
     EventsRow,
+    FactIdRow,
     GenerationIdRow,
     GenerationRow,
     LanesRow,
@@ -290,13 +291,21 @@ class PruneLanes(Query[StageRow], name="prune_lanes"):
     generation_id: int
 
 
-class PruneFormer(Query[Never], name="prune_former"):
-    """Note the facts of an owner's derivation, before prune_owner: an id that no other one has is found by
-    it.
+class LoneFacts(Query[FactIdRow], name="lone_facts", repeatable=True):
+    """The facts of an owner's derivation whose id no other one has."""
+
+    shard_key: UUID
+    generation_id: int
+
+
+class NoteFormer(Query[Never], name="note_former"):
+    """Note facts of an owner's derivation before prune_owner, so that their ids are found later
+    (note_former_v1).
     """
 
     shard_key: UUID
     generation_id: int
+    fact_ids: list[UUID]
 
 
 class PruneOwner(Query[EventsRow], name="prune_owner"):
