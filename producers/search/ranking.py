@@ -24,8 +24,9 @@ from strandline.producers.search.index.indexed_search import (
     Recalled,
     Standing,
     add_part,
+    extend_index,
     keep_empty,
-    missing_scope,
+    missing_scopes,
     search_index,
 )
 from strandline.producers.search.index.scope_index import FIRST_KEY, IndexQuery, ScopeKey
@@ -87,10 +88,10 @@ def _message_hit(
 def recalled_hits(recall: Recalled) -> list[Hit]:
     """The hits of an index; one whose message was deleted has none."""
     ranks, hits = recall.ranks, []
-    for place, (number, score, similarity) in enumerate(
-        zip(ranks.numbers, ranks.scores, ranks.similarities, strict=True)
+    for place, (key, number, score, similarity) in enumerate(
+        zip(ranks.places, ranks.numbers, ranks.scores, ranks.similarities, strict=True)
     ):
-        utterances = recall.messages.get(place)
+        utterances = recall.messages.get(key)
         if utterances is None:
             continue
         session_key = ranks.sessions[number - 1]
@@ -273,17 +274,22 @@ def rank_hits(
             top_k=limit,
         )
         return read_hits((yield from fetch(shared)))
-    part_of = None
+    part_of = extend = None
     making: AbstractContextManager[Beginning | None] = nullcontext()
     if indexes and standing and target.kinds == MESSAGES_ALONE and target.filters.is_open:
         keys = yield from find_owner_keys(target.shard_key)
         asked = _indexed_search(query, keys, target, vectors, limit, cutoff, facts)
-        part_of = missing_scope(indexes, standing, asked)
-        if part_of is not None:
+        missing = missing_scopes(indexes, standing, asked)
+        if missing:
+            part_of = missing[0]
             making = indexes.next_part(part_of, standing.pieces)
+            if vectors is not None and len(missing) == 1:
+                extend = partial(extend_index, indexes, standing, asked, part_of)
         elif (recall := (yield from search_index(indexes, standing, asked))) is not None:
             return recalled_hits(recall)
     with making as begun:
+        if begun and begun.onto and extend and (recall := (yield from extend(begun))) is not None:
+            return recalled_hits(recall)
         if vectors is None and facts is not None and not limit:
             if begun and part_of and indexes:
                 yield from keep_empty(indexes, part_of, begun)

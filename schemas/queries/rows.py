@@ -238,6 +238,17 @@ class MessageRow(NamedTuple):
     metadata: str | None
 
 
+class MessageOfHitRow(NamedTuple):
+    place: int
+    seq: int
+    id: str
+    role: str
+    tokens: int
+    created_at: datetime
+    envelope: str
+    metadata: str | None
+
+
 class MessageOfSessionRow(NamedTuple):
     session_key: UUID
     seq: int

@@ -75,29 +75,31 @@ ORDER BY b.score DESC, b.said_at DESC, b.fact_id
 -- Messages that an index in memory has ranked, each with those next to it, after a row that tells the version of the
 -- owner's pieces now; and, if they are asked for, all live facts up to a number of them, with their words.
 -- params: sessions uuid[], numbers integer[]
--- row: place bigint, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
---     text?
+-- row: message_of_hit
 -- opens: envelope, metadata, envelope within facts.*.text=text:fact
-SELECT 0 AS place, 0::bigint AS seq, ''::text AS id, ''::text AS role, 0 AS tokens, 'epoch'::timestamptz AS created_at,
-    json_build_object('version', @version_of_pieces(%(shard_key)s),
-        'facts_version', %(facts_generation_id)s::integer || ':' || @version_of(%(shard_key)s, 'facts'),
-        'facts', (SELECT json_agg(f) FROM (
-            SELECT t.fact_id, t.text, t.said_at, @said_in(%(shard_key)s, t.generation_id, t.fact_id) AS sources, t.lexemes
-            FROM strandline.fact t
-            WHERE t.shard_key = %(shard_key)s AND t.generation_id = %(facts_generation_id)s::integer AND t.live
-            ORDER BY t.said_at DESC, t.fact_id LIMIT %(max_facts)s) AS f))::text AS envelope, NULL::text AS metadata
+@index_head(%(shard_key)s, %(facts_generation_id)s::integer, NULL)
 UNION ALL
-SELECT m.place, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
-FROM @filled((SELECT h.place, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope, m.metadata, m.bytes
-    FROM unnest(%(numbers)s::integer[], %(from_seqs)s::bigint[], %(through_seqs)s::bigint[]) WITH ORDINALITY
-        AS h (number, from_seq, through_seq, place)
-    CROSS JOIN LATERAL (
-        -- The limit keeps this a look-up per hit.
-        SELECT w.* FROM strandline.message w
-        WHERE w.shard_key = %(shard_key)s AND w.session_key = (%(sessions)s::uuid[])[h.number]
-            AND w.seq BETWEEN h.from_seq - %(beside)s::integer AND h.through_seq + %(beside)s::integer
-            AND @is_visible(w, %(shard_key)s)
-        LIMIT 1000000) AS m), (page.place, page.seq)) AS m
+@messages_of_hits(%(shard_key)s, (@given_hits()))
+ORDER BY place, seq
+
+-- name: added_hits
+-- As indexed_hits, for an index that lacks only added pieces: the first row has their part of an index, and behind the
+-- messages that the index has ranked come those of the first added pieces, in the order of the part.
+-- params: sessions uuid[], numbers integer[], scope_key uuid?, pieces_since bigint, at_once bigint, shown bigint
+-- row: message_of_hit
+-- opens: envelope, metadata, envelope within facts.*.text=text:fact
+WITH pieces AS MATERIALIZED (
+    @next_pieces(%(shard_key)s, %(generation_id)s, %(scope_key)s::uuid,
+        ('00000000-0000-0000-0000-000000000000', 0, -1), %(pieces_since)s::bigint, %(at_once)s)
+)
+@index_head(%(shard_key)s, %(facts_generation_id)s::integer, (SELECT json_build_object('part', @index_part(%(shard_key)s),
+    'session_keys', (SELECT json_agg(p.session_key ORDER BY p.number) FROM pieces p WHERE p.number < %(shown)s),
+    'from_seqs', (SELECT json_agg(p.from_seq ORDER BY p.number) FROM pieces p WHERE p.number < %(shown)s))))
+UNION ALL
+@messages_of_hits(%(shard_key)s, (@given_hits()
+    UNION ALL
+    SELECT cardinality(%(numbers)s::integer[]) + 1 + p.number, p.session_key, p.from_seq, p.through_seq
+    FROM pieces p WHERE p.piece = 0 AND p.number < %(shown)s))
 ORDER BY place, seq
 
 -- name: unsearched_messages

@@ -44,6 +44,11 @@ class Beginning:
     through: PieceKey = FIRST_KEY
     onto: ScopeIndex | None = None
 
+    @property
+    def pieces_since(self) -> int:
+        """The transaction from which on pieces are missing; 0: all are."""
+        return 0 if self.onto is None or self.onto.is_empty else self.onto.since
+
 
 class IndexCache:
     """The most recently searched indexes; safe to share between threads.
@@ -86,8 +91,6 @@ class IndexCache:
             if index.version != version:
                 if not _lacks_only_added(index, version or ""):
                     self._remove(scope)
-                    if version is not None and index.is_empty:
-                        _note(self._versions, scope, version)  # its first pieces are mostly few: index them
                 return None
             self._indexes.move_to_end(scope)
             self._searched_at[scope] = time.monotonic()
@@ -192,9 +195,12 @@ class IndexCache:
 def _lacks_only_added(index: KeptIndex, version: str) -> bool:
     """Whether pieces were added since the index was made, and all of its own are still there.
 
+    An empty index has none that could have gone.
     The changes in ``version`` have to continue those that the index knows: a database that was restored
     lacks some, or numbers its transactions otherwise.
     """
+    if index.is_empty:
+        return True
     removed, _, known = index.version.partition("|")
     removed_now, _, now = version.partition("|")
     earlier, changes = known.split(","), now.split(",")

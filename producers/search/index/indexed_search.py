@@ -1,21 +1,23 @@
 """Searching a scope by what this process keeps in memory of it, if that is still true.
 
 The caller's own statement told the versions of the owner's pieces and facts.  Where an index has another one,
-nothing of it is shown, and the database searches; that search brings the next part of an index along.
+nothing of it is shown.  If it lacks only added pieces, one statement brings them; otherwise the database
+searches, and that search brings the next part of an index along.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 from uuid import UUID
 
-from strandline.producers.search.hits import HitFact, Utterance
+from strandline.producers.search.hits import HitFact, Place, Utterance
 from strandline.producers.search.index.index_cache import Beginning, IndexCache
 from strandline.producers.search.index.scope_index import (
     FactIndex,
@@ -30,7 +32,7 @@ from strandline.producers.search.index.scope_index import (
 )
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.operations import Compute, Operation, fetch
-from strandline.schemas.queries.conversation.search import IndexedHits
+from strandline.schemas.queries.conversation.search import AddedHits, IndexedHits
 from strandline.schemas.values.message import is_unchangeable, read_rows
 from strandline.schemas.values.policy import DEFAULT_WINDOW_BYTES
 
@@ -40,6 +42,8 @@ logger = logging.getLogger("strandline.producers")
 # a scope with more than so many in all is always searched by the database.
 PIECES_AT_ONCE = 2_000
 MAX_PIECES = 200_000
+# Of so many added pieces the messages come with them.
+ADDED_AT_ONCE = 100
 # The facts of an owner with more of them are always searched by the database.
 MAX_FACTS = 2_000
 
@@ -89,23 +93,31 @@ class IndexedSearch:
 
 
 class Recalled(NamedTuple):
-    """Ranks of messages, by place (from 0) the messages of each, and facts, best first."""
+    """Ranks of messages, the messages of each by its session and first seq, and facts, best first."""
 
     ranks: Ranks
-    messages: Mapping[int, Sequence[Utterance]]
+    messages: Mapping[Place, Sequence[Utterance]]
     facts: Sequence[RankedFact]
 
 
-def missing_scope(indexes: IndexCache, standing: Standing, asked: IndexedSearch) -> ScopeKey | None:
-    """The scope of which an index has to be there first; None if all are."""
+def missing_scopes(indexes: IndexCache, standing: Standing, asked: IndexedSearch) -> list[ScopeKey]:
+    """The scopes of which an index has to be there first."""
     scopes = [asked.scope] if asked.query.limit else []
     if asked.facts_generation_id is not None and not (scopes and standing.is_alone):
         scopes.append(asked.owner_scope)
-    return next((one for one in scopes if indexes.find_index(one, standing.pieces) is None), None)
+    return [one for one in dict.fromkeys(scopes) if indexes.find_index(one, standing.pieces) is None]
 
 
-def search_index(indexes: IndexCache, standing: Standing, asked: IndexedSearch) -> Operation[Recalled | None]:
+def search_index(
+    indexes: IndexCache,
+    standing: Standing,
+    asked: IndexedSearch,
+    known: Mapping[Place, Sequence[Utterance]] = MappingProxyType({}),
+) -> Operation[Recalled | None]:
     """The hits found in memory, with a statement for missing messages; None: the database has to search.
+
+    Args:
+        known: messages that a statement of this search has read.
 
     Raises:
         StrandlineError: the statement failed.
@@ -121,24 +133,22 @@ def search_index(indexes: IndexCache, standing: Standing, asked: IndexedSearch) 
             return None
     if index is None or owner is None:
         return None
-    # Off the event loop: of a large scope this takes some hundredths of a second.
-    rank = partial(index.rank, asked.query)
-    ranks: Ranks = rank() if index.is_quick else (yield Compute(rank))
-    messages = {} if standing.is_bounded or asked.beside else dict(_at_hand(index, ranks))
-    missing = [place for place in range(len(ranks.from_seqs)) if place not in messages]
+    ranks = yield from _rank(index, asked.query)
+    keeps = not (standing.is_bounded or asked.beside)
+    at_hand = _at_hand(index, ranks) if keeps else {}
+    messages = {**known, **at_hand}
+    missing = [place for place, key in enumerate(ranks.places) if key not in messages]
     if missing or (facts is None and facts_scope is not None):
         fetched = yield from _fetch(asked, ranks, missing, with_facts=facts is None)
         if fetched.version != index.version:
             indexes.drop(scope, index)
             return None
         messages.update(fetched.messages)
-        if not (standing.is_bounded or asked.beside):
-            for utterances in fetched.messages.values():
-                if len(utterances) == 1 and is_unchangeable(utterances[0].message):
-                    index.keep_utterance(utterances[0])
         if facts is None and facts_scope is not None:
             facts = fetched.facts
             indexes.keep(facts_scope, facts)
+    if keeps and len(messages) > len(at_hand):
+        _keep_utterances(index, messages)
     if facts is None or facts_scope is None:
         return Recalled(ranks, messages, ())
     if not facts.is_whole:
@@ -148,43 +158,104 @@ def search_index(indexes: IndexCache, standing: Standing, asked: IndexedSearch) 
     return Recalled(ranks, messages, ranked)
 
 
-def _at_hand(index: ScopeIndex, ranks: Ranks) -> Iterator[tuple[int, list[Utterance]]]:
-    keys = [ranks.sessions[number - 1].int for number in ranks.numbers]
-    for place, key in enumerate(zip(keys, ranks.from_seqs, strict=True)):
-        utterance = index.utterances.get(key)
-        if utterance is not None:
-            yield place, [utterance]
+def extend_index(
+    indexes: IndexCache, standing: Standing, asked: IndexedSearch, scope: ScopeKey, begun: Beginning
+) -> Operation[Recalled | None]:
+    """Search an index that lacks only added pieces: one statement brings them, with their messages.
+
+    Returns:
+        The hits, as ``search_index`` finds them; a second statement fetches a message that only the extended
+        index ranks so well. None: the database has to search.
+
+    Raises:
+        StrandlineError: the statement failed.
+    """
+    index, facts_scope = begun.onto, asked.facts_scope
+    if index is None or (facts_scope is not None and indexes.is_refused(facts_scope)):
+        return None
+    ranks = yield from _rank(index, asked.query)
+    at_hand = {} if standing.is_bounded or asked.beside else _at_hand(index, ranks)
+    missing = [place for place, key in enumerate(ranks.places) if key not in at_hand]
+    with_facts = facts_scope is not None and indexes.find_index(facts_scope, standing.facts) is None
+    fetched = yield from _fetch(asked, ranks, missing, with_facts=with_facts, begun=begun)
+    if fetched.version != begun.version:
+        return None
+    if facts_scope is not None and with_facts:
+        indexes.keep(facts_scope, fetched.facts)
+    yield from add_part(indexes, scope, begun, fetched.part)
+    return (yield from search_index(indexes, standing, asked, fetched.messages))
+
+
+def _rank(index: ScopeIndex, query: IndexQuery) -> Operation[Ranks]:
+    # Off the event loop: of a large scope this takes some hundredths of a second.
+    rank = partial(index.rank, query)
+    ranks: Ranks = rank() if index.is_quick else (yield Compute(rank))
+    return ranks
+
+
+def _at_hand(index: ScopeIndex, ranks: Ranks) -> dict[Place, Sequence[Utterance]]:
+    kept = index.utterances
+    return {key: [utterance] for key in ranks.places if (utterance := kept.get(key)) is not None}
+
+
+def _keep_utterances(index: ScopeIndex, messages: Mapping[Place, Sequence[Utterance]]) -> None:
+    for key, utterances in messages.items():
+        if key not in index.utterances and len(utterances) == 1 and is_unchangeable(utterances[0].message):
+            index.keep_utterance(utterances[0])
 
 
 class _Fetched(NamedTuple):
     version: str
-    messages: dict[int, list[Utterance]]
+    messages: dict[Place, list[Utterance]]
     facts: FactIndex
+    part: str
 
 
 def _fetch(
-    asked: IndexedSearch, ranks: Ranks, missing: Sequence[int], *, with_facts: bool
+    asked: IndexedSearch,
+    ranks: Ranks,
+    missing: Sequence[int],
+    *,
+    with_facts: bool,
+    begun: Beginning | None = None,
 ) -> Operation[_Fetched]:
-    rows = yield from fetch(
-        IndexedHits(
-            shard_key=asked.scope.shard_key,
-            sessions=ranks.sessions,
-            numbers=[ranks.numbers[place] for place in missing],
-            from_seqs=[ranks.from_seqs[place] for place in missing],
-            through_seqs=[ranks.through_seqs[place] for place in missing],
-            beside=asked.beside,
-            facts_generation_id=asked.facts_generation_id if with_facts else None,
-            max_facts=MAX_FACTS + 1,
-            page_bytes=DEFAULT_WINDOW_BYTES,
-        )
+    from_seqs = [ranks.from_seqs[place] for place in missing]
+    statement = IndexedHits(
+        shard_key=asked.scope.shard_key,
+        sessions=ranks.sessions,
+        numbers=[ranks.numbers[place] for place in missing],
+        from_seqs=from_seqs,
+        through_seqs=[ranks.through_seqs[place] for place in missing],
+        beside=asked.beside,
+        facts_generation_id=asked.facts_generation_id if with_facts else None,
+        max_facts=MAX_FACTS + 1,
+        page_bytes=DEFAULT_WINDOW_BYTES,
     )
+    if begun is None:
+        rows = yield from fetch(statement)
+    else:
+        rows = yield from fetch(
+            AddedHits(
+                **statement.params,
+                generation_id=asked.scope.generation_id,
+                scope_key=asked.scope.scope_key if asked.query.limit else None,
+                pieces_since=begun.pieces_since,
+                at_once=PIECES_AT_ONCE,
+                shown=ADDED_AT_ONCE if asked.query.limit else 0,
+            )
+        )
     head: dict[str, Any] = json.loads(rows[0].envelope)
-    messages: dict[int, list[Utterance]] = {}
+    added = head["added"] or {}
+    sessions = [ranks.sessions[ranks.numbers[place] - 1] for place in missing]
+    sessions += [UUID(key) for key in added.get("session_keys") or ()]
+    from_seqs += added.get("from_seqs") or ()
+    messages: dict[Place, list[Utterance]] = {}
     for row, message in zip(rows[1:], read_rows(rows[1:]), strict=True):
-        place = missing[row.place - 1]
-        session_key = ranks.sessions[ranks.numbers[place] - 1]
-        messages.setdefault(place, []).append(Utterance(session_key, message))
-    return _Fetched(head["version"], messages, _fact_index(head["facts_version"] or "", head["facts"] or ()))
+        session_key = sessions[row.place - 1]
+        key = session_key.int, from_seqs[row.place - 1]
+        messages.setdefault(key, []).append(Utterance(session_key, message))
+    facts = _fact_index(head["facts_version"] or "", head["facts"] or ())
+    return _Fetched(head["version"], messages, facts, added.get("part") or "")
 
 
 def _fact_index(version: str, facts: Sequence[Mapping[str, Any]]) -> FactIndex:

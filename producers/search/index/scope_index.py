@@ -111,6 +111,12 @@ class Ranks(NamedTuple):
     scores: list[float]
     similarities: list[float]
 
+    @property
+    def places(self) -> list[Place]:
+        """Of each message, its session and first seq."""
+        keys = [key.int for key in self.sessions]
+        return [(keys[number - 1], seq) for number, seq in zip(self.numbers, self.from_seqs, strict=True)]
+
 
 class KeptIndex(Protocol):
     """An immutable index, which threads share."""

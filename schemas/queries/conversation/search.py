@@ -7,7 +7,7 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
-from strandline.schemas.queries.rows import MessageOfSessionRow, SessionNameRow
+from strandline.schemas.queries.rows import MessageOfHitRow, MessageOfSessionRow, SessionNameRow
 from strandline.schemas.sealing.marks import Mark, Marks
 
 
@@ -145,18 +145,7 @@ class FactsByWords(Query[FactsByWordsRow], name="facts_by_words", repeatable=Tru
     top_facts: int
 
 
-class IndexedHitsRow(NamedTuple):
-    place: int
-    seq: int
-    id: str
-    role: str
-    tokens: int
-    created_at: datetime
-    envelope: str
-    metadata: str | None
-
-
-class IndexedHits(Query[IndexedHitsRow], name="indexed_hits", repeatable=True):
+class IndexedHits(Query[MessageOfHitRow], name="indexed_hits", repeatable=True):
     """Messages that an index in memory has ranked, each with those next to it, after a row that tells the
     version of the owner's pieces now; and, if they are asked for, all live facts up to a number of them,
     with their words.
@@ -173,10 +162,40 @@ class IndexedHits(Query[IndexedHitsRow], name="indexed_hits", repeatable=True):
     shard_key: UUID
     facts_generation_id: int | None
     max_facts: int
+    sessions: list[UUID]
     numbers: list[int]
     from_seqs: list[int]
     through_seqs: list[int]
+    beside: int
+    page_bytes: int
+
+
+class AddedHits(Query[MessageOfHitRow], name="added_hits", repeatable=True):
+    """As indexed_hits, for an index that lacks only added pieces: the first row has their part of an index,
+    and behind the messages that the index has ranked come those of the first added pieces, in the order of
+    the part.
+    """
+
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(6, "json", "message", 2),
+            Mark(7, "json", "metadata", 2),
+            Mark(6, "within", "facts.*.text=text:fact"),
+        ),
+    )
+    shard_key: UUID
+    generation_id: int
+    scope_key: UUID | None
+    pieces_since: int
+    at_once: int
+    facts_generation_id: int | None
+    max_facts: int
+    shown: int
     sessions: list[UUID]
+    numbers: list[int]
+    from_seqs: list[int]
+    through_seqs: list[int]
     beside: int
     page_bytes: int
 

@@ -63,6 +63,73 @@ DELETE FROM strandline.derived_change c WHERE c.shard_key = {owner} AND c.kind =
 -- The changes that may have taken pieces away, and behind a | those that only added some.
 @version_of({owner}, 'pieces') || '|' || @version_of({owner}, 'added')
 
+-- fragment: next_pieces(owner, generation_id, scope_key, through, since, at_once)
+-- The next pieces of a scope behind the key of one, numbered from 0 by their keys.  scope_key: one session, or NULL for
+-- all that lies under the shard key.  since: of the pieces written from this transaction on, or 0 for all; a row has the
+-- last 32 bits of its transaction's number.
+SELECT c.*, row_number() OVER (ORDER BY c.session_key, c.from_seq, c.piece) - 1 AS number
+FROM strandline.chunk c
+WHERE c.shard_key = {owner} AND c.generation_id = {generation_id}
+    AND c.session_key BETWEEN coalesce({scope_key}, '00000000-0000-0000-0000-000000000000')
+        AND coalesce({scope_key}, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+    AND (c.session_key, c.from_seq, c.piece) > {through}
+    AND ({since} = 0 OR @newest_transaction() - (@newest_transaction() - c.xmin::text::bigint & 4294967295) >= {since})
+ORDER BY c.session_key, c.from_seq, c.piece LIMIT {at_once}
+
+-- fragment: newest_transaction()
+pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+
+-- fragment: index_part(owner)
+-- The CTE ``pieces`` for an index in memory, as JSON: columns in the order of the pieces' keys; and, by word, the numbers
+-- of the pieces that it occurs in, and how often in each.  Vectors are sent as halfvec sends them.  version: that of the
+-- owner's pieces.  begins_at: the first transaction that the statement's snapshot may not show.
+(SELECT json_build_object(
+    'begins_at', pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
+    'version', @version_of_pieces({owner}),
+    'session_keys', array_agg(p.session_key ORDER BY p.number),
+    'from_seqs', array_agg(p.from_seq ORDER BY p.number), 'last_piece', (array_agg(p.piece ORDER BY p.number DESC))[1],
+    'through_seqs', array_agg(p.through_seq ORDER BY p.number), 'lengths', array_agg(p.length ORDER BY p.number),
+    'roles', array_agg(p.role ORDER BY p.number),
+    'speakers', array_agg(array_to_string(p.speaker, ' ') ORDER BY p.number),
+    'tones', array_agg(p.tone ORDER BY p.number), 'said_on', array_agg(p.said_on ORDER BY p.number),
+    'has_vector', array_agg(p.embedding IS NOT NULL ORDER BY p.number),
+    'vectors', encode(string_agg(halfvec_send(p.embedding), ''::bytea ORDER BY p.number), 'hex'),
+    'words', (SELECT json_object_agg(w.lexeme, w.holders) FROM (
+        SELECT u.lexeme, json_build_array(array_agg(p.number), array_agg(cardinality(u.positions))) AS holders
+        FROM pieces p CROSS JOIN LATERAL unnest(p.lexemes) AS u GROUP BY u.lexeme) AS w))::text
+FROM pieces p)
+
+-- fragment: index_head(owner, facts_generation_id, added)
+-- The first row of the messages that an index finds: the version of the owner's pieces; if they are asked for, all live
+-- facts up to a number of them, with their words; and the added pieces.
+SELECT 0 AS place, 0::bigint AS seq, ''::text AS id, ''::text AS role, 0 AS tokens, 'epoch'::timestamptz AS created_at,
+    json_build_object('version', @version_of_pieces({owner}),
+        'facts_version', {facts_generation_id} || ':' || @version_of({owner}, 'facts'),
+        'facts', (SELECT json_agg(f) FROM (
+            SELECT t.fact_id, t.text, t.said_at, @said_in({owner}, t.generation_id, t.fact_id) AS sources, t.lexemes
+            FROM strandline.fact t
+            WHERE t.shard_key = {owner} AND t.generation_id = {facts_generation_id} AND t.live
+            ORDER BY t.said_at DESC, t.fact_id LIMIT %(max_facts)s) AS f),
+        'added', {added})::text AS envelope, NULL::text AS metadata
+
+-- fragment: messages_of_hits(owner, hits)
+-- The messages of hits (place, session_key, from_seq, through_seq), each with those next to it.
+SELECT m.place, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM @filled((SELECT h.place, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope, m.metadata, m.bytes
+    FROM {hits} AS h
+    CROSS JOIN LATERAL (
+        -- The limit keeps this a look-up per hit.
+        SELECT w.* FROM strandline.message w
+        WHERE w.shard_key = {owner} AND w.session_key = h.session_key
+            AND w.seq BETWEEN h.from_seq - %(beside)s::integer AND h.through_seq + %(beside)s::integer
+            AND @is_visible(w, {owner})
+        LIMIT 1000000) AS m), (page.place, page.seq)) AS m
+
+-- fragment: given_hits()
+SELECT h.place, (%(sessions)s::uuid[])[h.number] AS session_key, h.from_seq, h.through_seq
+FROM unnest(%(numbers)s::integer[], %(from_seqs)s::bigint[], %(through_seqs)s::bigint[]) WITH ORDINALITY
+    AS h (number, from_seq, through_seq, place)
+
 -- fragment: said_in(owner, generation_id, fact_id)
 -- Where a fact comes from, as JSON: a session, by name as well, and numbers of its messages; NULL for none.
 (SELECT json_agg(json_build_array(said.session_key, named.session_id, said.seqs))

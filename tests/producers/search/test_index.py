@@ -315,9 +315,11 @@ def test_an_index_stays_for_new_pieces_alone(known: str, now: str, grows: bool, 
 
 def test_the_first_pieces_of_a_searched_scope_are_indexed_at_once() -> None:
     cache, scope = IndexCache(10_000, ArrayParts), ScopeKey(uuid4(), 1, None)
-    cache.keep(scope, ArrayParts().finish("|", 7))
+    empty = ArrayParts().finish("|", 7)
+    cache.keep(scope, empty)
     assert cache.find_index(scope, "|9.2") is None
-    assert part(cache, scope, "|9.2") == Beginning("|9.2")
+    begun = part(cache, scope, "|9.2")
+    assert begun == Beginning("|9.2", onto=empty) and begun.pieces_since == 0, "all of its pieces are missing"
 
 
 def test_what_is_begun_goes_on_at_the_same_version_alone_and_within_the_memory() -> None:
