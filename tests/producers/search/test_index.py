@@ -445,8 +445,11 @@ def test_what_was_said_since_is_found(talk: Callable[..., Memory]) -> None:
     memory = talk("s", "The lighthouse stands at Bergen.", "I had bread.")
     warm(memory)
     talk("s", "The lighthouse is red.", memory=memory)
-    assert "The lighthouse is red." in found(memory)
-    assert "The lighthouse is red." in warm(memory)
+    after = scored(memory)
+    assert "The lighthouse is red." in [text for text, _ in after]
+    assert after == by_the_database(memory)
+    talk("s", *[f"The lighthouse had {number} guests." for number in range(5)], memory=memory)
+    assert scored(memory) == by_the_database(memory), "several at once, of an index that grew before"
 
 
 def test_a_fork_is_found_in_all_sessions(talk: Callable[..., Memory], make_memory: MakeMemory) -> None:
