@@ -24,6 +24,7 @@ from strandline.pipelines.engine.failures import REFUSALS, RetryPolicy, level_of
 from strandline.pipelines.engine.leases import LeaseTerms
 from strandline.pipelines.engine.stage import Stages
 from strandline.pipelines.own_code.bounded_calls import worker_calls
+from strandline.pipelines.text.lexemes import forget_texts
 from strandline.pipelines.upkeep.passes import tick
 from strandline.pipelines.upkeep.removal import OpenArchive, Remover, StepPoint
 from strandline.schemas.errors import StrandlineError
@@ -243,6 +244,7 @@ class Worker:
     def _drain(self, begin: Callable[[], Turn], *, gives_way: bool) -> Turn:
         turn = begin()
         follow(turn, partial(drain, self.engine, gives_way=gives_way), self._ring, self._stopping.is_set)
+        forget_texts()
         return turn
 
     @contextmanager

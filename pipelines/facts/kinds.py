@@ -10,12 +10,12 @@ import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from importlib import resources
 from typing import NamedTuple
 from unicodedata import normalize  # noqa: TID251 - of the table's words
 
-from strandline.pipelines.text.lexemes import indexed_lexemes, query_lexemes
+from strandline.pipelines.text.lexemes import indexed_lexemes, query_lexemes, remembered
 from strandline.schemas.values.normal_form import folded
 
 USER = "user"
@@ -45,6 +45,7 @@ class _Entry(NamedTuple):
 _Entries = Mapping[str, Sequence[_Entry]]
 
 
+@remembered
 def kinds_of(text: str) -> frozenset[str]:
     """The kinds of statement that ``text`` makes, such as ``residence``; none if no word tells one."""
     return frozenset(entry.name for entry in _entries_in(_plain(text)))
@@ -100,7 +101,7 @@ def subject_of(text: str, speaker: str | None = None) -> str | None:
     return subject
 
 
-@lru_cache(maxsize=4_096)
+@remembered
 def kin_of(word: str) -> str | None:
     """The relation that a word names, such as ``mother`` for "mum", in any language."""
     names = {entry.name for entry in _at(word, 0, _others())} - {_OTHER}

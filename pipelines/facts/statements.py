@@ -18,7 +18,7 @@ from strandline.pipelines.text.common_words import (
     speakers,
     weak_words,
 )
-from strandline.pipelines.text.lexemes import lexemes, query_lexemes
+from strandline.pipelines.text.lexemes import lexemes, query_lexemes, remembered
 from strandline.pipelines.text.numbers import in_digits, is_miscounted, numbers_in
 from strandline.schemas.values.normal_form import folded, normal_form
 
@@ -215,6 +215,7 @@ def counts_otherwise(one: str, other: str) -> bool:
     return bool(counted) and _share(counted, _words(one)) == 1 and is_negated(one) == is_negated(other)
 
 
+@remembered
 def _denials(text: str) -> dict[str, set[bool | None]]:
     """For each telling word whether it is denied; None where this cannot be told."""
     ways: dict[str, set[bool | None]] = {}
@@ -233,7 +234,8 @@ def _denials(text: str) -> dict[str, set[bool | None]]:
     return ways
 
 
-def names_in(text: str) -> set[str]:
+@remembered
+def names_in(text: str) -> frozenset[str]:
     """The names of a text that can be seen: capitals, words in katakana, Latin words in another script."""
     # Any word may begin a sentence with a capital.
     first = joining_words(language_of(text)) | weak_words()
@@ -248,7 +250,7 @@ def names_in(text: str) -> set[str]:
     plain = folded(text)
     if language_of(text) in SCRIPTS_WITHOUT_CASE:
         capitals |= set(_FOREIGN_NAME.findall(plain)) - speakers()
-    return capitals
+    return frozenset(capitals)
 
 
 def leading_name(text: str) -> str | None:
@@ -265,15 +267,16 @@ def has_name(name: str, text: str) -> bool:
     return is_there or _share(set(query_lexemes(name)), _words(text)) == 1
 
 
-def telling_words(text: str, common: Collection[str] = ()) -> frozenset[str]:
-    """The words that tell the matter of a statement; ``common``: words that tell nothing about this owner."""
+@remembered
+def telling_words(text: str) -> frozenset[str]:
+    """The words that tell the matter of a statement."""
     plain = _ELISION.sub(" ", pattern("speaker").sub(" ", _plain(text)))
     # Of a word's variants the last, which is the one without accents; of characters all.
     words = {word if _CHARACTER.search(word) else place: word for word, place in lexemes(plain)}.values()
     # A character of a known word is no word: a mobile phone (手机) has nothing of surgery (手术).
     parts = set().union(*words_of_kinds(plain)) if _CHARACTER.search(plain) else set()
     content = {word for word in words if not _CHARACTER.search(word) or _is_content(word)} - parts
-    return frozenset(content) - joining_words(language_of(text)) - speakers() - weak_words() - set(common)
+    return frozenset(content) - joining_words(language_of(text)) - speakers() - weak_words()
 
 
 def _is_content(word: str) -> bool:
@@ -285,7 +288,7 @@ def have_in_common(one: str, other: str, common: Collection[str] = ()) -> bool:
     shared = numbers_in(one) & numbers_in(other)
     if len(shared) > 1 or any(number >= _TELLING_NUMBER for number in shared):
         return True
-    words = [telling_words(text, common) for text in (one, other)]
+    words = [telling_words(text).difference(common) for text in (one, other)]
     # A number ties only what says nothing else.
     if _share(*({word for word in own if not numbers_in(word)} or own for own in words)) > 0:
         return True
@@ -312,16 +315,19 @@ def differ_in_part(one: str, other: str) -> bool:
     return is_telling and max(map(len, parts)) <= _MAX_END_WORDS and _share(*parts) == 0
 
 
+@remembered
 def _tokens(text: str) -> list[str]:
     return _TOKEN.findall(pattern("speaker").sub(" ", _plain(text)))
 
 
+@remembered
 def _plain(text: str) -> str:
     """A text in small letters, with numbers in digits, and currencies and signs in words."""
     signed = _SIGN.sub(lambda sign: " plus " if sign[0] == "+" else " minus ", text)
     return in_digits(signed).replace("’", "'").translate(_CURRENCIES)
 
 
+@remembered
 def _words(text: str) -> frozenset[str]:
     return frozenset(word for word, _position in lexemes(_ELISION.sub(" ", _plain(text)))) - speakers()
 

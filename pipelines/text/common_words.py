@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from strandline.pipelines.text.lexemes import query_lexemes, word_set
+from strandline.pipelines.text.lexemes import query_lexemes, remembered, word_set
 from strandline.schemas.values.normal_form import folded
 
 
@@ -27,6 +27,15 @@ def marks_of_languages() -> dict[str, frozenset[str]]:
     return {
         name: word_set(f"{words} {verbs.get(name, '')}") for name, words in _table()["function_words"].items()
     }
+
+
+@cache
+def _languages_of_words() -> dict[str, list[str]]:
+    languages: dict[str, list[str]] = {}
+    for name, marks in marks_of_languages().items():
+        for mark in marks:
+            languages.setdefault(mark, []).append(name)
+    return languages
 
 
 @cache
@@ -127,11 +136,13 @@ _ENGLISH_I = re.compile(r"(?<!\w)I(?= [a-z])")
 _WORD = re.compile(r"[^\W\d_]+")
 
 
+@remembered
 def language_of(text: str) -> str | None:
     """The language, or the script if no language of it is known; None if the text is too short to tell."""
     plain = folded(text)
+    scripts = _SCRIPTS[-1:] if plain.isascii() else _SCRIPTS
     counts = Counter(
-        {name: len(pattern.findall(plain)) * (3 if name in _DENSE else 1) for name, pattern in _SCRIPTS}
+        {name: len(pattern.findall(plain)) * (3 if name in _DENSE else 1) for name, pattern in scripts}
     )
     if counts["japanese"]:
         counts["japanese"] += counts.pop("chinese")
@@ -139,16 +150,14 @@ def language_of(text: str) -> str | None:
     if script not in ("latin", "cyrillic"):
         return script if weight else None
     words = set(_WORD.findall(plain))
-    is_cyrillic = script == "cyrillic"
-    hits = {
-        name: len(words & marks)
-        for name, marks in marks_of_languages().items()
-        if (name == "russian") == is_cyrillic
-    }
+    is_cyrillic, languages = script == "cyrillic", _languages_of_words()
+    hits = Counter(
+        name for word in words for name in languages.get(word, ()) if (name == "russian") == is_cyrillic
+    )
     if not is_cyrillic and _ENGLISH_I.search(text):
         hits["english"] += 1
-    (first, most), *others = sorted(hits.items(), key=lambda one: -one[1])
-    if most > max((hit for _name, hit in others), default=0):
+    (first, most), (_second, next_most) = [*hits.most_common(2), (None, 0), (None, 0)][:2]
+    if most > next_most:
         return first
     return "cyrillic" if is_cyrillic and len(words) > 2 else None
 

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, wraps
 from itertools import chain
 from types import MappingProxyType
+from typing import TypeVar
 from unicodedata import normalize  # noqa: TID251 - of one token, whose marks are few
 
 import snowballstemmer  # type: ignore[import-untyped]
@@ -27,6 +28,9 @@ from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import renew_in_child
 from strandline.schemas.values.normal_form import normal_form
 
+T = TypeVar("T")
+# Longer texts are read each time: facts are this short.
+MAX_REMEMBERED_CHARACTERS = 1_000
 # Postgres' own bounds on a tsvector.
 MAX_POSITION = 16_383
 MAX_POSITIONS_PER_LEXEME = 255
@@ -286,9 +290,31 @@ def _stems(forms: tuple[str, ...], language: str) -> tuple[str, ...]:
     return tuple([_stem(form, language) for form in forms])
 
 
-def forget_stems() -> None:
-    """Empty the cache of words: some may be of erased users."""
+_forgetting: list[Callable[[], None]] = []
+
+
+def remembered(read: Callable[[str], T]) -> Callable[[str], T]:
+    """``read``, once for each short text: a decision on facts asks for the same many times."""
+    kept = lru_cache(maxsize=512)(read)
+    _forgetting.append(kept.cache_clear)
+
+    @wraps(read)
+    def remember(text: str) -> T:
+        return kept(text) if len(text) <= MAX_REMEMBERED_CHARACTERS else read(text)
+
+    return remember
+
+
+def forget_texts() -> None:
+    """Empty the caches of short texts: none is kept beyond a turn of work."""
+    for forget in _forgetting:
+        forget()
+
+
+def forget_words() -> None:
+    """Empty the caches of words and of short texts: some may be of erased users."""
     _stems.cache_clear()
+    forget_texts()
 
 
 def _stem(token: str, language: str) -> str:

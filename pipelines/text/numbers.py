@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 from strandline.pipelines.text.common_words import any_of, month_names, number_words, pattern
-from strandline.pipelines.text.lexemes import query_lexemes
+from strandline.pipelines.text.lexemes import query_lexemes, remembered
 from strandline.schemas.values.normal_form import folded, normal_form
 
 _NUMBER = re.compile(r"\d+")
@@ -29,12 +29,14 @@ _DIGITS = dict(zip("一二三四五六七八九两兩두세네", (*range(1, 10),
 _CLOCK = re.compile(r"(?<![\d:.])(1[0-2]|0?[1-9])(?:[:.](\d\d))? ?([ap])\.?m\b")
 
 
-def numbers_in(text: str) -> set[int]:
+@remembered
+def numbers_in(text: str) -> frozenset[int]:
     """The numbers of a text; a month that is named next to a number counts as its number."""
-    values = {int(digits) for digits in _NUMBER.findall(in_digits(text)) if len(digits) < _MAX_DIGITS}
+    values = frozenset(int(each) for each in _NUMBER.findall(in_digits(text)) if len(each) < _MAX_DIGITS)
     return values | months_in(text) if values else values
 
 
+@remembered
 def in_digits(text: str) -> str:
     """A text in small letters, with numbers and times of day in digits."""
     plain = _COUNTED.sub(_count_in_digits, _THOUSANDS.sub("", folded(text)))

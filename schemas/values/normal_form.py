@@ -8,6 +8,7 @@ is first divided, as Unicode's Stream-Safe Text Format (UAX #15) prescribes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from hashlib import blake2b
 from unicodedata import combining, normalize  # noqa: TID251 - here it is safe
 
@@ -46,6 +47,7 @@ def _divide(text: str, edges: dict[str, tuple[int, int, bool]]) -> Iterator[str]
     yield text[start:]
 
 
+@lru_cache(maxsize=4_096)
 def _edges(character: str) -> tuple[int, int, bool]:
     """How many marks a character begins and ends with when decomposed, and whether it is all marks."""
     if character.isascii():

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from strandline.pipelines.models.contract import TextModel
 from strandline.pipelines.own_code.places import load_function
-from strandline.pipelines.text.lexemes import forget_stems
+from strandline.pipelines.text.lexemes import forget_words
 from strandline.producers.audit.carrying_out import KnownLevels
 from strandline.producers.audit.compliance import Compliance
 from strandline.producers.reading.window_cache import WindowCache
@@ -140,7 +140,7 @@ class ProcessResources:
         self.content.cache.forget_owners(owners)
         forget_names()
         session_record.cache_clear()
-        forget_stems()
+        forget_words()
 
     @property
     def compliance(self) -> Compliance | None:

@@ -13,9 +13,13 @@ from hypothesis import strategies as st
 from strandline.pipelines.text.lexemes import (
     MAX_POSITION,
     MAX_POSITIONS_PER_LEXEME,
+    MAX_REMEMBERED_CHARACTERS,
+    forget_texts,
+    forget_words,
     length_of,
     lexemes,
     query_lexemes,
+    remembered,
     to_tsvector_text,
 )
 from strandline.pipelines.text.tone import QUESTION, WISH
@@ -200,3 +204,17 @@ def test_sql_and_python_have_one_full_text_score(search: str) -> None:
     source = " ".join(function_source(search, "strandline").replace("::float8", "").split())
     clearness = f"(max(b.contrast) - {FAINT_CONTRAST}) / {CLEAR_CONTRAST - FAINT_CONTRAST:g}"
     assert f"greatest(max(b.text), {KNOWN_SHARE} * least(1, greatest(0, {clearness}))" in source
+
+
+def test_a_short_text_is_read_once_until_texts_are_forgotten() -> None:
+    texts: list[str] = []
+
+    def note(text: str) -> int:
+        texts.append(text)
+        return len(text)
+
+    read, long = remembered(note), "b" * (MAX_REMEMBERED_CHARACTERS + 1)
+    for forget in (forget_texts, forget_words):
+        assert [read(text) for text in ("a", "a", long, long)] == [1, 1, len(long), len(long)]
+        forget()
+    assert texts == ["a", long, long] * 2
