@@ -137,12 +137,13 @@ def keep_allowed(
     operations: Iterable[MergeOperation],
     tombstones: Sequence[Tombstone],
     as_they_are: Mapping[UUID, bytes],
-) -> tuple[list[MergeOperation], list[Dropped]]:
-    """The operations that may be applied, and the candidates that people's events speak against.
+) -> tuple[list[MergeOperation], list[Dropped], int]:
+    """The operations that may be applied, the candidates that people's events speak against, and refusals.
 
     A model decided on facts as they were when the merge began.  People's edits since then win, and a person's
     wording wins over earlier statements: such a fact is neither reworded nor ended.  The candidate then
-    becomes a separate fact, in its own words, or gives way.
+    becomes a separate fact, in its own words, or gives way.  Refused decisions are counted, whatever
+    becomes of their candidates.
 
     Args:
         tombstones: all that may concern the candidates, read under the lane's lock.
@@ -153,14 +154,14 @@ def keep_allowed(
         for place, candidate in enumerate(work.candidates, 1)
         if (number := held_back_by(candidate, tombstones)) is not None
     }
-    decided = [_decide(work, op, tombstones, as_they_are) for op in _check(work, operations)]
+    checked = list(_check(work, operations))
+    decided = [_decide(work, op, tombstones, as_they_are) for op in checked]
     for op, number in decided:
         if number is not None:
             numbers.setdefault(op.candidate, number)
     kept = (op for op, number in decided if number is None and op.candidate not in numbers)
-    return list(_each_added_once(kept)), [
-        (work.candidates[place - 1], number) for place, number in numbers.items()
-    ]
+    dropped = [(work.candidates[place - 1], number) for place, number in numbers.items()]
+    return list(_each_added_once(kept)), dropped, sum(op.doubt is not None for op in checked)
 
 
 def _check(work: MergeWork, operations: Iterable[MergeOperation]) -> Iterator[MergeOperation]:
@@ -264,8 +265,7 @@ class Fold:
 
     Ids of new facts follow from event and words, so that they last in later derivations.
     The outcome of each candidate is kept, for later repetitions; and the current wording of
-    each known fact, since a fact is changed only if its words are as expected.  ``refused`` counts the
-    decisions that came as a doubt.
+    each known fact, since a fact is changed only if its words are as expected.
 
     Args:
         batch_id: the merge batch.
@@ -282,7 +282,6 @@ class Fold:
         self._words = {fact.fact_id: fact.fingerprint for fact in work.known}
         self._withheld: set[int] = set()
         self._number = 0
-        self.refused = 0
 
     @property
     def withheld(self) -> list[int]:
@@ -291,7 +290,6 @@ class Fold:
 
     def apply(self, operation: MergeOperation) -> None:
         """Apply an operation within the operator's capture."""
-        self.refused += operation.doubt is not None
         allowed = self._work.capture.restrict(operation)
         if allowed is None:
             self._withheld.add(operation.candidate)

@@ -146,7 +146,7 @@ class MergeStage:
         # Under the lane's lock people cannot change the known facts any more.
         rows = fetcher.fetch(FactsAsTheyAre(**keys, fact_ids=[fact.fact_id for fact in work.known]))
         as_they_are = {row.fact_id: row.fingerprint for row in rows}
-        operations, dropped = keep_allowed(work, effect.operations, tombstones, as_they_are)
+        operations, dropped, refused = keep_allowed(work, effect.operations, tombstones, as_they_are)
         fold = Fold(fetcher, keys, batch.batch_id, work)
         for operation in operations:
             fold.apply(operation)
@@ -158,7 +158,7 @@ class MergeStage:
             fetcher.fetch(DropCandidate(**keys, **candidate.place, number=number))
         if work.condensing is not None and effect.condensed is not None:
             condense(fetcher, keys, batch.batch_id, work.condensing, effect.condensed)
-        if refused := fold.refused + sum(one.refused for one in effect.instructed):
+        if refused := refused + sum(one.refused for one in effect.instructed):
             act = Act.here("facts.doubt", actor=WORKER, count=refused)
             fetcher.run(append_owners_act(keys["shard_key"], act))
         return []

@@ -13,6 +13,7 @@ from strandline.cli.facts import FactsReport
 from strandline.pipelines.facts.edits import apply_fact_events
 from strandline.pipelines.inspect.explain_message import explain
 from strandline.pipelines.inspect.verify import verify
+from strandline.pipelines.text.lexemes import remembered
 from strandline.producers.facts.listing import Fact
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.doubts import DOUBT_SENTENCES, Settlement
@@ -32,14 +33,15 @@ Tell = Callable[[str], None]
 Doubtful = Callable[[], tuple[Facts, Fact, Fact]]
 
 
-def mislead(server: ModelServer, old: str = OLD) -> None:
-    """Each candidate that is shown with ``old`` rewords it to the sky."""
+def mislead(server: ModelServer, old: str = OLD, meanwhile: Callable[[], object] = list) -> None:
+    """Each candidate that is shown with ``old`` rewords it to the sky; ``meanwhile`` comes first."""
 
     def respond(request: RecordedRequest) -> str | None:
         prompt = request.body["messages"][-1]["content"]
         known = {row["text"]: row["n"] for row in rows_in(prompt, "known")} if "<known>" in prompt else {}
         if old not in known:
             return None
+        meanwhile()
         ops = [
             {"op": "update", "candidate": row["n"], "fact": known[old], "text": SKY}
             for row in rows_in(prompt, "candidates")
@@ -174,6 +176,27 @@ def test_a_candidate_that_is_known_marks_nothing(rig: Rig, tell: Tell, doubtful:
     assert live(facts) == [NEW, OLD] and not facts.list(doubtful=True)
     acts = rows_of(rig.url, "SELECT act FROM strandline.audit_entry WHERE act = 'facts.doubt'")
     assert len(acts) == 2, "each refusal is in the trail, also where no fact is added"
+
+
+def test_a_refusal_is_in_the_trail_though_its_candidate_is_cleared_at_once(
+    rig: Rig, tell: Tell, facts: Facts
+) -> None:
+    tell(OLD)
+    mislead(rig.model, meanwhile=facts.clear)
+    tell(NEW)
+    assert facts.list() == []
+    counts = rows_of(rig.url, "SELECT count FROM strandline.audit_entry WHERE act = 'facts.doubt'")
+    assert counts == [(1,)]
+    assert verify(rig.database, deep=True).violations == ()
+
+
+def test_a_worker_remembers_no_text_beyond_its_turn(tell: Tell) -> None:
+    texts: list[str] = []
+    read = remembered(texts.append)
+    for _ in range(2):
+        read("a")
+        tell(OLD)
+    assert texts == ["a", "a"]
 
 
 def test_only_a_doubtful_fact_is_settled(doubtful: Doubtful) -> None:
