@@ -21,7 +21,7 @@ from strandline.schemas.queries.audit.audit import (
 )
 from strandline.schemas.values.acts.kinds import ACTS
 from strandline.schemas.values.identity import audit_chain_key, check_name, identify_user
-from strandline.schemas.values.same_named import same_named
+from strandline.schemas.values.same_named import make_from
 
 MAX_ACTS_PER_PAGE = 1_000
 
@@ -36,7 +36,7 @@ class AuditedAct:
         at: when.
         actor, origin: who acted, and from where; None if unnamed.
         subject: the pseudonym of the user concerned; None if the act concerns the namespace.
-        user_id: the pseudonym's user; None if there is none, or no longer.
+        user_id: the pseudonym's user; None: no user is concerned, or the pseudonym was forgotten.
         session: the pseudonym of the session.
         seq, count: the first message concerned, and how many messages, facts or items.
         detail: further names and numbers; never content.
@@ -162,7 +162,7 @@ def _act(row: ListActsRow) -> AuditedAct:
         "detail": {} if row.detail is None else json.loads(row.detail),
         "flags": tuple(row.flags),
     }
-    return AuditedAct(**same_named(AuditedAct, row) | own)
+    return make_from(AuditedAct, row, **own)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ from strandline.schemas.queries.audit.audit import (
 )
 from strandline.schemas.queries.conversation.sessions import KnownNamespaces
 from strandline.schemas.values.identity import audit_chain_key
-from strandline.schemas.values.same_named import same_named
+from strandline.schemas.values.same_named import make_from
 
 MAX_FINDINGS = 1_000
 
@@ -81,7 +81,7 @@ class TrailVerification:
             is a finding, unless an anchor vouches for it.
         first_seal_at, last_seal_at: the times of the first and the last seal.
         anchors: how many given anchors were found in the chain as they are.
-        pruned_anchors: how many of them are of seals that are gone, so that they prove nothing any more.
+        pruned_anchors: how many of them are of seals that are gone, so that they prove nothing.
         findings: at most 1,000.
     """
 
@@ -298,8 +298,7 @@ def _seal_findings(chain: _Chain, seal: SealsAfterRow) -> Iterator[Finding]:
 
 
 def _link(chain_key: UUID, seal: SealsAfterRow) -> Link:
-    own = {"chain_key": chain_key, "entry_ids": tuple(seal.entry_ids)}
-    return Link(**same_named(Link, seal) | own)
+    return make_from(Link, seal, chain_key=chain_key, entry_ids=tuple(seal.entry_ids))
 
 
 def _entry_findings(

@@ -35,7 +35,7 @@ from strandline.schemas.queries.work.lanes import (
 )
 from strandline.schemas.values.flush_event import FlushEvent, decode_event
 from strandline.schemas.values.lanes import Lane
-from strandline.schemas.values.same_named import same_named
+from strandline.schemas.values.same_named import make_from
 
 MAX_BATCH_EVENTS = 64
 
@@ -150,8 +150,7 @@ def take_turn(
 
 
 def _lease(lane: Lane, worker_id: UUID, row: ClaimLaneRow | TakeTurnRow) -> Lease:
-    own = {"lane": lane, "worker_id": worker_id, "epoch": row.lease_epoch}
-    return Lease(**same_named(Lease, row) | own)
+    return make_from(Lease, row, lane=lane, worker_id=worker_id, epoch=row.lease_epoch)
 
 
 def _holder(worker_id: UUID, terms: LeaseTerms) -> _HolderParams:

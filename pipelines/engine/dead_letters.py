@@ -33,7 +33,7 @@ from strandline.schemas.queries.work.dead_letters import (
 from strandline.schemas.queries.work.lanes import MakeDeadLetter
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.lanes import DerivationKeys, Lane, pipeline_named
-from strandline.schemas.values.same_named import same_named
+from strandline.schemas.values.same_named import make_from
 
 logger = logging.getLogger("strandline.engine")
 
@@ -221,7 +221,7 @@ def drop_dead_letter(database: Database, letter: DeadLetter) -> bool:
 
 
 def _act(kind: str, letter: DeadLetter) -> AppendAct:
-    session = SessionIdentity(**same_named(SessionIdentity, letter), directory_key=letter.session_key)
+    session = make_from(SessionIdentity, letter, directory_key=letter.session_key)
     detail = {"stage": letter.stage, "generation": letter.generation_id}
     act = Act.here(kind, seq=letter.from_seq, count=letter.message_count, detail=detail)
     return append_query(session, act)

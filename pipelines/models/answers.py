@@ -50,7 +50,7 @@ from strandline.pipelines.models.contract import (
 from strandline.pipelines.text.spoken_dates import as_date
 from strandline.schemas.errors import UnusableAnswerError
 from strandline.schemas.values.doubts import Doubt
-from strandline.schemas.values.same_named import same_named
+from strandline.schemas.values.same_named import make_from
 
 MAX_FACT_CHARACTERS = 1_000
 MAX_SUMMARY_CHARACTERS = 20_000
@@ -461,4 +461,4 @@ def _cut(text: str, limit: int) -> str:
 def ask(model: TextModel, task: Any) -> RawAnswer:
     """Call a text model and keep its raw answer in the form that is stored."""
     answer = model.answer(task)
-    return RawAnswer(**same_named(RawAnswer, answer), body=answer.text.encode())
+    return make_from(RawAnswer, answer, body=answer.text.encode())

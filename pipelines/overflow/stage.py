@@ -20,7 +20,7 @@ from strandline.schemas.errors import HandlerError, PermanentModelError, Provide
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.work.overflow import FlushedSessions
 from strandline.schemas.values.lanes import OVERFLOW_STAGE, Lane
-from strandline.schemas.values.same_named import same_named
+from strandline.schemas.values.same_named import make_from
 
 logger = logging.getLogger("strandline.overflow")
 
@@ -100,8 +100,6 @@ def _events(fetcher: Fetcher, batch: Batch) -> Iterator[OverflowEvent]:
     for event, messages in load_messages(fetcher, batch):
         session = names.get(event.session_key)
         if messages and session is not None:  # a correction may have taken all of them back
-            yield OverflowEvent(
-                **same_named(OverflowEvent, event) | same_named(OverflowEvent, session),
-                flushed_at=event.created_at,
-                messages=tuple(messages),
+            yield make_from(
+                OverflowEvent, event, session, flushed_at=event.created_at, messages=tuple(messages)
             )

@@ -11,7 +11,7 @@ from strandline.pipelines.upkeep.archive import LeavingRange, ReadMessages
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ArchiveError, ConfigurationError
 from strandline.schemas.values.message import Message
-from strandline.schemas.values.same_named import same_named
+from strandline.schemas.values.same_named import make_from
 
 GROUP = "strandline.archives"
 # Below BUSY_SECONDS of removal.py, after which another process may try the same step.
@@ -62,9 +62,8 @@ class HandlerArchive:
     has_objects = False
 
     def store(self, leaving: LeavingRange, messages: ReadMessages) -> str | None:
-        range_of_messages = LeavingMessages(
-            **same_named(LeavingMessages, leaving)
-            | {"step_id": str(leaving.step_id), "messages": tuple(messages())}
+        range_of_messages = make_from(
+            LeavingMessages, leaving, step_id=str(leaving.step_id), messages=tuple(messages())
         )
         try:
             worker_calls.within(self._seconds, lambda: self._handler(range_of_messages))

@@ -52,7 +52,7 @@ from strandline.schemas.values.flush_event import EVENT_VERSION
 from strandline.schemas.values.identity import SessionKeys, identify_session
 from strandline.schemas.values.lanes import Ring
 from strandline.schemas.values.message import Message, read_rows
-from strandline.schemas.values.same_named import same_named
+from strandline.schemas.values.same_named import make_from
 
 logger = logging.getLogger("strandline.retention")
 
@@ -281,7 +281,7 @@ class Remover:
     def _store(self, step: _Step, archive: Archive | None) -> _Stored | None:
         """Put the messages into the archive; an earlier attempt's object is the same, or goes.
 
-        None if there are none.  The name is recorded first, so that no object is in an archive unknown.
+        None: no messages are left.  The name is recorded first, so that no object is in an archive unknown.
         """
         rows = self._database.fetch(
             LeavingMessages(**step.session, from_seq=step.from_seq, through_seq=step.row.through_seq)
@@ -400,8 +400,7 @@ class _Step:
         return {**self.session, "from_seq": self.from_seq, "step_id": self.row.step_id}
 
     def range_of(self, rows: list[LeavingMessagesRow]) -> LeavingRange:
-        own = {**self.session, "from_seq": self.from_seq, "rows": rows}
-        return LeavingRange(**same_named(LeavingRange, self.row) | own)
+        return make_from(LeavingRange, self.row, **self.session, from_seq=self.from_seq, rows=rows)
 
 
 @atomic

@@ -21,7 +21,7 @@ from strandline.schemas.values.foreign_values import plain_text
 from strandline.schemas.values.identity import Owner, check_name
 from strandline.schemas.values.normal_form import folded
 from strandline.schemas.values.policy import MAX_INTEGER
-from strandline.schemas.values.same_named import same_named
+from strandline.schemas.values.same_named import make_from
 from strandline.schemas.values.stored_text import check_text
 from strandline.schemas.values.undelivered import Undelivered
 
@@ -365,7 +365,7 @@ def _facts(rows: Iterable[ListFactsRow], owner: Owner) -> Iterator[Fact]:
                 "revisions": tuple(_revision(item) for item in json.loads(row.revisions or "[]")),
                 "doubt": _doubt(row) if row.is_doubtful else None,
             }
-            yield Fact(**same_named(Fact, row) | own)
+            yield make_from(Fact, row, **own)
 
 
 def _doubt(row: ListFactsRow) -> FactDoubt:

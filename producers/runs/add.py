@@ -59,7 +59,7 @@ from strandline.schemas.queries.rows import MessageRow
 from strandline.schemas.sealing.owner_keys import DIGEST_BYTES
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import HEAD_ROLES, Message, read_rows
-from strandline.schemas.values.same_named import same_named
+from strandline.schemas.values.same_named import make_from
 
 # The form in which a digest is recorded: keyed where the owner's content is sealed; of a keyed one, itself.
 Key = Callable[[bytes], bytes]
@@ -483,6 +483,5 @@ def _columns_of(incoming: GivenRun, seqs: list[int]) -> dict[str, Any]:
 
 
 def _stored_run(request: RunRequest, outcome: _Outcome) -> AddedRun:
-    fields = {"seqs": tuple(outcome.seqs), "corrections": outcome.corrections}
-    run = SessionRun(**same_named(SessionRun, request.record) | fields)
+    run = make_from(SessionRun, request.record, seqs=tuple(outcome.seqs), corrections=outcome.corrections)
     return AddedRun(run, outcome.flushed)

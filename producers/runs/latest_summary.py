@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from strandline.pipelines.models.answers import parse_summary
 from strandline.pipelines.models.contract import ModelAnswer, SummaryTask, TranscriptLine
@@ -25,7 +24,7 @@ from strandline.schemas.queries.conversation.messages import MessagesInOrder
 from strandline.schemas.queries.conversation.sessions import SessionPolicy
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import by_local_clock, read_rows
-from strandline.schemas.values.same_named import same_named
+from strandline.schemas.values.same_named import make_from
 
 MAX_SUMMARIZED_MESSAGES = 1_000
 # A model is shown no more text than this: some 30,000 tokens, the newest.
@@ -96,9 +95,15 @@ def summarize_last(request: LatestSummaryRequest) -> Operation[LatestSummary | N
     if not summary.summary:
         raise UnusableAnswerError("The summary says nothing.")
     seqs = [seq for seq, _line in spoken]
-    fields: dict[str, Any] = {"text": summary.summary, "topics": tuple(summary.topics)}
-    fields |= {"from_seq": min(seqs), "through_seq": max(seqs), "messages": len(spoken)}
-    return LatestSummary(**same_named(LatestSummary, answer) | fields)
+    return make_from(
+        LatestSummary,
+        answer,
+        text=summary.summary,
+        topics=tuple(summary.topics),
+        from_seq=min(seqs),
+        through_seq=max(seqs),
+        messages=len(spoken),
+    )
 
 
 def _last_seqs(request: LatestSummaryRequest) -> Operation[list[int]]:

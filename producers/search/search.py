@@ -43,7 +43,7 @@ from strandline.schemas.queries.conversation.search import SessionNames
 from strandline.schemas.queries.conversation.sharing import SharedSessionNames
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message
-from strandline.schemas.values.same_named import same_named
+from strandline.schemas.values.same_named import make_from
 from strandline.schemas.values.stored_text import check_text
 
 MAX_LIMIT = 1_000
@@ -117,8 +117,7 @@ class SearchRequest:
 
     def target(self, facts_generation_id: int | None = None) -> Target:
         visible_from = ALL_VISIBLE if self.exclude_current else NOTHING_VISIBLE
-        own = {"visible_from": visible_from, "facts_generation_id": facts_generation_id}
-        return Target(**same_named(Target, self) | own)
+        return make_from(Target, self, visible_from=visible_from, facts_generation_id=facts_generation_id)
 
 
 def search_history(asked: SearchRequest) -> Operation[SearchResults]:

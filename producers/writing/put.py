@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
 from json.encoder import encode_basestring as quoted
 from uuid import uuid4
@@ -71,7 +71,6 @@ from strandline.schemas.values.foreign_values import unreadable
 from strandline.schemas.values.identity import SessionIdentity, key_text, shared_scope_key
 from strandline.schemas.values.labels import as_array
 from strandline.schemas.values.policy import Policy
-from strandline.schemas.values.same_named import same_named
 
 # A put chooses its statement by whether its namespace looked recorded last time.  Each statement looks at the
 # level itself: one that does not suit does nothing, and ``put_v1`` decides.  So a wrong guess costs a round
@@ -569,7 +568,7 @@ def session_record(identity: SessionIdentity, policy: Policy) -> str:
             "namespace": identity.namespace,
             "session_id": identity.session_id,
             "user_id": identity.user_id,
-            **same_named(Policy, policy),
+            **asdict(policy),
             "shared_key": _shared_key(identity, policy),
         }
     )

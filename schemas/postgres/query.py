@@ -10,6 +10,7 @@ from inspect import get_annotations
 from typing import Any, ClassVar, Generic, Self, TypeVar, dataclass_transform, get_args
 
 from strandline.schemas.sealing.marks import Marks
+from strandline.schemas.values.same_named import make_from
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -62,8 +63,7 @@ class Query(Generic[R_co], metaclass=_Slotted):
     @classmethod
     def of(cls, source: object, /, **others: Any) -> Self:
         """The query with what ``source`` has under the names of its parameters, and with ``others``."""
-        names = [name for name in get_annotations(cls) if name not in others and hasattr(source, name)]
-        return cls(**{name: getattr(source, name) for name in names}, **others)
+        return make_from(cls, source, **others)
 
     @property
     def params(self) -> Mapping[str, Any]:

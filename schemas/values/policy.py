@@ -18,7 +18,7 @@ from strandline.schemas.errors import ConfigurationError, InvalidMessageError
 from strandline.schemas.values.foreign_values import plain_int, plain_number
 from strandline.schemas.values.identity import check_name
 from strandline.schemas.values.lanes import OVERFLOW
-from strandline.schemas.values.same_named import same_named
+from strandline.schemas.values.same_named import make_from
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class Policy:
 
 def stored_policy(stored: object) -> Policy:
     """The policy of a row, or of an answer: it was checked when it was stored."""
-    policy = Policy(**same_named(Policy, stored))
+    policy = make_from(Policy, stored)
     return replace(policy, pipelines=tuple(policy.pipelines))
 
 

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
+from strandline.schemas.values.same_named import make_from
+
 # Values that a report has as text: a key of any type, and a time in ISO 8601.
 Key = Annotated[str, BeforeValidator(str)]
 Time = Annotated[str, BeforeValidator(datetime.isoformat)]
@@ -20,10 +22,7 @@ class Told(BaseModel):
     @classmethod
     def of(cls, source: object = None, /, **others: Any) -> Self:
         """Made of what ``source`` has under the names of the fields, and of ``others``."""
-        named = {
-            name: getattr(source, name) for name in cls.model_fields.keys() - others if hasattr(source, name)
-        }
-        return cls(**named, **others)
+        return make_from(cls, source, **others)
 
 
 class Report(Told, extra="forbid"):

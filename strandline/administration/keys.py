@@ -29,7 +29,7 @@ from strandline.schemas.queries.application.service import (
     RevokeServiceKey,
 )
 from strandline.schemas.values.identity import ALL_NAMESPACES, check_name, check_tenant, check_user_id
-from strandline.schemas.values.same_named import same_named
+from strandline.schemas.values.same_named import make_from
 from strandline.schemas.values.stored_text import check_text
 from strandline.schemas.wire.keys import DEFAULT_OVERLAP_SECONDS, SCOPES, KeyInfo, NewKey, RevokedKey
 
@@ -195,7 +195,7 @@ def rotate_key(
             for_clients="This key has ended, so it cannot be rotated; make a new one.",
         )
     seconds = _life_seconds(old) if expires_in_seconds is None else expires_in_seconds
-    spec = KeySpec(**same_named(KeySpec, old), expires_in_seconds=seconds)
+    spec = make_from(KeySpec, old, expires_in_seconds=seconds)
     new_key = yield from _create(spec, maker, {"rotated_from": key_id}, rotated_from=key_id)
     yield from fetch(EndServiceKey(key_id=key_id, in_seconds=overlap_seconds))
     return new_key
@@ -214,7 +214,7 @@ def revoke_key(
     Raises:
         NotFoundError: there is no such key (in the namespace, if one is given).
     """
-    yield from fetch(LockServiceKey(key_id=key_id))  # it makes none any more
+    yield from fetch(LockServiceKey(key_id=key_id))  # it makes no other from now on
     query = RevokeServiceKey(key_id=key_id, namespace=namespace, with_made=with_made)
     seen, rows = -1, (yield from fetch(query))
     while len(rows) > seen:  # a key found now may have made another before it was locked
@@ -240,4 +240,4 @@ def _life_seconds(key: LockServiceKeyRow) -> float | None:
 
 
 def _unknown(key_id: str) -> NotFoundError:
-    return NotFoundError(f"There is no key {quote(key_id)}; `strandline keys list` shows them.")
+    return NotFoundError(f"Key {quote(key_id)} does not exist; `strandline keys list` shows them.")

@@ -16,7 +16,7 @@ from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.search import FoundMessage, SearchResult
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.message import NOTHING, Message, ReadOnlyDict, plain
-from strandline.schemas.values.same_named import same_named
+from strandline.schemas.values.same_named import make_from
 from strandline.schemas.wire.contexts import ContextOut, HitOut
 from strandline.schemas.wire.facts import FactOut, RevisionOut
 from strandline.schemas.wire.keys import Identity
@@ -72,7 +72,7 @@ def message_from(out: MessageOut) -> Message:
     """A stored message."""
     metadata = ReadOnlyDict(out.metadata) if out.metadata else NOTHING
     extra = ReadOnlyDict(out.extra) if out.extra else NOTHING
-    return Message(**same_named(Message, out) | {"metadata": metadata, "extra": extra})
+    return make_from(Message, out, metadata=metadata, extra=extra)
 
 
 def messages_from(outs: Iterable[MessageOut]) -> list[Message]:

@@ -24,7 +24,7 @@ from strandline.schemas.queries.upkeep.erasures import (
     ListErasuresRow,
     Readmit,
 )
-from strandline.schemas.values.same_named import same_named
+from strandline.schemas.values.same_named import make_from
 from strandline.schemas.version import VERSION
 
 MAX_LISTED = 1_000
@@ -83,7 +83,7 @@ def list_erasures(
 def find_erasure(
     number: int | None = None, erasure_id: UUID | None = None
 ) -> Operation[ErasureRecord | None]:
-    """One erasure by its number or its id; None if there is none."""
+    """One erasure by its number or its id; None if it does not exist."""
     rows = yield from fetch(FindErasure(number=number, erasure_id=erasure_id))
     return _record(rows[0]) if rows else None
 
@@ -92,7 +92,7 @@ def show_erasure(number: int, namespace: str | None = None) -> Operation[Erasure
     """One erasure, of any namespace or of the one given; raises NotFoundError if there is none."""
     record = yield from find_erasure(number)
     if record is None or namespace not in (None, record.namespace):
-        raise NotFoundError(f"There is no erasure {number}; `strandline erasures list` shows them.")
+        raise NotFoundError(f"Erasure {number} does not exist; `strandline erasures list` shows them.")
     return record
 
 
@@ -202,7 +202,7 @@ def readmit(
 
 
 def fence_of(owner_key: UUID, scope_key: UUID) -> Operation[int | None]:
-    """The number of the erasure or of its owner's, whose fence stands; None if there is none."""
+    """The number of the erasure, or of its owner's, whose fence stands; None: no fence stands."""
     rows = yield from fetch(FindFence(shard_key=owner_key, scope_key=scope_key))
     return rows[0].number if rows else None
 
@@ -221,7 +221,7 @@ def _record(row: FindErasureRow) -> ErasureRecord:
         "counts": json.loads(row.steps),
         "receipt": None if row.receipt is None else ErasureReceipt.from_json(row.receipt),
     }
-    return ErasureRecord(**same_named(ErasureRecord, row) | own)
+    return make_from(ErasureRecord, row, **own)
 
 
 def _fence(owner_key: UUID, scope_key: UUID) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from strandline.schemas.errors import ActRefusedError, InvalidMessageError
-from strandline.schemas.values.same_named import same_named
+from strandline.schemas.values.same_named import make_from
 from strandline.schemas.values.stored_text import check_text
 
 MAX_SECONDS = 100 * 366 * 86_400
@@ -115,7 +115,7 @@ class Retention:
 def retention_from(row: Any, ages: str = "{}") -> Retention:
     """Read an act; ages of a newer release are left out."""
     stored: dict[str, int] = json.loads(ages)
-    return Retention(**same_named(Retention, row) | {name: stored[name] for name in AGES if name in stored})
+    return make_from(Retention, row, **{name: stored[name] for name in AGES if name in stored})
 
 
 def _looser(name: str) -> ActRefusedError:

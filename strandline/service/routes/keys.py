@@ -8,7 +8,7 @@ from pydantic import Field
 
 from strandline.administration.keys import KeyMaker, KeySpec, create_key, list_keys, revoke_key, rotate_key
 from strandline.schemas.values.identity import kept_request_key
-from strandline.schemas.values.same_named import same_named
+from strandline.schemas.values.same_named import make_from
 from strandline.schemas.wire import acts
 from strandline.schemas.wire.base import Page
 from strandline.schemas.wire.keys import (
@@ -64,8 +64,7 @@ async def post_key(call: Call, body: KeyRequest) -> NewKey:
         raise ProblemError(
             FORBIDDEN, detail="A key of this namespace makes keys for it alone; leave `namespace` out."
         )
-    opened = {"namespace": body.namespace if namespace is None else namespace}
-    spec = KeySpec(**same_named(KeySpec, body) | opened)
+    spec = make_from(KeySpec, body, namespace=body.namespace if namespace is None else namespace)
     return await call.run(create_key(spec, _maker(call)))
 
 
