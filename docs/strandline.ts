@@ -880,7 +880,7 @@ export class Strandline {
     return this.#json({ method: "GET", path: `/v1/users/${encode(user)}/erasures/plan`, isSafe: true, namesUser: false, options });
   }
 
-  /** Erase a user for good; from the answer on nothing can be written for them any more. */
+  /** Erase a user for good; from the answer on, nothing can be written for them. */
   eraseUser(user: string, body: ErasureIn = {}, options: CallOptions & { idempotencyKey?: string; waitSeconds?: number } = {}): Promise<ErasureOut> {
     return this.#json({ method: "POST", path: `/v1/users/${encode(user)}/erasures`, body, headers: { "Idempotency-Key": options.idempotencyKey ?? crypto.randomUUID() }, isSafe: true, namesUser: false, options });
   }

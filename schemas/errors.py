@@ -118,7 +118,7 @@ class NamespaceFullError(StrandlineError):
 
 
 class VersionError(ConflictError):
-    """A fact is not any more as the caller saw it; nothing was changed."""
+    """A fact has changed since the caller saw it; nothing was changed."""
 
 
 class RedactionError(StrandlineError):
@@ -257,7 +257,7 @@ class ReplayError(StrandlineError):
 
 
 class UnknownReplayError(ReplayError):
-    """There is no replay, or no generation, of this number."""
+    """A replay, or a generation, of this number does not exist."""
 
 
 class ModelError(StrandlineError):

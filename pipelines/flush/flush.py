@@ -100,7 +100,7 @@ class Window:
 
 
 def flush_over_mark(shard_key: UUID, session_key: UUID) -> Operation[Flushed | None]:
-    """Flush a session that crossed its mark, and deliver its turns; None if there is no need any more."""
+    """Flush a session that crossed its mark, and deliver its turns; None if that is no longer needed."""
     window = yield from read_window(shard_key, session_key)
     return None if window is None else (yield from _flush_by_policy(window))
 

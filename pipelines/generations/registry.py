@@ -88,7 +88,7 @@ def find_kept(database: Fetcher, generation_id: int) -> Generation:
     generation = find(database, generation_id)
     if generation is None or generation.state == "retired":
         raise UnknownReplayError(
-            f"There is no generation {generation_id}, or it was pruned;"
+            f"Generation {generation_id} does not exist, or was pruned;"
             " `strandline generations list` lists them."
         )
     return generation

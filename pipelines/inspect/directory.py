@@ -66,7 +66,7 @@ def find_session(fetcher: Fetcher, session_id: str, **whose: Unpack[OfUser]) -> 
     scopes = [keys.session_key, keys.shard_key, keys.directory_key]
     _raise_if_erased(fetcher, scopes, f"Session {quote(session_id)}{owner} in namespace {quote(within)}")
     raise NotFoundError(
-        f"There is no session {quote(session_id)}{owner} in namespace {quote(within)};"
+        f"Session {quote(session_id)}{owner} does not exist in namespace {quote(within)};"
         " nothing has been put to it yet, or a name is misspelt."
     )
 
@@ -97,7 +97,7 @@ def _check_namespace(fetcher: Fetcher, namespace: str) -> None:
     check_name("namespace", namespace)
     if not fetcher.fetch(NamespaceIsKnown(namespace=namespace))[0].known:
         raise NotFoundError(
-            f"There is nothing in namespace {quote(namespace)};"
+            f"Namespace {quote(namespace)} is unknown;"
             " `strandline sessions list` shows the sessions of all namespaces."
         )
 
@@ -107,7 +107,7 @@ def _check_user(fetcher: Fetcher, namespace: str, user_id: str) -> None:
         owner_key = identify_user(namespace, user_id).shard_key
         _raise_if_erased(fetcher, [owner_key], f"User {quote(user_id)} in namespace {quote(namespace)}")
         raise NotFoundError(
-            f"There is nothing of user {quote(user_id)} in namespace {quote(namespace)};"
+            f"Namespace {quote(namespace)} has nothing of user {quote(user_id)};"
             " nothing has been put for this user yet, or a name is misspelt."
         )
 
@@ -134,7 +134,7 @@ def check_namespace(fetcher: Fetcher, namespace: str, *, otherwise: str | None =
     known = [row.namespace for row in fetcher.fetch(KnownNamespaces(limit=MAX_NAMES))]
     if namespace not in known:
         near = _near(namespace, known) or (f"There are: {_quote_some(known)}." if known else "")
-        raise NotFoundError(_join(f"There is nothing of namespace {quote(namespace)}.", near, otherwise))
+        raise NotFoundError(_join(f"Namespace {quote(namespace)} is unknown.", near, otherwise))
 
 
 def user_is_known(fetcher: Fetcher, namespace: str, user_id: str) -> bool:

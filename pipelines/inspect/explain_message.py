@@ -121,7 +121,7 @@ def explain_fact_alone(
         fact = _find_fact(tx, fact_id, where)
     if fact is None:
         raise NotFoundError(
-            f"There is no fact {quote(fact_id)} in namespace {quote(where['namespace'])};"
+            f"Fact {quote(fact_id)} does not exist in namespace {quote(where['namespace'])};"
             " check the id, and the namespace, session and user given."
         )
     return fact
@@ -166,7 +166,7 @@ def _find_message(fetcher: Fetcher, message_id: str, whose: Where) -> MessageExp
 def _only(rows: Sequence[ExplainFindMessagesRow], subject: str, namespace: str) -> ExplainFindMessagesRow:
     if not rows:
         raise NotFoundError(
-            f"There is no message and no fact {quote(subject)} in namespace {quote(namespace)};"
+            f"Namespace {quote(namespace)} has no message and no fact {quote(subject)};"
             " check the id, and the namespace, session and user given. Of a message that a correction took"
             " back no copy is kept: `strandline sessions show` lists the corrections of a session."
             " One that has left its log is in the archive at best: `strandline retention archived`."

@@ -445,7 +445,7 @@ def _made_by(batch: Batch) -> _MadeBy:
 
 
 def _lock_applied(tx: Fetcher, batch: Batch) -> bool:
-    """Keep others from writing in the batch's lane; False if the batch does not count as applied any more."""
+    """Keep others from writing in the batch's lane; False if the batch no longer counts as applied."""
     applied = IsApplied(shard_key=batch.lane.shard_key, batch_id=batch.batch_id)
     return bool(tx.fetch(LockLaneForReplay(**batch.lane.keys)) and tx.fetch(applied))
 

@@ -136,7 +136,7 @@ def prune(
     generation = find(database, generation_id)
     if generation is None:
         raise UnknownReplayError(
-            f"There is no generation {generation_id}; `strandline generations list` lists them."
+            f"Generation {generation_id} does not exist; `strandline generations list` lists them."
         )
     with database.transaction() as tx:
         tx.fetch(LockPipeline(pipeline=generation.pipeline))

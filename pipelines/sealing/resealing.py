@@ -277,7 +277,7 @@ def retire_old_keys(
     pace: Pace,
     after_seconds: float = RETIRE_AFTER_SECONDS,
 ) -> int:
-    """Delete data keys under which nothing is sealed any more; returns how many.
+    """Delete data keys that seal no row; returns how many.
 
     Each owner is looked at once more before.
     """
@@ -287,7 +287,7 @@ def retire_old_keys(
     for rows in pages(database, OwnersWithOldKeys, **asked):
         for row in rows:
             owner = row.shard_key
-            # Nothing is sealed with them any more, but a transaction from before may still commit such rows.
+            # No row is sealed with them now, but a transaction from before may still commit such rows.
             is_quiet = is_quiet or older_have_ended(database, QUIET_SECONDS)
             if pace.is_stopping() or not is_quiet:
                 return retired

@@ -208,7 +208,7 @@ def _policy(database: Database, identity: SessionIdentity, new: SessionIdentity)
     names = {"namespace": new.namespace, "session_id": new.session_id, "user_id": new.user_id}
     for row in database.fetch(SessionPolicy(**identity.keys)):
         return json.dumps(row._asdict() | names)
-    raise NotFoundError(f"Session {quote(identity.session_id)} does not exist any more.")
+    raise NotFoundError(f"Session {quote(identity.session_id)} no longer exists.")
 
 
 def provide_input(fetcher: Fetcher, open_archive: OpenArchive, shard_key: UUID, generation_id: int) -> int:

@@ -52,7 +52,7 @@ class ReceiptVerdict:
     Attributes:
         signature: ``valid``; ``changed`` (after signing); ``unsigned``; ``other_key``
             (it names another key than the one given); ``unchecked`` (no key was given).
-        fence: the number of the erasure whose fence stands; None if there is none, as after a restore.
+        fence: the number of the erasure whose fence stands; None: no fence stands, as after a restore.
         rows: by table, new rows of the owner or the session; empty after a readmission; None
             if the database was not asked.
         is_unfenced: nothing keeps the owner away without a readmission, as after a restore.

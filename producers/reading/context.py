@@ -318,7 +318,7 @@ class MemoryContext(Sequence[Message]):
 
     @property
     def summary(self) -> GivenSummary | None:
-        """The summary in the prompt; None if there is none."""
+        """The summary in the prompt; None: the prompt has none."""
         return self.memory.summary
 
     @property

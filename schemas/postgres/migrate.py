@@ -186,7 +186,7 @@ def _plan_steps(connection: OwnConnection, schema: str, revision: str) -> list[P
 
 
 def current_revision(url: str, schema: str, *, public_apis_only: bool = False) -> str | None:
-    """The revision that the tables are at, or None if there are none.
+    """The revision that the tables are at; None: no tables exist.
 
     Raises:
         DatabaseUnavailableError: Postgres cannot be reached.

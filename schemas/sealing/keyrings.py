@@ -189,7 +189,7 @@ def read_keys(text: str, place: str) -> dict[str, bytes]:
             raise ConfigurationError(f"Line {number} of {place} gives a key id a second time.")
         keys[key_id] = key
     if not keys:
-        raise ConfigurationError(f"There is no key in {place}; write a line with an id and a key in base64.")
+        raise ConfigurationError(f"{place} has no key; write a line with an id and a key in base64.")
     return keys
 
 

@@ -38,7 +38,7 @@ erasure = table(
     personal("actor", Text),
     impersonal("receipt", Text),
     Column("rows_erased", BigInteger, nullable=False, server_default="0"),
-    # Sentences for the receipt: what could not be reached, and nothing in the tables names any more.
+    # Sentences for the receipt: what could not be reached, and no table names now.
     impersonal("missed", ARRAY(Text), nullable=False, server_default=text("'{}'")),
     moment("requested_at", default=True),
     moment("fenced_at", nullable=True),

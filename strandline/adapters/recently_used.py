@@ -30,7 +30,7 @@ class RecentlyUsed(Generic[K, V]):
                 self._values.popitem(last=False)
 
     def get(self, key: K) -> V | None:
-        """The value of a key, which counts as used now; None if there is none."""
+        """The value of a key, which counts as used now; None: no value is kept."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)

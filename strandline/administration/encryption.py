@@ -43,7 +43,7 @@ class EncryptedNamespaceReport(Report):
 
     ``state`` is ``on`` if every row of every owner is sealed under the owner's newest data key, else
     ``sealing``.  ``unsettled`` counts owners of unknown state, ``old_data_keys`` data keys that
-    are kept until no process can have used them any more.
+    are kept until every process has stopped using them.
     """
 
     namespace: str

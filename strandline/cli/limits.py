@@ -107,7 +107,7 @@ def clear_command(settings: Settings, namespace: str, **flags: bool) -> None:
         _check_set(read_limits(database, settings, namespace), namespace, named)
         clear_limits(database, namespace, named or list(_LIMITS))
         left = read_limits(database, settings, namespace)
-    say(*map(_line, left) if left else [f"{namespace}: not limited any more"])
+    say(*map(_line, left) if left else [f"{namespace}: no longer limited"])
 
 
 def _check_set(limits: list[NamespaceLimitsReport], namespace: str, named: list[str]) -> None:
@@ -126,8 +126,7 @@ def _notes(database: Database, settings: Settings, namespace: str, usd_per_day: 
     notes = []
     if not database.fetch(NamespaceIsKnown(namespace=namespace))[0].known:
         notes.append(
-            f"There is nothing in namespace {quote(namespace)} yet;"
-            " its limits apply from its first message on."
+            f"Namespace {quote(namespace)} is still empty; its limits apply from its first message on."
         )
     if usd_per_day is not None and not settings.model_prices:
         notes.append(

@@ -71,7 +71,7 @@ class ProtocolStreams:
                 await asyncio.wait_for(self._answered.wait(), ANSWER_SECONDS)
 
     async def write(self, text: str) -> None:
-        """Write a text; it is dropped after ``give_up``, and if the other side does not read any more."""
+        """Write a text; it is dropped after ``give_up``, and if the other side has stopped reading."""
         with suppress(BrokenPipeError):
             await asyncio.to_thread(self._write, text.encode())
         self._unanswered.discard(_id_of(text, "result", "error"))

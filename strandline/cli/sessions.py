@@ -105,7 +105,7 @@ def rewind_command(
 @click.argument("content", type=click.File(encoding="utf-8"))
 @actor_option
 @_key_option
-@click.option("--empty", "may_be_empty", is_flag=True, help="Let the message have no content any more.")
+@click.option("--empty", "may_be_empty", is_flag=True, help="Leave the message without content.")
 def replace_command(
     settings: Settings,
     session: str,

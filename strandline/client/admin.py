@@ -175,7 +175,7 @@ class AdminMethods:
 
     @remote(wire.GET_ACT)
     def act(self, entry_id: UUID | str, *, namespace: str | None = None) -> ActOut:
-        """One act; raises NotFoundError if there is none."""
+        """One act; raises NotFoundError if it does not exist."""
 
     @remote(wire.VERIFY_TRAIL)
     def verify_audit(self, *, namespace: str | None = None) -> TrailOut:
@@ -232,7 +232,7 @@ class AdminMethods:
         wait: float | None = None,
         idempotency_key: str | None = None,
     ) -> ErasureOut:
-        """Erase a user for good; once it returns, nothing can be written for them any more.
+        """Erase a user for good; once it returns, nothing can be written for them.
 
         Args:
             actor: the person who asks for it.

@@ -62,7 +62,7 @@ class CarriedWork:
         return task
 
     async def end_all(self) -> None:
-        """Wait until nothing runs here any more."""
+        """Wait until all work here has ended."""
         running = [task for tasks in self._running.values() for task in tasks]
         await asyncio.gather(*running, return_exceptions=True)
 

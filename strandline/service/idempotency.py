@@ -22,7 +22,7 @@ from strandline.service.gate.problems import CONFLICT, KEY_REUSED, ProblemError
 from strandline.service.route import Call
 
 # Of a request that is repeated once its response was forgotten, or its day has ended.
-DONE_BEFORE = "This request was done before, and its answer is not kept any more; look at what is stored now."
+DONE_BEFORE = "This request was done before, and its answer is no longer kept; look at what is stored now."
 
 _PUTS = UUID("5f1b1d4e-7f0c-5a53-9c39-0b2a1c4f8d11")
 

@@ -62,7 +62,7 @@ def prepare_stages(
     names = known if names is None else names
     if unknown := sorted(set(names) - set(known)):
         raise ConfigurationError(
-            f"There is no stage {', '.join(unknown)}; the stages are {', '.join(known)}."
+            f"Stage {', '.join(unknown)} does not exist; the stages are {', '.join(known)}."
             " Custom blocks are named by STRANDLINE_BLOCKS, an overflow handler by STRANDLINE_ON_OVERFLOW."
         )
     recipes = wanted_recipes({pipeline_of(name) for name in names}, settings, serving_generations(database))

@@ -153,7 +153,7 @@ def test_a_diff_tells_the_recall_on_questions_of_ones_own(rig: Rig, tmp_path: Pa
         rig.url,
         **environment,
     )
-    assert "There is nothing of user 'anna'" in " ".join(out.split())
+    assert "has nothing of user 'anna'" in " ".join(out.split())
 
 
 def test_a_diff_shows_the_questions_that_find_something_else(rig: Rig, tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def read_rejection(status: int, body: bytes, headers: Mapping[str, str]) -> Reje
 
 
 def error_within(value: object, headers: Mapping[str, str]) -> Rejection | None:
-    """The refusal in a body with status 200, at its top or in its first choice; None if there is none."""
+    """The refusal in a body with status 200, at its top or in its first choice; None: it has no refusal."""
     if not isinstance(value, dict):
         return None
     choices = value.get("choices")

@@ -214,7 +214,7 @@ def _fence_session(order: ErasureOrder) -> Operation[Fenced]:
         )
     )
     if row.number is None:
-        raise NotFoundError("There is no such session: nothing was put to it, or it was erased.")
+        raise NotFoundError("The session does not exist: nothing was put to it, or it was erased.")
     if row.status == "owner":
         # What that was asked for besides, as items, only its own caller knows.
         raise ConflictError(

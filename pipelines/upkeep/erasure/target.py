@@ -78,8 +78,8 @@ def session_target(namespace: str, session_id: str) -> Operation[ErasureTarget]:
             directory_key=identity.directory_key,
         )
     raise NotFoundError(
-        f"There is no session {quote(session_id)} in namespace {quote(namespace)}; nothing has been put to it"
-        " yet, or a name is misspelt."
+        f"Session {quote(session_id)} does not exist in namespace {quote(namespace)}; nothing has"
+        " been put to it yet, or a name is misspelt."
     )
 
 

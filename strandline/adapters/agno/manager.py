@@ -238,7 +238,7 @@ class StrandlineMemoryManager(MemoryManager):
         return await self._runner.arun(self._operations.all(user_or_default(user_id)))
 
     def get_user_memory(self, memory_id: str, user_id: str | None = None) -> UserMemory | None:
-        """One memory of the user; None if there is none with this id."""
+        """One memory of the user; None if no memory has this id."""
         return self._runner.run(self._operations.one(user_or_default(user_id), memory_id))
 
     def search_user_memories(

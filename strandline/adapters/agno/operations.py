@@ -98,7 +98,7 @@ class MemoryOperations:
         return (yield from self.page(user_id, MemoryQuery())).memories
 
     def one(self, user_id: str | None, memory_id: str) -> Operation[UserMemory | None]:
-        """The live memory with this id; None if there is none."""
+        """The live memory with this id; None if no live memory has it."""
         for owner in (yield from self._owners(user_id)):
             fact = yield from self._read(owner, get_fact(owner, fact_id_of(owner, memory_id)))
             if fact is not None and fact.is_live:

@@ -51,7 +51,7 @@ class StrandlineSummaryManager(SessionSummaryManager):
     def create_session_summary(
         self, session: AgentSession | TeamSession, run_metrics: object = None
     ) -> SessionSummary | None:
-        """Deliver the session's messages, and give the session its summary; None if there is none yet."""
+        """Deliver the session's messages, and give the session its summary; None: none is derived yet."""
         try:
             summary = self._memory_of(session).summarize(wait=self._wait)
         except NotFoundError:  # no run of it was kept

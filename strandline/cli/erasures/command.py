@@ -159,7 +159,7 @@ def erase_command(
 ) -> Output:
     """Erase everything of a user, or of one session, and keep it away.
 
-    From its first moment nothing can be written for the user any more. It may be interrupted at any time:
+    From its first moment on, nothing can be written for the user. It may be interrupted at any time:
     the same command resumes it. In the end each reader is asked, and there is a receipt.
     """
     planned = whose.plan()

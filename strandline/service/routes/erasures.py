@@ -61,7 +61,7 @@ _BEGUN: dict[int | str, dict[str, Any]] = {
 
 @routes.answer(acts.ERASE_USER, "erase", "others", ("operators",), ErasureOut, status=202, responses=_BEGUN)
 async def erase_user(call: Call, user: UserId, body: ErasureIn = _NO_NAME) -> Response:
-    """Erase a user for good; from the answer on nothing can be written for them any more.
+    """Erase a user for good; from the answer on, nothing can be written for them.
 
     The rest is deleted afterwards: `Location` says how far it is, and `Prefer: wait=5` waits for its end.
     Asking again resumes an erasure that was interrupted, and returns a finished one.

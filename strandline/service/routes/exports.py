@@ -41,7 +41,7 @@ class ExportStream(StreamingResponse):
     media_type = "application/jsonl"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the parts; however this ends, nothing that they hold is held any more."""
+        """Send the parts; however this ends, the parts hold nothing afterwards."""
         async with aclosing(cast(AsyncGenerator[bytes, None], self.body_iterator)):
             await super().__call__(scope, receive, send)
 

@@ -497,7 +497,7 @@ def test_limits_of_a_namespace_that_holds_nothing_yet_say_so(rig: Rig) -> None:
     rig.memory("s").put({"role": "user", "content": "hello"})
     assert run_here("limits", "set", "default", "--lanes", "4", on=rig.url).err == ""
     done = run_here("limits", "set", "defualt", "--lanes", "4", on=rig.url)
-    assert (done.code, "There is nothing in namespace 'defualt' yet" in done.err) == (0, True)
+    assert (done.code, "Namespace 'defualt' is still empty" in done.err) == (0, True)
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def test_an_id_that_is_not_clear_is_an_error(make_memory: MakeMemory, database: 
     assert message(database, "same", session_id="two").message.excerpt == "two"
     with pytest.raises(ConfigurationError, match="no message and no fact 'nothing'"):
         explain(database, "nothing")
-    with pytest.raises(ConfigurationError, match="in namespace 'other'"):
+    with pytest.raises(ConfigurationError, match="Namespace 'other' is unknown"):
         explain(database, "same", namespace="other")
 
 
@@ -200,4 +200,4 @@ def test_the_command_prints_both_ways(make_memory: MakeMemory, database_url: str
     schemas = json.loads(run_here("explain", "m1", "--json-schema", on=database_url).out)
     assert set(schemas) == {"MessageExplanation", "FactExplanation", "RemovedFactExplanation"}
     unknown = run_here("explain", "nothing", on=database_url)
-    assert unknown.code == 1 and unknown.err.startswith("strandline: There is no message")
+    assert unknown.code == 1 and unknown.err.startswith("strandline: Namespace 'default' has no message")

@@ -268,7 +268,7 @@ def test_the_command_exits_with_0_or_1_and_names_violations(database_url: str) -
     schema = json.loads(run_here("verify", "--json-schema", on=database_url).out)
     assert {"messages", "events", "violations"} <= set(schema["required"])
     unknown = run_here("verify", "--session", "nobody", on=database_url)
-    assert unknown.code == 1 and unknown.err.startswith("strandline: There is no session")
+    assert unknown.code == 1 and unknown.err.startswith("strandline: Session 'nobody' does not exist")
 
 
 def test_verify_writes_nothing_and_waits_for_no_lock(database: Database, database_url: str) -> None:

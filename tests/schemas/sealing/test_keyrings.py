@@ -71,7 +71,7 @@ def test_a_file_is_read_again_where_it_lacks_a_key(tmp_path: Path) -> None:
         (f"first {KEY};first {KEY}", "Line 2 .* a second time"),
         (f"first {KEY};second c2hvcnQ=", "Line 2 .* does not hold 32 bytes"),
         (f"fi?rst {KEY}", "Line 1 .* does not begin with the id"),
-        ("# only a comment", "There is no key"),
+        ("# only a comment", "has no key"),
     ],
 )
 def test_what_is_no_keyring_is_refused_without_showing_it(keys: str, problem: str | None) -> None:

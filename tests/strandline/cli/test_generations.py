@@ -20,7 +20,7 @@ def test_a_generation_that_is_not_there_is_told_with_where_they_are_listed(
 ) -> None:
     assert run(["generations", *command, "--database-url", database_url]) == 1
     said = capfd.readouterr().err
-    assert "There is no generation 99" in said
+    assert "Generation 99 does not exist" in said
     assert "; `strandline generations list` lists them." in said
 
 

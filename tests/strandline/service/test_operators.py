@@ -104,11 +104,11 @@ def test_operators_refusals_say_what_to_do(root: httpx2.Client, endless: dict[st
     again = {"pipeline": "summary", "new": True, "force": True}
     for method, path, body, status, words in (
         ("POST", f"generations/{generation}/promote", {}, 409, "then promote again"),
-        ("POST", "generations/9999/promote", {}, 404, "There is no generation 9999"),
+        ("POST", "generations/9999/promote", {}, 404, "Generation 9999 does not exist"),
         ("DELETE", f"generations/{serving}", None, 409, "promote another one first"),
         ("DELETE", f"generations/{generation}", None, 409, f"Replay {replay} is deriving generation"),
-        ("DELETE", "generations/9999", None, 404, "There is no generation 9999"),
-        ("GET", "generations/9999/diff", None, 404, "There is no generation 9999"),
+        ("DELETE", "generations/9999", None, 404, "Generation 9999 does not exist"),
+        ("GET", "generations/9999/diff", None, 404, "Generation 9999 does not exist"),
         ("GET", f"generations/{generation}/diff?against={serving}", None, 409, "not of one pipeline"),
         ("POST", "pipelines/facts/rollback", None, 409, "nothing to roll back to"),
         ("POST", "pipelines/zanzibar/rollback", None, 422, "no such pipeline"),

@@ -97,9 +97,9 @@ def test_a_url_in_place_of_a_database_is_not_quoted() -> None:
 
 def test_numbers_that_nothing_has_are_told_as_such(database: Database) -> None:
     for number in BEYOND:
-        with pytest.raises(ReplayError, match=f"^There is no generation {number}[,;]"):
+        with pytest.raises(ReplayError, match=f"^Generation {number} does not exist[,;]"):
             replay.prune(database, number)
-        with pytest.raises(ReplayError, match=f"^There is no generation {number}[,;]"):
+        with pytest.raises(ReplayError, match=f"^Generation {number} does not exist[,;]"):
             replay.compare_generations(database, number)
         with pytest.raises(ReplayError, match=f"^Replay {number} is unknown;"):
             replay.claim_replay(database, number)
@@ -120,7 +120,7 @@ def test_numbers_that_nothing_has_are_told_as_such(database: Database) -> None:
 def test_the_commands_say_so_too(
     command: list[str], database_url: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    said = "Replay {} is unknown" if "--resume" in command else "There is no generation {}"
+    said = "Replay {} is unknown" if "--resume" in command else "Generation {} does not exist"
     for number in ("2147483648", "99999999999999999999"):
         assert run([*command, number, "--database-url", database_url]) == 1
         assert said.format(number) in capfd.readouterr().err

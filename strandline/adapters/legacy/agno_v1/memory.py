@@ -272,7 +272,7 @@ class StrandlineMemory(AgnoMemory):
     # Summaries.
 
     def get_session_summary(self, session_id: str, user_id: str | None = None) -> SessionSummary | None:
-        """The summary of a session as workers have it; None if there is none."""
+        """The summary of a session as workers have it; None: they have derived none."""
         user = self._users.check_session(session_id, user_id)
         return self._read_summary(user, session_id, None)
 
@@ -510,7 +510,7 @@ class LiveView(Mapping[str, T], Generic[T]):
     """A mapping whose values are read when they are asked for.
 
     Args:
-        read: the value of a key; None if there is none.
+        read: the value of a key; None if it has none.
         keys: the keys to go through.
         is_present: whether a value counts as there when the keys are gone through.
     """

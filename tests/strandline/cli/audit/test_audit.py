@@ -85,7 +85,7 @@ def test_looking_at_a_namespace_that_does_not_exist_begins_no_trail(url: str, ca
     )  # fmt: skip
     for command in commands:
         assert run(["audit", *command, "--namespace", "shoq"]) == 1, command
-        assert "There is nothing of namespace 'shoq'. Did you mean 'shop'?" in capfd.readouterr().err
+        assert "Namespace 'shoq' is unknown. Did you mean 'shop'?" in capfd.readouterr().err
     for retention in (["show"], ["plan"], ["run"], ["status"], ["set", "--max-age", "30d"]):
         assert run(["retention", *retention, "--namespace", "shoq"]) == 1, retention
         assert "Did you mean 'shop'?" in capfd.readouterr().err

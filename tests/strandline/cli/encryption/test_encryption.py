@@ -107,7 +107,7 @@ def test_a_misspelt_namespace_is_not_encrypted(
     monkeypatch.setenv("STRANDLINE_KEYRING_KEYS", FIRST)
     rig.memory("s", user_id="u", namespace="shop").put({"role": "user", "content": "said"})
     said = command("enable", "Shops", "--vectors", "off", code=1)
-    assert "There is nothing of namespace 'Shops'. Did you mean 'shop'?" in said
+    assert "Namespace 'Shops' is unknown. Did you mean 'shop'?" in said
     assert "add --even-if-unknown" in said
     assert rows_of(rig.url, "SELECT count(*) FROM strandline.encryption") == [(0,)]
     assert "is encrypted from now on" in command("enable", "to-come", "--vectors", "off", "--even-if-unknown")

@@ -161,9 +161,7 @@ def test_a_misspelt_name_is_told_before_anything_is_done(command: Command, datab
     elsewhere = command("erasures", "erase", "--user", "ann", "--namespace", "shop", "--yes")
     assert "There is a user of this name in 'default'." in elsewhere.err
     assert rows_of(database_url, "SELECT count(*) FROM strandline.erasure") == [(0,)]
-    assert (
-        "There is nothing of namespace 'defaul'" in command("erasures", "list", "--namespace", "defaul").err
-    )
+    assert "Namespace 'defaul' is unknown" in command("erasures", "list", "--namespace", "defaul").err
     exported = command("export", "--user", "anne")
     assert (exported.code, exported.out) == (1, "") and "Did you mean 'ann'?" in exported.err
     # To keep away who never wrote is legitimate.
@@ -334,8 +332,8 @@ def test_wrong_usage_says_what_is_missing(wrong: tuple[str, ...], said: str, com
 
 
 def test_what_does_not_exist_is_told(command: Command, tmp_path: Path) -> None:
-    assert "There is no erasure 7" in command("erasures", "show", "7").err
-    assert "There is no session 'typo'" in command("erasures", "erase", "--session", "typo", "--yes").err
+    assert "Erasure 7 does not exist" in command("erasures", "show", "7").err
+    assert "Session 'typo' does not exist" in command("erasures", "erase", "--session", "typo", "--yes").err
     (tmp_path / "receipts").write_text("hello\n")
     assert "line 1" in command("erasures", "verify", str(tmp_path / "receipts")).err
     (tmp_path / "receipts").write_text("")

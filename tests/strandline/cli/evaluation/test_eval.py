@@ -244,7 +244,7 @@ def test_a_generation_of_another_pipeline_is_refused(evaluate: Eval, database_ur
     code, _, err = evaluate([BOAT], "--generation", str(facts[0]))
     assert code == 1 and "is of facts" in err
     code, _, err = evaluate([BOAT], "--generation", "999")
-    assert code == 1 and "There is no generation 999" in err
+    assert code == 1 and "Generation 999 does not exist" in err
 
 
 def test_a_generation_that_is_being_filled_is_refused(
