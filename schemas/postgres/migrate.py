@@ -82,6 +82,9 @@ _NEEDED = {
 Report = Callable[[str], None]
 
 
+def _tell_nothing(_line: str) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
     """A step that a migration would take: its lock on a table, and about for how long; 0 for a moment."""
@@ -100,7 +103,7 @@ def migrate(
     schema: str,
     *,
     partitions: int | None = None,
-    report: Report = lambda _line: None,
+    report: Report = _tell_nothing,
     public_apis_only: bool = False,
 ) -> str:
     """Bring ``schema`` to the newest revision, and return that revision.
@@ -126,18 +129,20 @@ def migrate(
             the tables already, with another number of partitions; or the role may not do it; or the schema
             is another application's, or lacks columns; or a lock was never free.
     """
-    with _connection(url, public_apis_only) as connection, _turn(connection, schema, report):
-        before, functions = _prepare(connection, schema, partitions)
-        if before is not None and is_newer(before):
-            report(f"{schema}: {newer_tables(before)}")
-            return before
-        if before == HEAD_REVISION:
-            # For every role: the application's may not make a schema, even an existing one.
-            done = _renew_functions(connection, schema, functions) or "so there is nothing to do"
-            report(f"{schema}: at revision {before}, {done}")
-            return before
-        if before is None:
-            _make_first(connection, schema, partitions or 0)
+    with _connection(url, public_apis_only) as connection:
+        tables = _Tables(connection, schema, report)
+        with tables.turn():
+            before, functions = tables.prepare(partitions)
+            if before is not None and is_newer(before):
+                report(f"{schema}: {newer_tables(before)}")
+                return before
+            if before == HEAD_REVISION:
+                # For every role: the application's may not make a schema, even an existing one.
+                done = tables.renew_functions(functions) or "so there is nothing to do"
+                report(f"{schema}: at revision {before}, {done}")
+                return before
+            if before is None:
+                tables.make_first(partitions or 0)
     after = FIRST if HEAD_REVISION == FIRST else _run_steps(url, schema, report, public_apis_only)
     report(f"{schema}: {before or 'empty'} -> {after}")
     return after
@@ -154,35 +159,19 @@ def plan(
         SchemaError: as ``migrate``, of existing tables.
     """
     with _transaction(url, public_apis_only) as connection:
-        before, functions = _current(connection, schema, partitions)
+        tables = _Tables(connection, schema)
+        before, functions = tables.current(partitions)
         if before is not None and is_newer(before):
             return []
-        planned = _plan_steps(connection, schema, before or FIRST)
+        planned = tables.plan_steps(before or FIRST)
         if before is None:
             divided = f", the big tables in {partitions:,} partitions each" if partitions else ""
             return [PlannedStep(FIRST, f"make all tables, indexes and functions{divided}"), *planned]
-        if names := _functions_to_renew(functions, schema, before):
+        if names := tables.functions_to_renew(functions, before):
             planned.append(PlannedStep(HEAD_REVISION, f"make functions again: {', '.join(names)}"))
-        if planned and (owner := _find_owner(connection, schema)) and not owner.is_mine:
+        if planned and (owner := tables.find_owner()) and not owner.is_mine:
             raise SchemaError(f"{_NOT_THE_OWNER} (must be owner of table alembic_version)")
         return planned
-
-
-def _plan_steps(connection: OwnConnection, schema: str, revision: str) -> list[PlannedStep]:
-    rows, stored = Counter[str](), Counter[str]()
-    for row in _ask(connection, schema, "table_sizes"):
-        for name in {row.table_name, row.part_name}:
-            rows[name] += row.row_count
-            stored[name] += row.bytes
-    planned = []
-    for step in _steps(connection, schema, revision):
-        form, names = step.form
-        table = names.get("table") or ""
-        seconds = round(stored[table] / INDEXED_PER_SECOND, 1) if form.concurrent else 0
-        planned.append(
-            PlannedStep(step.revision, step.text, table, form.lock, rows[table], stored[table], seconds)
-        )
-    return planned
 
 
 def current_revision(url: str, schema: str, *, public_apis_only: bool = False) -> str | None:
@@ -193,104 +182,195 @@ def current_revision(url: str, schema: str, *, public_apis_only: bool = False) -
         SchemaError: the schema is another application's, or its tables are not those of a release.
     """
     with _transaction(url, public_apis_only) as connection:
-        return _current(connection, schema)[0]
+        return _Tables(connection, schema).current()[0]
 
 
 def divided_tables(url: str, schema: str, *, public_apis_only: bool = False) -> dict[str, int]:
     """The tables that are divided, and into how many partitions; nothing if all are whole, or not there."""
     with _transaction(url, public_apis_only) as connection:
-        return _count_partitions(connection, schema)
-
-
-def _prepare(connection: OwnConnection, schema: str, partitions: int | None) -> tuple[str | None, list[Any]]:
-    """The revision and the functions before; refuses a server, or tables, that this release cannot change."""
-    before, functions = _current(connection, schema, partitions)
-    (server,) = _ask(connection, schema, "describe_server")
-    _refuse(server_trouble(server.server, server.encoding))
-    if before is not None and before >= HEAD_REVISION:
-        return before, functions
-    _check_writable(connection, is_standby=server.is_standby)
-    # Not IF NOT EXISTS, which asks for the right to make one.
-    if before is None and _value(connection, "SELECT to_regnamespace(%s) IS NULL", schema):
-        connection.execute(f"CREATE SCHEMA {schema}".encode())
-    _refuse(pgvector_trouble(server.vector_installed, server.vector_available))
-    return before, functions
-
-
-def _make_first(connection: OwnConnection, schema: str, partitions: int) -> None:
-    where = _value(connection, "SELECT quote_ident(coalesce(current_schema(), 'public'))")
-    connection.execute(f"CREATE EXTENSION IF NOT EXISTS vector SCHEMA {where}".encode())
-    _settle(connection)  # now that pgvector has a schema
-    _become_owner(connection, schema)
-    for statement in first_statements(partitions):
-        connection.execute(in_schema(statement, schema).encode())
+        return _Tables(connection, schema).count_partitions()
 
 
 def _run_steps(url: str, schema: str, report: Report, public_apis_only: bool) -> str:
     """Take the later steps on a connection of their own, while another holds the turn; the revision then."""
     with (
         _connection(url, public_apis_only) as turn,
-        _turn(turn, schema, report),
+        _Tables(turn, schema, report).turn(),
         _connection(url, public_apis_only) as connection,
     ):
-        revision = _current(connection, schema)[0] or FIRST
+        tables = _Tables(connection, schema, report)
+        revision = tables.current()[0] or FIRST
         if is_newer(revision):  # that release came first
             return revision
-        steps = _steps(connection, schema, revision)
+        steps = tables.steps(revision)
         for number, step in enumerate(steps, 1):
             report(f"{schema}: {step.revision}, step {number} of {len(steps)}: {step.text}")
-            _take(connection, schema, step, report)
+            tables.take(step)
             if number == len(steps) or steps[number].revision != step.revision:
-                _ask(connection, schema, "set_revision", revision=step.revision)
+                tables.ask("set_revision", revision=step.revision)
         with connection.transaction():
             _settle(connection)
-            functions = _ask(connection, schema, "stored_functions")
-            if done := _renew_functions(connection, schema, functions):
+            if done := tables.renew_functions(tables.ask("stored_functions")):
                 report(f"{schema}: {done}")
-        return str(_current(connection, schema)[0])  # refuses what lacks columns
+        return str(tables.current()[0])  # refuses what lacks columns
 
 
-def _steps(connection: OwnConnection, schema: str, revision: str) -> list[Step]:
-    parts: dict[str, list[str]] = {}
-    for row in _ask(connection, schema, "table_sizes"):
-        if row.part_name != row.table_name:
-            parts.setdefault(row.table_name, []).append(row.part_name)
-    return [
-        one
-        for step in steps_after(revision)
-        for one in step.spread(parts.get(step.form[1].get("table") or "", ()))
-    ]
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """The tables of one schema, on one connection; ``report`` takes a line that describes each step."""
 
+    connection: OwnConnection
+    schema: str
+    report: Report = _tell_nothing
 
-def _take(connection: OwnConnection, schema: str, step: Step, report: Report) -> None:
-    form, names = step.form
-    statement = in_schema(step.sql, schema).encode()
-    if form.concurrent:
-        with suppress(psycopg.errors.InvalidParameterValue):  # not every system can
-            connection.execute(f"SET client_connection_check_interval = {CLIENT_CHECK_MILLISECONDS}".encode())
-        with within(math.inf, connection):
-            _drop_invalid(connection, f"{schema}.{names['index']}")
-            connection.execute(statement)
-        return
-    table = names.get("table") or ""
-    parts = _count_partitions(connection, schema).get(table, 0)
-    limit = f"SET LOCAL statement_timeout = {LOCK_MILLISECONDS + PARTITION_MILLISECONDS * parts}"
-    for _attempt in range(LOCK_TRIES):
-        try:
-            with connection.transaction():
-                _settle(connection)
-                _become_owner(connection, schema)
-                connection.execute(limit.encode())
-                connection.execute(statement)
-        except (psycopg.errors.QueryCanceled, psycopg.errors.DeadlockDetected):
-            report(f"{schema}: {table or 'its catalog'} is in use; the step gives way, and is tried again")
-            time.sleep(LOCK_PAUSE_SECONDS)
-        else:
+    def ask(self, name: str, **values: object) -> list[Any]:
+        cursor = self.connection.cursor(row_factory=namedtuple_row)
+        cursor.execute(statements(self.schema)[name].encode(), {"schema": self.schema, **values})
+        return cursor.fetchall() if cursor.description else []
+
+    def current(self, partitions: int | None = None) -> tuple[str | None, list[Any]]:
+        """The revision and functions; with ``partitions`` the tables have to be divided so."""
+        if partitions is not None:
+            check_partitions(partitions)
+        columns = [row.column_name for row in self.ask("stored_columns")]
+        is_numbered = "alembic_version.version_num" in columns
+        numbers = [row.version_num for row in self.ask("schema_revision")] if is_numbered else []
+        functions = self.ask("stored_functions")
+        _refuse(tables_trouble(self.schema, numbers, columns, [row.function_name for row in functions]))
+        if numbers and partitions is not None:
+            require_partitions(self.count_partitions(), partitions, self.schema)
+        return str(numbers[0]) if numbers else None, functions
+
+    def renew_functions(self, stored: list[Any]) -> str:
+        """Make functions again that are missing or differ, as in a renamed schema, and name them."""
+        names = self.functions_to_renew(stored, HEAD_REVISION)
+        there = {row.function_name for row in stored}
+        for name in sorted(names, key=lambda name: name not in there):
+            if name not in there:  # others stay whose they are
+                self.become_owner()
+            self.connection.execute(or_replace(function_source(name, self.schema)).encode())
+        return f"functions made again: {', '.join(names)}" if names else ""
+
+    def functions_to_renew(self, stored: list[Any], revision: str) -> list[str]:
+        """Functions of ``revision`` that this release does not drop, and that are missing or differ."""
+        kept = set(functions_at(HEAD_REVISION))
+        return differing_functions(filter(kept.__contains__, functions_at(revision)), stored, self.schema)
+
+    def count_partitions(self) -> dict[str, int]:
+        return {row.table_name: row.partitions for row in self.ask("divided_tables")}
+
+    def prepare(self, partitions: int | None) -> tuple[str | None, list[Any]]:
+        """The revision and functions before; refuses a server, or tables, that this release cannot change."""
+        before, functions = self.current(partitions)
+        (server,) = self.ask("describe_server")
+        _refuse(server_trouble(server.server, server.encoding))
+        if before is not None and before >= HEAD_REVISION:
+            return before, functions
+        _check_writable(self.connection, is_standby=server.is_standby)
+        # Not IF NOT EXISTS, which asks for the right to make one.
+        if before is None and _value(self.connection, "SELECT to_regnamespace(%s) IS NULL", self.schema):
+            self.connection.execute(f"CREATE SCHEMA {self.schema}".encode())
+        _refuse(pgvector_trouble(server.vector_installed, server.vector_available))
+        return before, functions
+
+    def make_first(self, partitions: int) -> None:
+        where = _value(self.connection, "SELECT quote_ident(coalesce(current_schema(), 'public'))")
+        self.connection.execute(f"CREATE EXTENSION IF NOT EXISTS vector SCHEMA {where}".encode())
+        _settle(self.connection)  # now that pgvector has a schema
+        self.become_owner()
+        for statement in first_statements(partitions):
+            self.connection.execute(in_schema(statement, self.schema).encode())
+
+    def plan_steps(self, revision: str) -> list[PlannedStep]:
+        rows, stored = Counter[str](), Counter[str]()
+        for row in self.ask("table_sizes"):
+            for name in {row.table_name, row.part_name}:
+                rows[name] += row.row_count
+                stored[name] += row.bytes
+        planned = []
+        for step in self.steps(revision):
+            form, names = step.form
+            table = names.get("table") or ""
+            seconds = round(stored[table] / INDEXED_PER_SECOND, 1) if form.concurrent else 0
+            planned.append(
+                PlannedStep(step.revision, step.text, table, form.lock, rows[table], stored[table], seconds)
+            )
+        return planned
+
+    def steps(self, revision: str) -> list[Step]:
+        parts: dict[str, list[str]] = {}
+        for row in self.ask("table_sizes"):
+            if row.part_name != row.table_name:
+                parts.setdefault(row.table_name, []).append(row.part_name)
+        return [
+            one
+            for step in steps_after(revision)
+            for one in step.spread(parts.get(step.form[1].get("table") or "", ()))
+        ]
+
+    def take(self, step: Step) -> None:
+        form, names = step.form
+        statement = in_schema(step.sql, self.schema).encode()
+        if form.concurrent:
+            with suppress(psycopg.errors.InvalidParameterValue):  # not every system can
+                self.connection.execute(
+                    f"SET client_connection_check_interval = {CLIENT_CHECK_MILLISECONDS}".encode()
+                )
+            with within(math.inf, self.connection):
+                _drop_invalid(self.connection, f"{self.schema}.{names['index']}")
+                self.connection.execute(statement)
             return
-    raise SchemaError(
-        f"{f'The table {table}' if table else 'The catalog'} was never free for a step of the migration"
-        f" ({step.text}): a transaction holds it. End that transaction, and run `strandline migrate` again."
-    )
+        table = names.get("table") or ""
+        parts = self.count_partitions().get(table, 0)
+        limit = f"SET LOCAL statement_timeout = {LOCK_MILLISECONDS + PARTITION_MILLISECONDS * parts}"
+        for _attempt in range(LOCK_TRIES):
+            try:
+                with self.connection.transaction():
+                    _settle(self.connection)
+                    self.become_owner()
+                    self.connection.execute(limit.encode())
+                    self.connection.execute(statement)
+            except (psycopg.errors.QueryCanceled, psycopg.errors.DeadlockDetected):
+                self.report(
+                    f"{self.schema}: {table or 'its catalog'} is in use; the step gives way, and is tried"
+                    " again"
+                )
+                time.sleep(LOCK_PAUSE_SECONDS)
+            else:
+                return
+        raise SchemaError(
+            f"{f'The table {table}' if table else 'The catalog'} was never free for a step of the migration"
+            f" ({step.text}): a transaction holds it. End that transaction, and run `strandline migrate`"
+            " again."
+        )
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """A transaction in which no other migration runs.
+
+        Each try is a transaction of its own: the build of an index waits for those with a snapshot, and a
+        statement that waited here for the lock would have one.
+        """
+        for attempt in itertools.count():
+            with self.connection.transaction():
+                _settle(self.connection)
+                if _value(self.connection, _TAKE_TURN):
+                    yield
+                    return
+            if attempt == 0:
+                self.report(
+                    f"{self.schema}: another migration of this database runs, and this one waits for it"
+                )
+            time.sleep(TURN_PAUSE_SECONDS)
+
+    def find_owner(self) -> Any:
+        return self.connection.cursor(row_factory=namedtuple_row).execute(_OWNER, (self.schema,)).fetchone()
+
+    def become_owner(self) -> None:
+        """Make what a superuser makes next the owner's: roles have rights on that."""
+        owner = self.find_owner()
+        if owner is not None and owner.other:
+            self.connection.execute(f"SET LOCAL ROLE {owner.other}".encode())
 
 
 def _drop_invalid(connection: OwnConnection, index: str) -> None:
@@ -298,24 +378,6 @@ def _drop_invalid(connection: OwnConnection, index: str) -> None:
     left = "SELECT FROM pg_index WHERE indexrelid = to_regclass(%s) AND NOT indisvalid"
     if connection.execute(left.encode(), (index,)).fetchone() is not None:
         connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {index}".encode())
-
-
-@contextmanager
-def _turn(connection: OwnConnection, schema: str, report: Report) -> Iterator[None]:
-    """A transaction in which no other migration runs.
-
-    Each try is a transaction of its own: the build of an index waits for those with a snapshot, and a
-    statement that waited here for the lock would have one.
-    """
-    for attempt in itertools.count():
-        with connection.transaction():
-            _settle(connection)
-            if _value(connection, _TAKE_TURN):
-                yield
-                return
-        if attempt == 0:
-            report(f"{schema}: another migration of this database runs, and this one waits for it")
-        time.sleep(TURN_PAUSE_SECONDS)
 
 
 @contextmanager
@@ -380,17 +442,6 @@ JOIN pg_roles o ON o.oid = coalesce(c.relowner, n.nspowner) JOIN pg_roles me ON 
 WHERE n.nspname = %s"""
 
 
-def _find_owner(connection: OwnConnection, schema: str) -> Any:
-    return connection.cursor(row_factory=namedtuple_row).execute(_OWNER, (schema,)).fetchone()
-
-
-def _become_owner(connection: OwnConnection, schema: str) -> None:
-    """Make what a superuser makes next the owner's: roles have rights on that. (An index is its table's.)"""
-    owner = _find_owner(connection, schema)
-    if owner is not None and owner.other:
-        connection.execute(f"SET LOCAL ROLE {owner.other}".encode())
-
-
 def _check_writable(connection: OwnConnection, *, is_standby: bool) -> None:
     if is_standby:
         raise SchemaError(
@@ -407,49 +458,6 @@ def _refuse(trouble: Trouble | None) -> None:
     if trouble is not None:
         finding, advice = trouble
         raise SchemaError(f"{finding[0].upper()}{finding[1:]}; {advice}.")
-
-
-def _current(
-    connection: OwnConnection, schema: str, partitions: int | None = None
-) -> tuple[str | None, list[Any]]:
-    """The revision and functions of the tables, which have to be divided so if ``partitions`` is given."""
-    if partitions is not None:
-        check_partitions(partitions)
-    columns = [row.column_name for row in _ask(connection, schema, "stored_columns")]
-    is_numbered = "alembic_version.version_num" in columns
-    numbers = [row.version_num for row in _ask(connection, schema, "schema_revision")] if is_numbered else []
-    functions = _ask(connection, schema, "stored_functions")
-    _refuse(tables_trouble(schema, numbers, columns, [row.function_name for row in functions]))
-    if numbers and partitions is not None:
-        require_partitions(_count_partitions(connection, schema), partitions, schema)
-    return str(numbers[0]) if numbers else None, functions
-
-
-def _renew_functions(connection: OwnConnection, schema: str, stored: list[Any]) -> str:
-    """Make the functions again that are missing or differ, as in a schema that was renamed, and name them."""
-    names = _functions_to_renew(stored, schema, HEAD_REVISION)
-    there = {row.function_name for row in stored}
-    for name in sorted(names, key=lambda name: name not in there):
-        if name not in there:  # others stay whose they are
-            _become_owner(connection, schema)
-        connection.execute(or_replace(function_source(name, schema)).encode())
-    return f"functions made again: {', '.join(names)}" if names else ""
-
-
-def _functions_to_renew(stored: list[Any], schema: str, revision: str) -> list[str]:
-    """Functions of ``revision`` that this release does not drop, and that are missing or differ."""
-    kept = set(functions_at(HEAD_REVISION))
-    return differing_functions(filter(kept.__contains__, functions_at(revision)), stored, schema)
-
-
-def _count_partitions(connection: OwnConnection, schema: str) -> dict[str, int]:
-    return {row.table_name: row.partitions for row in _ask(connection, schema, "divided_tables")}
-
-
-def _ask(connection: OwnConnection, schema: str, name: str, **values: object) -> list[Any]:
-    cursor = connection.cursor(row_factory=namedtuple_row)
-    cursor.execute(statements(schema)[name].encode(), {"schema": schema, **values})
-    return cursor.fetchall() if cursor.description else []
 
 
 def _value(connection: OwnConnection, question: str, *values: object) -> Any:
