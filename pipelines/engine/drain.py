@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from strandline.pipelines.engine.answering import answer_all
+from strandline.pipelines.engine.answering import Answering
 from strandline.pipelines.engine.batches import (
     ClaimedLane,
     claim,
@@ -199,7 +199,7 @@ def _drain_claimed(
     next_lanes: dict[Lane, None] = {}
     try:
         while (batch := claimed.batch()) is not None:
-            end = _process(engine, lease, batch, stage)
+            end = _BatchRun(engine, lease, batch, stage).process()
             REFUSALS.settle(engine, lease.lane.stage)
             next_lanes.update(dict.fromkeys(engine.pass_on(end.next_lanes)))
             if not end.has_more:
@@ -222,7 +222,7 @@ def _drain_claimed(
         outcome = _drained_or_stopped(engine) if release(engine.database, lease) else "lost"
     except Exception as error:  # noqa: BLE001
         # The outermost edge: no error may stop the worker.  Work from finished batches stays.
-        outcome = _outcome_of(engine, lease, error)
+        outcome = _FailedLane(engine, lease).outcome_of(error)
     return _LaneEnd(outcome, tuple(next_lanes))
 
 
@@ -230,169 +230,176 @@ def _drained_or_stopped(engine: Engine) -> Outcome:
     return "stopped" if engine.stopping() else "drained"
 
 
-def _outcome_of(engine: Engine, lease: Lease, error: Exception) -> Outcome:
-    """The outcome that an error leads to; the lane is released here, if the database can be reached.
+@dataclass(frozen=True, slots=True)
+class _BatchRun:
+    """One batch of a held lane."""
 
-    The order of the cases counts: a ``ServerLimitError`` is a ``DatabaseUnavailableError`` as well.
-    """
-    match error:
-        case LeaseLostError() | ErasedError():
-            logger.info("lease lost", extra={"action": "lease_lost", **_where(lease.lane)})
-            return "lost"
-        case ServerLimitError():
-            # The server is there: a statement that takes too long once does so again, and must not be
-            # retried for good.
-            return _postpone(engine, lease, error)
-        case DatabaseUnavailableError():
-            # Not even the release can be written now; the upkeep writes it when Postgres is there.
-            logger.log(
-                level_of(error, ending=engine.stopping()),
-                "database unavailable",
-                extra={"action": "database_unavailable", **_where(lease.lane)},
+    engine: Engine
+    lease: Lease
+    batch: Batch
+    stage: Stage[Any, Any]
+
+    def process(self) -> _BatchEnd:
+        if self.lease.failures >= self.engine.retry.max_failures:
+            return self.give_up(describe_failures(self.engine.database, self.lease))
+        if self.lease.crashes >= self.engine.retry.max_crashes:
+            return self.give_up(f"its worker died {quantity(self.lease.crashes, 'time')} in a row")
+        lane, causes = self.batch.lane, [event.traceparent for event in self.batch.events]
+        with process_span(lane.stage, lane.shard_key, lane.generation_id, causes) as span:
+            try:
+                return self.derive()
+            except (PermanentModelError, BlockCodeError) as error:
+                span.fail(error)
+                return self.give_up(error)
+
+    def derive(self) -> _BatchEnd:
+        work = self.load()
+        self.engine.reach("loaded")
+        answers = Answering(self.engine, self.lease, self.batch).answer_all(
+            self.stage.calls(self.batch, work)
+        )
+        effect = self.stage.effect(self.batch, work, answers)
+        if isinstance(self.stage, Sharing):
+            self.stage.share(self.engine.database, self.batch, effect, partial(check_lease, self.lease))
+        end = self.apply(work, effect)
+        self.engine.reach("applied")
+        return end
+
+    def load(self) -> Any:
+        if isinstance(self.stage, Stepping):
+            kept = KeptLease(self.engine.database, self.lease, self.engine.terms)
+            return self.stage.load_stepping(self.engine.database, self.batch, kept.keep)
+        return self.stage.load(self.engine.database, self.batch)
+
+    def apply(self, work: Any, effect: Any) -> _BatchEnd:
+        """Commit effect, receipts and the batch's end together; a batch that a reset touched is void."""
+        with self.engine.database.transaction() as tx:
+            if lock_batch(tx, self.lease, self.batch) < len(self.batch.events):
+                # The answer refers to deleted messages; the remaining events are due and batched again.
+                close(tx, self.batch, "void")
+                return _BatchEnd(has_more=True)
+            next_lanes = self.stage.write(tx, self.batch, work, effect)
+            has_more = finish(tx, self.lease, self.batch, "applied")
+            self.engine.reach("applying")
+        self.engine.watch.note_batch(self.batch)
+        return _BatchEnd(has_more, next_lanes)
+
+    def give_up(self, reason: str | Exception) -> _BatchEnd:
+        """Split a batch, so that each event is tried alone; a lone event becomes a dead letter.
+
+        Alone means without context as well: a provider may refuse a line before the event.
+        """
+        with self.engine.database.transaction() as tx:
+            lock_lease(tx, self.lease)
+            if may_split(tx, self.batch):
+                close(tx, self.batch, "split")
+                return _BatchEnd(has_more=True)
+            make_dead_letter(tx, self.batch, str(reason), self.engine.retry.letter_seconds(reason))
+            has_more = finish(tx, self.lease, self.batch, "dead")
+        self.engine.watch.note_dead_letter(self.batch)
+        logger.error("event is a dead letter", extra={"action": "dead_letter", **_where(self.batch.lane)})
+        return _BatchEnd(has_more)
+
+
+@dataclass(frozen=True, slots=True)
+class _FailedLane:
+    """A held lane whose work failed."""
+
+    engine: Engine
+    lease: Lease
+
+    def outcome_of(self, error: Exception) -> Outcome:
+        """The outcome that an error leads to; the lane is released here, if the database can be reached.
+
+        The order of the cases counts: a ``ServerLimitError`` is a ``DatabaseUnavailableError`` as well.
+        """
+        match error:
+            case LeaseLostError() | ErasedError():
+                logger.info("lease lost", extra={"action": "lease_lost", **_where(self.lease.lane)})
+                return "lost"
+            case ServerLimitError():
+                # The server is there: a statement that takes too long once does so again, and must not be
+                # retried for good.
+                return self.postpone(error)
+            case DatabaseUnavailableError():
+                # Not even the release can be written now; the upkeep writes it when Postgres is there.
+                logger.log(
+                    level_of(error, ending=self.engine.stopping()),
+                    "database unavailable",
+                    extra={"action": "database_unavailable", **_where(self.lease.lane)},
+                )
+                return "lost"
+            case BudgetError():
+                # No worker takes up this namespace's work until its time has come; so this does not count.
+                return "postponed" if _release_untouched(self.engine, self.lease) else "lost"
+            case ReplayBudgetError():
+                wait_seconds = error.retry_after_seconds or 0.0
+                return "postponed" if _release_untouched(self.engine, self.lease, wait_seconds) else "lost"
+            case UndecodableEventError():
+                return self.leave_to_newer(error)
+            case TransientModelError() | KeyUnavailableError() | DatabaseRightsError():
+                return self.postpone(error)
+            case _:
+                # A defect in a stage must not be retried without end.
+                # Its message, and the driver's message behind it, may quote users' text: neither is logged.
+                logger.error(
+                    "stage failed",
+                    extra={"action": "stage_failed", "error": type(error).__name__, "at": raised_at(error)}
+                    | _where(self.lease.lane),
+                )
+                return self.postpone(error)
+
+    def leave_to_newer(self, error: UndecodableEventError) -> Outcome:
+        """Give back a lane whose next event only a newer release reads; say so once per stage."""
+        self.engine.troubles.note(self.lease.lane, str(error), NEWER_RELEASE_SECONDS)
+        if self.engine.troubles.is_first_newer(self.lease.lane):
+            logger.warning(
+                "events of a newer release are left to its workers",
+                extra={"action": "newer_event", "reason": str(error), **_where(self.lease.lane)},
             )
-            return "lost"
-        case BudgetError():
-            # No worker takes up this namespace's work until its time has come; so this does not count.
-            return "postponed" if _release_untouched(engine, lease) else "lost"
-        case ReplayBudgetError():
-            wait_seconds = error.retry_after_seconds or 0.0
-            return "postponed" if _release_untouched(engine, lease, wait_seconds) else "lost"
-        case UndecodableEventError():
-            return _leave_to_newer(engine, lease, error)
-        case TransientModelError() | KeyUnavailableError() | DatabaseRightsError():
-            return _postpone(engine, lease, error)
-        case _:
-            # A defect in a stage must not be retried without end.
-            # Its message, and the driver's message behind it, may quote users' text: neither is logged.
-            logger.error(
-                "stage failed",
-                extra={"action": "stage_failed", "error": type(error).__name__, "at": raised_at(error)}
-                | _where(lease.lane),
-            )
-            return _postpone(engine, lease, error)
+        return self.release(self.lease.postponements, self.lease.failures, NEWER_RELEASE_SECONDS, str(error))
 
+    def postpone(self, error: Exception) -> Outcome:
+        """Give the lane back for a while.
 
-def _process(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any]) -> _BatchEnd:
-    if lease.failures >= engine.retry.max_failures:
-        return _give_up(engine, lease, batch, describe_failures(engine.database, lease))
-    if lease.crashes >= engine.retry.max_crashes:
-        return _give_up(engine, lease, batch, f"its worker died {quantity(lease.crashes, 'time')} in a row")
-    lane, causes = batch.lane, [event.traceparent for event in batch.events]
-    with process_span(lane.stage, lane.shard_key, lane.generation_id, causes) as span:
+        An outage of the provider, a missing key or right is not the lane's fault: only a call that fails
+        while others succeed, or for another reason, counts towards the limit.
+        """
+        if isinstance(error, TransientModelError):
+            counts = error.counts
+        else:
+            counts = not isinstance(error, (KeyUnavailableError, DatabaseRightsError))
+        postponements = self.lease.postponements + (0 if isinstance(error, ProviderDownError) else 1)
+        wait = self.engine.retry.wait_seconds(
+            max(1, postponements),
+            retry_after_seconds=error.retry_after_seconds if isinstance(error, TransientModelError) else None,
+        )
+        reason, failures = _reason(error), self.lease.failures + counts
+        tries = f"Failed {failures} of {self.engine.retry.max_failures} times. " if counts else ""
+        self.engine.troubles.note(self.lease.lane, tries + reason, wait)
+        self.engine.watch.note_failure(self.lease.lane.stage, error)
+        REFUSALS.note(self.engine, self.lease.lane.stage, error)
+        logger.log(
+            level_of(error, ending=self.engine.stopping()),
+            "lane postponed",
+            extra={"action": "lane_postponed", "reason": reason, "wait_seconds": round(wait, 2)}
+            | {"failures": failures, **_where(self.lease.lane)},
+        )
+        return self.release(postponements, failures, wait, reason)
+
+    def release(self, postponements: int, failures: int, wait: float, reason: str) -> Outcome:
         try:
-            return _derive(engine, lease, batch, stage)
-        except (PermanentModelError, BlockCodeError) as error:
-            span.fail(error)
-            return _give_up(engine, lease, batch, error)
-
-
-def _derive(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any]) -> _BatchEnd:
-    work = _load(engine, lease, batch, stage)
-    engine.reach("loaded")
-    answers = answer_all(engine, lease, batch, stage.calls(batch, work))
-    effect = stage.effect(batch, work, answers)
-    if isinstance(stage, Sharing):
-        stage.share(engine.database, batch, effect, partial(check_lease, lease))
-    end = _apply(engine, lease, batch, stage, work, effect)
-    engine.reach("applied")
-    return end
-
-
-def _load(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any]) -> Any:
-    if isinstance(stage, Stepping):
-        kept = KeptLease(engine.database, lease, engine.terms)
-        return stage.load_stepping(engine.database, batch, kept.keep)
-    return stage.load(engine.database, batch)
-
-
-def _apply(
-    engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any], work: Any, effect: Any
-) -> _BatchEnd:
-    """Commit effect, receipts and the batch's end together; a batch that a reset touched is void."""
-    with engine.database.transaction() as tx:
-        if lock_batch(tx, lease, batch) < len(batch.events):
-            # The answer refers to deleted messages; the remaining events are due and batched again.
-            close(tx, batch, "void")
-            return _BatchEnd(has_more=True)
-        next_lanes = stage.write(tx, batch, work, effect)
-        has_more = finish(tx, lease, batch, "applied")
-        engine.reach("applying")
-    engine.watch.note_batch(batch)
-    return _BatchEnd(has_more, next_lanes)
-
-
-def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str | Exception) -> _BatchEnd:
-    """Split a batch, so that each event is tried alone; a lone event becomes a dead letter.
-
-    Alone means without context as well: a provider may refuse a line before the event.
-    """
-    with engine.database.transaction() as tx:
-        lock_lease(tx, lease)
-        if may_split(tx, batch):
-            close(tx, batch, "split")
-            return _BatchEnd(has_more=True)
-        make_dead_letter(tx, batch, str(reason), engine.retry.letter_seconds(reason))
-        has_more = finish(tx, lease, batch, "dead")
-    engine.watch.note_dead_letter(batch)
-    logger.error("event is a dead letter", extra={"action": "dead_letter", **_where(batch.lane)})
-    return _BatchEnd(has_more)
-
-
-def _leave_to_newer(engine: Engine, lease: Lease, error: UndecodableEventError) -> Outcome:
-    """Give a lane back as it was, whose next event only a newer release reads, and say so once per stage."""
-    engine.troubles.note(lease.lane, str(error), NEWER_RELEASE_SECONDS)
-    if engine.troubles.is_first_newer(lease.lane):
-        logger.warning(
-            "events of a newer release are left to its workers",
-            extra={"action": "newer_event", "reason": str(error), **_where(lease.lane)},
-        )
-    return _release(engine, lease, lease.postponements, lease.failures, NEWER_RELEASE_SECONDS, str(error))
-
-
-def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
-    """Give the lane back for a while.
-
-    An outage of the provider, a missing key or right is not the lane's fault: only a call that fails while
-    others succeed, or for another reason, counts towards the limit.
-    """
-    if isinstance(error, TransientModelError):
-        counts = error.counts
-    else:
-        counts = not isinstance(error, (KeyUnavailableError, DatabaseRightsError))
-    postponements = lease.postponements + (0 if isinstance(error, ProviderDownError) else 1)
-    wait = engine.retry.wait_seconds(
-        max(1, postponements),
-        retry_after_seconds=error.retry_after_seconds if isinstance(error, TransientModelError) else None,
-    )
-    reason, failures = _reason(error), lease.failures + counts
-    tries = f"Failed {failures} of {engine.retry.max_failures} times. " if counts else ""
-    engine.troubles.note(lease.lane, tries + reason, wait)
-    engine.watch.note_failure(lease.lane.stage, error)
-    REFUSALS.note(engine, lease.lane.stage, error)
-    logger.log(
-        level_of(error, ending=engine.stopping()),
-        "lane postponed",
-        extra={"action": "lane_postponed", "reason": reason, "wait_seconds": round(wait, 2)}
-        | {"failures": failures, **_where(lease.lane)},
-    )
-    return _release(engine, lease, postponements, failures, wait, reason)
-
-
-def _release(
-    engine: Engine, lease: Lease, postponements: int, failures: int, wait: float, reason: str
-) -> Outcome:
-    try:
-        release(
-            engine.database,
-            lease,
-            postponements=postponements,
-            failures=failures,
-            wait_seconds=wait,
-            error=reason,
-        )
-    except (DatabaseUnavailableError, DatabaseRightsError):
-        return "lost"
-    return "postponed"
+            release(
+                self.engine.database,
+                self.lease,
+                postponements=postponements,
+                failures=failures,
+                wait_seconds=wait,
+                error=reason,
+            )
+        except (DatabaseUnavailableError, DatabaseRightsError):
+            return "lost"
+        return "postponed"
 
 
 _TELLS_NO_TEXT = (
