@@ -25,10 +25,11 @@ from strandline.producers.tokens import Tokenizer, part_estimates, text_counter
 from strandline.producers.tools.definitions import ToolForm, openai_tools
 from strandline.producers.writing.bulk_import import MAX_MESSAGES_PER_IMPORT, Imported, import_messages
 from strandline.producers.writing.put import PutResult, put_quickly
-from strandline.producers.writing.validate import PutLimits
+from strandline.producers.writing.validate import PutLimits, PutRules
 from strandline.schemas.values.identity import SessionIdentity, check_name, identify_session, scope_session_id
 from strandline.schemas.values.message import NOTHING, Message
 from strandline.schemas.values.policy import Policy
+from strandline.schemas.values.same_named import make_from
 
 
 class SessionMemory(Closing):
@@ -67,7 +68,6 @@ class SessionMemory(Closing):
         redaction: Redaction | None = None,
         token_limit: int | None = None,
     ) -> None:
-        settings = resources.settings
         self._resources = resources
         self._runner = OperationRunner(resources)
         self._subject = Session(
@@ -76,12 +76,15 @@ class SessionMemory(Closing):
             policy=policy,
             blocks=tuple(blocks),
             insert_method=insert_method,
-            count_text=text_counter(tokenizer),
-            part_tokens=part_estimates(part_tokens),
-            put_limits=PutLimits(settings.max_content_bytes, settings.max_metadata_bytes),
+            rules=PutRules(
+                make_from(PutLimits, resources.settings),
+                resources.redaction if redaction is None else redaction,
+                tuple(blocks),
+                text_counter(tokenizer),
+                part_estimates(part_tokens),
+            ),
             render=render,
             shared_key=shared_key,
-            redaction=resources.redaction if redaction is None else redaction,
             own_token_limit=token_limit,
             named=NOTHING,
         )
@@ -101,7 +104,7 @@ class SessionMemory(Closing):
     @property
     def put_limits(self) -> PutLimits:
         """How large a message may be that is put."""
-        return self._subject.put_limits
+        return self._subject.rules.limits
 
     @property
     def token_limit(self) -> int:

@@ -76,4 +76,4 @@ class OwnerFacts(CaptureFace):
 
         They are people's facts, and have the times that they had there.
         """
-        return self._runner.run(self._subject.edits.import_facts(facts))
+        return self._runner.run(self._subject.edits().import_facts(facts))

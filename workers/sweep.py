@@ -42,6 +42,10 @@ class _WatchKeys(SessionKeys):
     watch_id: UUID
 
 
+def _session_of(watch: _WatchKeys) -> SessionKeys:
+    return {"shard_key": watch["shard_key"], "session_key": watch["session_key"]}
+
+
 # Longer than any wait between two rings of a sweep for the same lane.
 IN_VAIN_SECONDS = 12.0
 
@@ -156,7 +160,7 @@ class Sweep:
 
 def _look_at_overdue(watch: _WatchKeys) -> Operation[Flushed | None]:
     """Flush a session whose put crossed the mark a while ago, if its producer died before it could."""
-    flushed = yield from flush_over_mark(watch["shard_key"], watch["session_key"])
+    flushed = yield from flush_over_mark(_session_of(watch))
     yield from fetch(EndWatch(**watch))
     return flushed
 
@@ -164,7 +168,7 @@ def _look_at_overdue(watch: _WatchKeys) -> Operation[Flushed | None]:
 def _look_at_idle(watch: _WatchKeys) -> Operation[Flushed | None]:
     flushed = None
     for _attempt in range(MAX_IDLE_ATTEMPTS):
-        window = yield from read_window(watch["shard_key"], watch["session_key"])
+        window = yield from read_window(_session_of(watch))
         if window is None or window.marks.idle_seconds is None:
             break
         remaining = window.marks.idle_seconds - window.marks.idle_for_seconds

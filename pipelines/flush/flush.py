@@ -27,6 +27,7 @@ from strandline.schemas.queries.conversation.flush import EndDelay, Flush, PlanW
 from strandline.schemas.sealing.tokens import REFERENCE
 from strandline.schemas.tracing import send_span
 from strandline.schemas.values.flush_event import EVENT_VERSION, FlushCause
+from strandline.schemas.values.identity import SessionKeys
 from strandline.schemas.values.lanes import Lane
 from strandline.schemas.values.policy import Deliver
 
@@ -93,21 +94,19 @@ def tell_failed_flush(reason: str, _minute: int) -> None:
 class Window:
     """A session's window as one read saw it: its marks, and its messages in order."""
 
-    shard_key: UUID
-    session_key: UUID
+    keys: SessionKeys
     marks: Marks
     entries: Sequence[Entry]
 
 
-def flush_over_mark(shard_key: UUID, session_key: UUID) -> Operation[Flushed | None]:
+def flush_over_mark(keys: SessionKeys) -> Operation[Flushed | None]:
     """Flush a session that crossed its mark, and deliver its turns; None if that is no longer needed."""
-    window = yield from read_window(shard_key, session_key)
+    window = yield from read_window(keys)
     return None if window is None else (yield from _flush_by_policy(window))
 
 
 def flush_at_put(
-    shard_key: UUID,
-    session_key: UUID,
+    keys: SessionKeys,
     window: str,
     *,
     cause: FlushCause = "threshold",
@@ -120,7 +119,7 @@ def flush_at_put(
     ``lazily``: without waiting for the disk, for a flush that is alone in its transaction.
     ``turn_delay_seconds``: how long the work of a turn waits for more.
     """
-    seen = yield from _read_window(shard_key, session_key, window)
+    seen = yield from _read_window(keys, window)
     return (yield from _flush_by_policy(seen, cause, lazily=lazily, turn_delay_seconds=turn_delay_seconds))
 
 
@@ -177,8 +176,7 @@ def _flush_threshold(window: Window, cause: FlushCause, *, lazily: bool) -> Oper
     # Until half a flush more has come in; a user message or a tool result ends the wait.
     yield from fetch(
         PostponePlanning(
-            shard_key=window.shard_key,
-            session_key=window.session_key,
+            **window.keys,
             incarnation=marks.incarnation,
             old_window_from=marks.window_from,
             old_flushed_through=marks.flushed_through,
@@ -188,10 +186,10 @@ def _flush_threshold(window: Window, cause: FlushCause, *, lazily: bool) -> Oper
     return None
 
 
-def flush_by_hand(shard_key: UUID, session_key: UUID, *, everything: bool) -> Operation[Flushed | None]:
+def flush_by_hand(keys: SessionKeys, *, everything: bool) -> Operation[Flushed | None]:
     """Flush all but the last turn, or all; None if there is nothing to flush."""
     for _attempt in range(MAX_MANUAL_ATTEMPTS):
-        window = yield from read_window(shard_key, session_key)
+        window = yield from read_window(keys)
         plan = None if window is None else _plan_by_hand(window, window.entries, everything=everything)
         if window is None or plan is None:
             return None
@@ -224,10 +222,10 @@ def deliver_idle(window: Window, *, cause: FlushCause = "idle") -> Operation[Flu
     return Flushed((), ()) if plan is None else (yield from _apply(window, plan, cause))
 
 
-def deliver_by_hand(shard_key: UUID, session_key: UUID) -> Operation[Flushed | None]:
+def deliver_by_hand(keys: SessionKeys) -> Operation[Flushed | None]:
     """Deliver all that the window holds, and leave it there; None if there is nothing to deliver."""
     for _attempt in range(MAX_MANUAL_ATTEMPTS):
-        window = yield from read_window(shard_key, session_key)
+        window = yield from read_window(keys)
         if window is None:
             return None
         delivered = yield from deliver_idle(window, cause="manual")
@@ -236,18 +234,18 @@ def deliver_by_hand(shard_key: UUID, session_key: UUID) -> Operation[Flushed | N
     return None
 
 
-def end_delay(shard_key: UUID, session_key: UUID) -> Operation[list[Lane]]:
+def end_delay(keys: SessionKeys) -> Operation[list[Lane]]:
     """Let turns of a session wait no longer for others to share their calls; returns lanes to ring for."""
-    rows = yield from fetch(EndDelay(shard_key=shard_key, session_key=session_key))
+    rows = yield from fetch(EndDelay(**keys))
     return list(dict.fromkeys(Lane(*row) for row in rows))
 
 
-def deliver_closed(shard_key: UUID, session_key: UUID, cause: FlushCause) -> Operation[Flushed | None]:
+def deliver_closed(keys: SessionKeys, cause: FlushCause) -> Operation[Flushed | None]:
     """Deliver all of a session to which nothing will be added; None if there is nothing to deliver.
 
     Calls without results wait for none.
     """
-    window = yield from read_window(shard_key, session_key)
+    window = yield from read_window(keys)
     if window is None:
         return None
     closed = [replace(entry, calls=(), answers=()) for entry in window.entries]
@@ -255,14 +253,14 @@ def deliver_closed(shard_key: UUID, session_key: UUID, cause: FlushCause) -> Ope
     return None if plan is None else (yield from _apply(window, plan, cause))
 
 
-def read_window(shard_key: UUID, session_key: UUID) -> Operation[Window | None]:
+def read_window(keys: SessionKeys) -> Operation[Window | None]:
     """A session's window, in one snapshot; None if there is no such session."""
-    rows = yield from fetch(PlanWindow(shard_key=shard_key, session_key=session_key))
+    rows = yield from fetch(PlanWindow(**keys))
     window = rows[0].to_flush
-    return None if window is None else (yield from _read_window(shard_key, session_key, window))
+    return None if window is None else (yield from _read_window(keys, window))
 
 
-def _read_window(shard_key: UUID, session_key: UUID, window: str) -> Operation[Window]:
+def _read_window(keys: SessionKeys, window: str) -> Operation[Window]:
     """The window of a JSON text; ids of tool calls in one form, if only some of them are keyed yet."""
     seen: dict[str, Any] = json.loads(window)
     seen["marks"]["incarnation"] = UUID(seen["marks"]["incarnation"])
@@ -272,17 +270,17 @@ def _read_window(shard_key: UUID, session_key: UUID, window: str) -> Operation[W
     ]
     ids = [name for entry in entries for name in (*entry.calls, *entry.answers)]
     if len({name.startswith(REFERENCE) for name in ids}) == 2:
-        keys = yield from find_owner_keys(shard_key)
-        if keys is not None:
+        owner = yield from find_owner_keys(keys["shard_key"])
+        if owner is not None:
             entries = [
                 replace(
                     entry,
-                    calls=tuple(map(keys.reference, entry.calls)),
-                    answers=tuple(map(keys.reference, entry.answers)),
+                    calls=tuple(map(owner.reference, entry.calls)),
+                    answers=tuple(map(owner.reference, entry.answers)),
                 )
                 for entry in entries
             ]
-    return Window(shard_key, session_key, Marks(**seen["marks"]), entries)
+    return Window(keys, Marks(**seen["marks"]), entries)
 
 
 def _apply(
@@ -290,12 +288,11 @@ def _apply(
 ) -> Operation[Flushed | None]:
     marks = window.marks
     event_ids = [uuid4() for _ in plan.events]
-    with send_span(window.shard_key, window.session_key, len(event_ids)) as span:
+    with send_span(**window.keys, events=len(event_ids)) as span:
         rows = yield from fetch(
             Flush.of(
                 plan,
-                shard_key=window.shard_key,
-                session_key=window.session_key,
+                **window.keys,
                 incarnation=marks.incarnation,
                 corrections=marks.corrections,
                 old_window_from=marks.window_from,
@@ -315,7 +312,7 @@ def _apply(
     if not rows:
         return None
     lanes = tuple(
-        Lane(window.shard_key, scope_key, generation_id, stage)
+        Lane(window.keys["shard_key"], scope_key, generation_id, stage)
         for generation_id, stage, scope_key in rows
         if generation_id is not None
     )

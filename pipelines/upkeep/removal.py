@@ -88,7 +88,7 @@ def deliver_leaving(database: Database, ring: Ring, session: SessionKeys, incarn
     """
     windows = database.fetch(ExpiredWindow(**session, incarnation=incarnation))
     if not windows:
-        flushed = database.run(deliver_by_hand(**session))
+        flushed = database.run(deliver_by_hand(session))
         if flushed is not None:
             ring(flushed.lanes)
         return flushed is not None

@@ -40,13 +40,15 @@ TakeBack = Callable[[Mapping[UUID, Collection[int]]], Operation[None]]
 
 @dataclass(frozen=True, slots=True)
 class FactChanges:
-    """Changes of an owner's facts within the caller's transaction, which records the enclosing act."""
+    """Changes of an owner's facts within the caller's transaction, which records the enclosing act.
+
+    ``actor`` names the person who makes them.
+    """
 
     owner: Owner
+    actor: str | None
 
-    def add(
-        self, wording: Wording, actor: str | None, fact_id: UUID | None = None, *, as_is: bool = False
-    ) -> Operation[Fact]:
+    def add(self, wording: Wording, fact_id: UUID | None = None, *, as_is: bool = False) -> Operation[Fact]:
         """Add a fact; ``fact_id`` is the caller's choice, and no live fact may have it.
 
         It is doubtful if it may contradict a known one, unless it is added ``as_is``.
@@ -58,31 +60,29 @@ class FactChanges:
             yield from lock_facts(self.owner.shard_key)
             if (yield from self._live(fact_id)) is not None:
                 raise ConflictError("A fact with this id has been added since; nothing was changed.")
-        added_id = yield from add_fact(self.owner, wording, actor, fact_id=fact_id, as_is=as_is)
+        added_id = yield from add_fact(self.owner, wording, self.actor, fact_id=fact_id, as_is=as_is)
         fact = yield from get_fact(self.owner, added_id)
         assert fact is not None, "it was written in this transaction"  # noqa: S101
         return fact
 
-    def replace(self, fact_id: UUID | str, wording: Wording, actor: str | None) -> Operation[Fact | None]:
+    def replace(self, fact_id: UUID | str, wording: Wording) -> Operation[Fact | None]:
         """Give a live fact other words; None if there is no such fact."""
-        return self._change(fact_id, lambda id_: replace_fact(self.owner.shard_key, id_, wording, actor))
+        return self._change(fact_id, lambda id_: replace_fact(self.owner.shard_key, id_, wording, self.actor))
 
-    def delete(self, fact_id: UUID | str, actor: str | None) -> Operation[bool]:
+    def delete(self, fact_id: UUID | str) -> Operation[bool]:
         """Delete a fact for good; False if there is no such fact."""
         id_ = as_fact_id(fact_id)
-        return id_ is not None and (yield from delete_fact(self.owner.shard_key, id_, actor))
+        return id_ is not None and (yield from delete_fact(self.owner.shard_key, id_, self.actor))
 
-    def settle(self, fact_id: UUID | str, keep: Settlement, actor: str | None) -> Operation[Fact | None]:
+    def settle(self, fact_id: UUID | str, keep: Settlement) -> Operation[Fact | None]:
         """Decide between a doubtful fact and the fact it may contradict; None if it is unknown."""
-        return self._change(fact_id, lambda id_: settle_doubt(self.owner.shard_key, id_, keep, actor))
+        return self._change(fact_id, lambda id_: settle_doubt(self.owner.shard_key, id_, keep, self.actor))
 
-    def judge(self, fact_id: UUID | str, feedback: str | None, actor: str | None) -> Operation[Fact | None]:
+    def judge(self, fact_id: UUID | str, feedback: str | None) -> Operation[Fact | None]:
         """Record people's opinion of a fact; None if there is no such fact."""
-        return self._change(fact_id, lambda id_: judge_fact(self.owner.shard_key, id_, feedback, actor))
+        return self._change(fact_id, lambda id_: judge_fact(self.owner.shard_key, id_, feedback, self.actor))
 
-    def put(
-        self, fact_id: UUID | None, wording: Wording, feedback: str | None, actor: str | None
-    ) -> Operation[Fact]:
+    def put(self, fact_id: UUID | None, wording: Wording, feedback: str | None) -> Operation[Fact]:
         """Add a fact under an id, or give the live fact of this id other words; then judge it.
 
         Equal values are left alone; without ``feedback`` a fact keeps its own.
@@ -92,17 +92,17 @@ class FactChanges:
             known = None if fact_id is None else (yield from self._live(fact_id))
             if known is None:
                 try:
-                    fact = yield from self.add(wording, actor, fact_id)
+                    fact = yield from self.add(wording, fact_id)
                 except ConflictError:
                     continue  # another call was first: its fact is given these words
             elif known.text == wording.text and wording.topics in (None, known.topics):
                 fact = known
             else:
                 anew = replace(wording, input=None, agent_id=None, team_id=None)
-                fact = yield from self.replace(known.fact_id, anew, actor)
+                fact = yield from self.replace(known.fact_id, anew)
         if feedback in (None, fact.feedback):
             return fact
-        return (yield from self.judge(fact.fact_id, feedback, actor)) or fact
+        return (yield from self.judge(fact.fact_id, feedback)) or fact
 
     def _change(
         self, fact_id: UUID | str, change: Callable[[UUID], Operation[UUID | None]]
@@ -118,79 +118,63 @@ class FactChanges:
 
 @dataclass(frozen=True, slots=True)
 class FactEdits(FactChanges):
-    """The same changes, each in one transaction, with its act in the audit trail and before the hooks."""
+    """The same changes, each in one transaction, with its act in the audit trail and before the hooks.
+
+    ``version``: that of the fact, which is changed only if it is still so; None: any version.
+    """
 
     recorder: Recorder
     redaction: Redaction | None
+    version: str | None = None
 
     def edit(
         self,
         kind: str,
         change: Callable[[], Operation[T]],
-        actor: str | None = None,
         describe: Callable[[Act, T], Act | None] = is_done,
         text: str | None = None,
     ) -> Operation[T]:
         """Carry out a change in one transaction, with the act in the trail, unless the hook refuses it."""
-        act = Act.here(kind, actor=actor)
+        act = Act.here(kind, actor=self.actor)
         yield from open_fact_lanes(self.owner.shard_key)
         return (yield from self.recorder.change(act, change, describe, text=text))
 
-    def add(
-        self, wording: Wording, actor: str | None, fact_id: UUID | None = None, *, as_is: bool = False
-    ) -> Operation[Fact]:
+    def add(self, wording: Wording, fact_id: UUID | None = None, *, as_is: bool = False) -> Operation[Fact]:
         wording = yield from redact_wording(wording, self.redaction)
-        adding = partial(self._plain_changes.add, wording, actor, fact_id, as_is=as_is)
-        return (yield from self.edit("facts.add", adding, actor, text=wording.text))
+        adding = partial(self._plain_changes.add, wording, fact_id, as_is=as_is)
+        return (yield from self.edit("facts.add", adding, text=wording.text))
 
-    def replace(
-        self, fact_id: UUID | str, wording: Wording, actor: str | None, version: str | None = None
-    ) -> Operation[Fact | None]:
-        """``version``: that of the fact, which is changed only if it is still so."""
+    def replace(self, fact_id: UUID | str, wording: Wording) -> Operation[Fact | None]:
         wording = yield from redact_wording(wording, self.redaction)
-        replacing = partial(self._plain_changes.replace, fact_id, wording, actor)
-        return (yield from self._edit_one("facts.replace", fact_id, version, replacing, actor, wording.text))
+        replacing = partial(self._plain_changes.replace, fact_id, wording)
+        return (yield from self._edit_one("facts.replace", fact_id, replacing, wording.text))
 
-    def delete(
-        self,
-        fact_id: UUID | str,
-        actor: str | None,
-        version: str | None = None,
-        take_back: TakeBack | None = None,
-    ) -> Operation[bool]:
-        """``version``: as of ``replace``; ``take_back``: to be done to the fact's messages."""
-        deleting = partial(self._plain_changes.delete, fact_id, actor)
+    def delete(self, fact_id: UUID | str, take_back: TakeBack | None = None) -> Operation[bool]:
+        """``take_back``: to be done to the fact's messages."""
+        deleting = partial(self._plain_changes.delete, fact_id)
         id_ = as_fact_id(fact_id)
         if take_back is not None and id_ is not None:
             deleting = partial(self._delete_with_sources, id_, deleting, take_back)
-        return self._edit_one("facts.delete", fact_id, version, deleting, actor)
+        return self._edit_one("facts.delete", fact_id, deleting)
 
-    def settle(
-        self, fact_id: UUID | str, keep: Settlement, actor: str | None, version: str | None = None
-    ) -> Operation[Fact | None]:
-        """``version``: as of ``replace``."""
-        settling = partial(self._plain_changes.settle, fact_id, keep, actor)
-        return self._edit_one("facts.settle", fact_id, version, settling, actor)
+    def settle(self, fact_id: UUID | str, keep: Settlement) -> Operation[Fact | None]:
+        settling = partial(self._plain_changes.settle, fact_id, keep)
+        return self._edit_one("facts.settle", fact_id, settling)
 
-    def clear(self, actor: str | None) -> Operation[int]:
+    def clear(self) -> Operation[int]:
         """Delete all facts for good; returns how many were live."""
-        clearing = partial(clear_facts, self.owner.shard_key, actor)
-        return self.edit("facts.clear", clearing, actor, lambda act, cleared: replace(act, count=cleared))
+        clearing = partial(clear_facts, self.owner.shard_key, self.actor)
+        return self.edit("facts.clear", clearing, lambda act, cleared: replace(act, count=cleared))
 
-    def judge(
-        self, fact_id: UUID | str, feedback: str | None, actor: str | None, version: str | None = None
-    ) -> Operation[Fact | None]:
-        """``version``: as of ``replace``."""
+    def judge(self, fact_id: UUID | str, feedback: str | None) -> Operation[Fact | None]:
         feedback = yield from redact_feedback(feedback, self.redaction)
-        judging = partial(self._plain_changes.judge, fact_id, feedback, actor)
-        return (yield from self._edit_one("facts.feedback", fact_id, version, judging, actor, feedback))
+        judging = partial(self._plain_changes.judge, fact_id, feedback)
+        return (yield from self._edit_one("facts.feedback", fact_id, judging, feedback))
 
-    def put(
-        self, fact_id: UUID | None, wording: Wording, feedback: str | None, actor: str | None
-    ) -> Operation[Fact]:
+    def put(self, fact_id: UUID | None, wording: Wording, feedback: str | None) -> Operation[Fact]:
         wording = yield from redact_wording(wording, self.redaction)
         feedback = yield from redact_feedback(feedback, self.redaction)
-        return (yield from FactChanges.put(replace(self, redaction=None), fact_id, wording, feedback, actor))
+        return (yield from FactChanges.put(replace(self, redaction=None), fact_id, wording, feedback))
 
     def import_facts(self, facts: Sequence[ImportedFact]) -> Operation[FactsImported]:
         """Add facts of another system, each once."""
@@ -213,24 +197,22 @@ class FactEdits(FactChanges):
 
     @property
     def _plain_changes(self) -> FactChanges:
-        return FactChanges(self.owner)
+        return FactChanges(self.owner, self.actor)
 
     def _edit_one(
         self,
         kind: str,
         fact_id: UUID | str,
-        version: str | None,
         change: Callable[[], Operation[T]],
-        actor: str | None,
         text: str | None = None,
     ) -> Operation[T]:
         def change_version() -> Operation[T]:
             yield from lock_facts(self.owner.shard_key)
             fact = yield from get_fact(self.owner, fact_id)
-            if fact is not None and fact.version != version:
+            if fact is not None and fact.version != self.version:
                 raise VersionError(
                     "The fact has been changed since; get it again, and repeat with its new version."
                 )
             return (yield from change())
 
-        return self.edit(kind, change if version is None else change_version, actor, text=text)
+        return self.edit(kind, change if self.version is None else change_version, text=text)

@@ -9,12 +9,10 @@ from strandline.pipelines.audit.appending import Act
 from strandline.producers.arguments import check_seq
 from strandline.producers.operations.session import Session
 from strandline.producers.operations.writing import check_put
-from strandline.producers.writing.correcting import correct
-from strandline.producers.writing.correcting.correct import Correction, Replacement, correction_id
+from strandline.producers.writing.correcting.correct import Correcting, Correction, Replacement, correction_id
 from strandline.producers.writing.correcting.fork import Fork
 from strandline.producers.writing.correcting.fork import fork as fork_session
 from strandline.producers.writing.correcting.pop import Keep, pop_part
-from strandline.producers.writing.validate import redact_content
 from strandline.schemas.postgres.operations import Operation, Run
 from strandline.schemas.values.identity import check_name, identify_session
 from strandline.schemas.values.message import Content, Message
@@ -48,8 +46,10 @@ def rewind(
         OwnerError: the session belongs to another owner.
     """
     seq, who, key = _check("from_seq", from_seq, actor, idempotency_key)
-    correcting = partial(correct.rewind, session.identity, seq, correction_id(session.identity, key))
-    return session.recorder.carry_out(Act.here("rewind", actor=who), correcting)
+    id_ = correction_id(session.identity, key)
+    return session.recorder.carry_out(
+        Act.here("rewind", actor=who), lambda act: Correcting(session.identity, id_, act).rewind(seq)
+    )
 
 
 def replace(
@@ -79,15 +79,18 @@ def replace(
     """
     seq, who, key = _check("seq", seq, actor, idempotency_key)
     if session.redaction is not None:
-        content = yield Run(
-            partial(redact_content, content, "content", session.put_limits, session.redaction)
-        )
-    replacement = Replacement(seq, content, session.count_text, session.part_tokens, session.put_limits)
+        content = yield Run(partial(session.rules.redact_content, content))
+    replacement = Replacement(seq, content, session.rules)
     id_ = correction_id(session.identity, key)
-    correcting = partial(correct.replace_content, session.identity, replacement, id_)
     messages = [] if content is None else [Message("user", content)]
     act = Act.here("replace", actor=who)
-    return (yield from session.recorder.carry_out(act, correcting, messages=messages))
+    return (
+        yield from session.recorder.carry_out(
+            act,
+            lambda act: Correcting(session.identity, id_, act).replace_content(replacement),
+            messages=messages,
+        )
+    )
 
 
 def pop(

@@ -9,7 +9,6 @@ from strandline.pipelines.audit.appending import Act
 from strandline.producers.arguments import check_timeout
 from strandline.producers.operations.facts import FactOwner
 from strandline.producers.sessions import SessionKind
-from strandline.producers.tokens import PART_TOKENS, text_counter
 from strandline.producers.writing.correcting.reset import reset
 from strandline.producers.writing.sources import (
     FactChanges,
@@ -18,9 +17,10 @@ from strandline.producers.writing.sources import (
     named_source,
     wait_for_changes,
 )
-from strandline.producers.writing.validate import PutLimits
+from strandline.producers.writing.validate import PutLimits, PutRules
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Operation, Run
+from strandline.schemas.values.same_named import make_from
 from strandline.schemas.values.stored_text import check_text
 
 MAX_INSTRUCTION_CHARACTERS = 2_000
@@ -84,11 +84,8 @@ def _keep(
         messages,
         key=key,
         kind=kind,
-        count_text=text_counter(None),
-        part_tokens=PART_TOKENS,
-        limits=PutLimits(settings.max_content_bytes, settings.max_metadata_bytes),
+        rules=PutRules(make_from(PutLimits, settings), facts.redaction),
         max_messages=settings.max_messages_per_put,
-        redaction=facts.redaction,
     )
     return _keep_and_wait(facts, check, wait_seconds)
 

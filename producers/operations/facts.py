@@ -35,15 +35,16 @@ from strandline.producers.facts.optimizing import Optimization
 from strandline.producers.model_calls import payer_of
 from strandline.producers.search.choice import MAX_CONSIDERED_FACTS, ChoiceRequest, ChosenFacts, choose_facts
 from strandline.producers.search.facts import FoundFact, search_end, search_facts
-from strandline.producers.tokens import PART_TOKENS, text_counter
-from strandline.producers.writing.correcting.correct import Replacement, replace_content
-from strandline.producers.writing.validate import PutLimits
+from strandline.producers.tokens import text_counter
+from strandline.producers.writing.correcting.correct import Correcting, Replacement
+from strandline.producers.writing.validate import PutLimits, PutRules
 from strandline.schemas.errors import InvalidMessageError, NotFoundError
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.search import SessionNames
 from strandline.schemas.values.doubts import Settlement
 from strandline.schemas.values.identity import Owner, check_name, identify_session
 from strandline.schemas.values.message import DELETED_CONTENT
+from strandline.schemas.values.same_named import make_from
 
 T = TypeVar("T")
 
@@ -65,9 +66,9 @@ class FactOwner:
         """Runs operations on these facts with the compliance hook and the audit trail."""
         return Recorder(self.owner, self.resources.compliance, self.resources.audit_levels)
 
-    @property
-    def edits(self) -> FactEdits:
-        return FactEdits(self.owner, self.recorder, self.redaction)
+    def edits(self, actor: str | None = None, version: str | None = None) -> FactEdits:
+        """Edits that ``actor`` makes, of a fact of this version alone."""
+        return FactEdits(self.owner, actor, self.recorder, self.redaction, version)
 
 
 def get(facts: FactOwner, fact_id: UUID | str) -> Operation[Fact | None]:
@@ -179,7 +180,7 @@ def add(
     wording = Wording.check(
         text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id
     )
-    return facts.edits.add(wording, actor, as_is=check_flag("as_is", as_is))
+    return facts.edits(actor).add(wording, as_is=check_flag("as_is", as_is))
 
 
 def replace(
@@ -202,7 +203,7 @@ def replace(
         VersionError: it was changed since; nothing was done.
     """
     wording = Wording.check(text, topics=topics, about_date=about_date)
-    return facts.edits.replace(fact_id, wording, actor, if_version)
+    return facts.edits(actor, if_version).replace(fact_id, wording)
 
 
 def delete(
@@ -220,21 +221,21 @@ def delete(
     transaction, other facts without other sources as well.
     """
     take_back = partial(_take_back, facts, actor) if check_flag("with_messages", with_messages) else None
-    return facts.edits.delete(fact_id, actor, if_version, take_back)
+    return facts.edits(actor, if_version).delete(fact_id, take_back)
 
 
 def _take_back(
     facts: FactOwner, actor: str | None, sources: Mapping[UUID, Collection[int]]
 ) -> Operation[None]:
     owner, settings = facts.owner, facts.resources.settings
-    limits = PutLimits(settings.max_content_bytes, settings.max_metadata_bytes)
+    rules = PutRules(make_from(PutLimits, settings))
     for row in (yield from fetch(SessionNames(shard_key=owner.shard_key, session_keys=sorted(sources)))):
         identity = identify_session(owner.namespace, row.session_id, owner.user_id)
         for seq in sorted(sources[row.session_key]):
-            replacement = Replacement(seq, DELETED_CONTENT, text_counter(None), PART_TOKENS, limits)
-            act = Act.here("replace", actor=actor)
+            replacement = Replacement(seq, DELETED_CONTENT, rules)
+            correcting = Correcting(identity, uuid4(), Act.here("replace", actor=actor))
             try:
-                yield from replace_content(identity, replacement, uuid4(), act)
+                yield from correcting.replace_content(replacement)
             except NotFoundError:
                 continue  # retention or another correction was first
 
@@ -260,7 +261,7 @@ def settle(
         ConflictError: the fact is not doubtful.
         VersionError: it was changed since ``if_version``; nothing was done.
     """
-    return facts.edits.settle(fact_id, checked_settlement(keep), actor, if_version)
+    return facts.edits(actor, if_version).settle(fact_id, checked_settlement(keep))
 
 
 def clear(facts: FactOwner, *, actor: str | None = None) -> Operation[int]:
@@ -268,7 +269,7 @@ def clear(facts: FactOwner, *, actor: str | None = None) -> Operation[int]:
 
     Nothing said earlier comes back as a fact, not even from messages that workers have not read yet.
     """
-    return facts.edits.clear(actor)
+    return facts.edits(actor).clear()
 
 
 def feedback(
@@ -280,8 +281,7 @@ def feedback(
     if_version: str | None = None,
 ) -> Operation[Fact | None]:
     """Record people's opinion of a fact (None removes it); return None if this owner has no such fact."""
-    judged = checked_feedback(feedback)
-    return facts.edits.judge(fact_id, judged, actor, if_version)
+    return facts.edits(actor, if_version).judge(fact_id, checked_feedback(feedback))
 
 
 def choose(
@@ -376,7 +376,7 @@ def apply_optimization(facts: FactOwner, optimization: Optimization) -> Operatio
         raise InvalidMessageError("optimization", "must be what optimize() returned")
     if optimization.keys["shard_key"] != facts.owner.shard_key:
         raise InvalidMessageError("optimization", "is of another owner's facts")
-    return facts.edits.edit(
+    return facts.edits().edit(
         "facts.optimize",
         partial(optimizing.apply_optimization, optimization),
         describe=lambda act, _done: changed(act, count=len(optimization.merged)),

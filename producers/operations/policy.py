@@ -92,7 +92,7 @@ def set_policy(
     session.notify(done.flushed, connection)
     # This memory reads by the change; others keep the values that they were made with.
     if blocks is not None:
-        session.blocks = blocks
+        session.blocks, session.rules = blocks, replace(session.rules, blocks=blocks)
     if change.token_limit is not None:
         session.policy = replace(session.policy, token_limit=done.policy.token_limit)
         session.own_token_limit = done.policy.token_limit

@@ -123,9 +123,7 @@ def run_history(
 def _check_run(
     session: Session, record: RunRecord, sources: Sequence[object]
 ) -> tuple[PutRequest, RunRequest]:
-    names = name_messages(
-        session.identity, record.run_id, sources, session.put_limits, session.redaction, session.blocks
-    )
+    names = name_messages(session.identity, record.run_id, sources, session.rules)
     # Its messages were redacted when they were named, or when they were put.
     check = partial(check_put, session, is_redacted=True)
     put = check(list(names))
@@ -140,7 +138,7 @@ def _check_run(
 
 
 def _replacement(session: Session, seq: int, message: Message) -> Replacement:
-    return Replacement(seq, message.content, session.count_text, session.part_tokens, session.put_limits)
+    return Replacement(seq, message.content, session.rules)
 
 
 def summarize_last(

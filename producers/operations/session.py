@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
@@ -13,7 +13,7 @@ from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
 from strandline.producers.blocks.render import Renderer
 from strandline.producers.execution import Resources
-from strandline.producers.writing.validate import PutLimits
+from strandline.producers.writing.validate import PutRules
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.policy import Policy
@@ -30,7 +30,7 @@ class Session:
         own_token_limit: of its reads; None: the session's.
         named: values of the policy to report if the session has stored others.
         shared_key: key of the scope that ``scope="shared"`` searches.
-        redaction: applied to puts; None: no hook.
+        rules: of its puts; they count its reads as well.
     """
 
     resources: Resources
@@ -38,14 +38,15 @@ class Session:
     policy: Policy
     blocks: tuple[BaseMemoryBlock, ...]
     insert_method: InsertMethod
-    count_text: Callable[[str], int]
-    part_tokens: Mapping[str, int]
-    put_limits: PutLimits
+    rules: PutRules
     render: Renderer
     shared_key: UUID | None
-    redaction: Redaction | None
     own_token_limit: int | None
     named: Mapping[str, object]
+
+    @property
+    def redaction(self) -> Redaction | None:
+        return self.rules.redaction
 
     @property
     def token_limit(self) -> int:

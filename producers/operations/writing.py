@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 from uuid import UUID
@@ -68,7 +69,7 @@ def reset(session: Session, *, derived: bool = False, connection: object | None 
 def flush(session: Session, *, all: bool = False, connection: object | None = None) -> Operation[list[UUID]]:
     """Flush now: all but the last turn, or with ``all`` everything; returns the events recorded."""
     identity, everything = session.identity, check_flag("all", all)
-    flushing = flush_by_hand(identity.shard_key, identity.session_key, everything=everything)
+    flushing = flush_by_hand(identity.keys, everything=everything)
     return _flush_and_notify(session, flushing, connection)
 
 
@@ -82,7 +83,7 @@ def deliver(session: Session, *, connection: object | None = None) -> Operation[
         OwnerError: the session belongs to another owner.
     """
     identity = session.identity
-    return _flush_and_notify(session, deliver_by_hand(identity.shard_key, identity.session_key), connection)
+    return _flush_and_notify(session, deliver_by_hand(identity.keys), connection)
 
 
 def summarize(session: Session, *, wait: float | None = None) -> Operation[Summary | None]:
@@ -123,12 +124,8 @@ def check_put(
         messages,
         identity=session.identity,
         policy=session.policy,
-        count_text=session.count_text,
-        part_tokens=session.part_tokens,
-        limits=session.put_limits,
+        rules=replace(session.rules, redaction=None) if is_redacted else session.rules,
         max_messages=settings.max_messages_per_put if max_messages is None else max_messages,
-        redaction=None if is_redacted else session.redaction,
-        blocks=session.blocks,
     )
     request.turn_delay_seconds = settings.turn_delay_seconds
     return _replacing_prompt(request) if replace_prompt else request
@@ -170,7 +167,7 @@ def _flush_and_notify(
 ) -> Operation[list[UUID]]:
     identity = session.identity
     flushed = yield from flushing
-    waiting = yield from end_delay(identity.shard_key, identity.session_key)
+    waiting = yield from end_delay(identity.keys)
     if connection is None:
         session.resources.ring(waiting)
     if flushed is None:

@@ -246,5 +246,5 @@ def is_covered(
     """
     rows = yield from fetch(Coverage(**identity.keys, pipelines=list(pipelines), seq=seq))
     if ring is not None and any(row.waits for row in rows):
-        ring((yield from end_delay(identity.shard_key, identity.session_key)))
+        ring((yield from end_delay(identity.keys)))
     return bool(rows) and all(row.from_seq is None and seq <= row.last_seq for row in rows)

@@ -18,24 +18,19 @@ from uuid import uuid4, uuid5
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed
-from strandline.pipelines.redaction.hook import Redaction
-from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.runs.run import RunRecord, SessionRun
 from strandline.producers.sessions import check_unowned
 from strandline.producers.writing.correcting.correct import (
     MAX_ATTEMPTS,
+    Correcting,
     Correction,
     Replacement,
-    replace_content,
-    rewind_if_unchanged,
 )
 from strandline.producers.writing.put import PutRequest, PutResult, carry_out_put
 from strandline.producers.writing.validate import (
     PreparedMessage,
-    PutLimits,
+    PutRules,
     prepare,
-    redact_message,
-    without_own_memory,
 )
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConflictError, DeliveredError, NotFoundError, StrandlineError
@@ -157,13 +152,11 @@ def name_messages(
     identity: SessionIdentity,
     run_id: str,
     sources: Sequence[object],
-    limits: PutLimits,
-    redaction: Redaction | None = None,
-    blocks: Sequence[BaseMemoryBlock] = (),
+    rules: PutRules,
 ) -> Iterator[Message]:
     """The messages of a run as they may be stored, with ids, by which a repeated call is the same.
 
-    Memory that a read with ``blocks`` gave is left out.
+    Memory that a read gave is left out.
     A system message without an id gets one of its text, so that it is stored once, whichever runs bring it.
 
     Raises:
@@ -172,15 +165,13 @@ def name_messages(
     """
     for index, source in enumerate(sources):
         where = f"messages[{index}]"
-        message = without_own_memory(Message.from_openai(source, where=where), blocks)
+        message = rules.read(source, where)
         if message is None:
             continue
-        if redaction is not None:
-            message = redact_message(message, where, limits, redaction)
         if message.id is not None:
             yield message
         elif message.role in HEAD_ROLES:
-            yield replace(message, id=system_id(identity, prepare(message, where, limits).digest))
+            yield replace(message, id=system_id(identity, prepare(message, where, rules.limits).digest))
         else:
             name = f"run {len(run_id)} {run_id} {index}"
             yield replace(message, id=uuid5(identity.session_key, name).hex)
@@ -205,9 +196,10 @@ class RunRequest:
     max_messages: int
     act: Act | None = None
 
-    def act_of(self, kind: str) -> Act:
-        """A part of it as the audit trail records it."""
-        return Act.here(kind) if self.act is None else replace(self.act, kind=kind, entry_id=uuid4())
+    def correct(self, kind: str) -> Correcting:
+        """A correction that is part of it, as the audit trail records it."""
+        act = Act.here(kind) if self.act is None else replace(self.act, kind=kind, entry_id=uuid4())
+        return Correcting(self.record.identity, uuid4(), act)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,13 +334,8 @@ def _change(
     if marks is None or difference.start is None or not (difference.former_seqs or behind):
         return (yield from _put_difference(request, difference, (), ()))
     try:
-        taken = yield from rewind_if_unchanged(
-            request.record.identity,
-            difference.start,
-            uuid4(),
-            request.act_of("rewind"),
-            newest=marks.newest,
-            corrections=marks.corrections,
+        taken = yield from request.correct("rewind").rewind_if_unchanged(
+            difference.start, newest=marks.newest, corrections=marks.corrections
         )
     except DeliveredError:  # it begins in the pinned head
         if replaceable is None:
@@ -381,8 +368,7 @@ def _replace_each(
     for seq, message in replaceable:
         other = request.replacement(seq, message)
         try:
-            act = request.act_of("replace")
-            taken = yield from replace_content(request.record.identity, other, uuid4(), act)
+            taken = yield from request.correct("replace").replace_content(other)
         except NotFoundError:  # taken back concurrently
             return None
         corrections.append(taken)
@@ -459,7 +445,7 @@ def _put(request: RunRequest, behind: Sequence[Message]) -> Operation[PutResult]
 
 def _put_checked(request: RunRequest, messages: Sequence[Message]) -> Operation[PutResult]:
     put = request.check(messages)
-    put.flags = request.act_of("put").flags
+    put.flags = () if request.act is None else request.act.flags
     return (yield from carry_out_put(put))
 
 

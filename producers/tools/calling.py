@@ -94,7 +94,7 @@ class ToolScope:
 
     @property
     def edits(self) -> FactEdits:
-        return FactEdits(self.identity.owner, self.recorder, self.redaction)
+        return FactEdits(self.identity.owner, AGENT, self.recorder, self.redaction)
 
 
 def call_tool(scope: ToolScope, name: object, arguments: object, *, read_only: bool) -> Operation[ToolResult]:
@@ -208,14 +208,14 @@ def _add(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
     wording = Wording.check(arguments["text"], topics=arguments["topics"])
     if (yield from was_taken_away(scope.identity.shard_key, wording.text, AGENT)):
         return _DELETED
-    return (yield from _show_fact(scope, (yield from scope.edits.add(wording, AGENT))))
+    return (yield from _show_fact(scope, (yield from scope.edits.add(wording))))
 
 
 def _update(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
     wording = Wording.check(arguments["text"])
     if (yield from was_taken_away(scope.identity.shard_key, wording.text, AGENT)):
         return _DELETED
-    fact = yield from scope.edits.replace(arguments["id"], wording, AGENT)
+    fact = yield from scope.edits.replace(arguments["id"], wording)
     return _not_found(arguments["id"]) if fact is None else (yield from _show_fact(scope, fact))
 
 
@@ -223,7 +223,7 @@ def _delete(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
     fact_id = as_fact_id(arguments["id"])
     if fact_id is None:
         return _not_found(arguments["id"])
-    is_gone = yield from scope.edits.delete(fact_id, AGENT)
+    is_gone = yield from scope.edits.delete(fact_id)
     if not is_gone:
         is_gone = yield from _was_deleted(scope.identity.shard_key, fact_id)
     return DeletedMemory(id=str(fact_id), deleted=True) if is_gone else _not_found(arguments["id"])

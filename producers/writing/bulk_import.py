@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from strandline.pipelines.flush.flush import Flushed, flush_at_put
-from strandline.producers.tokens import count_message
 from strandline.producers.writing.put import PutRequest, read_result, send_put, session_record
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.operations import Operation, Run, claim_owner_keys, fetch
@@ -56,13 +55,12 @@ def _import(database: Database, request: PutRequest) -> Operation[Imported]:
     known, total = stored.messages, len(request.messages)
     if known == total:
         return Imported(known, 0, differing=tuple(stored.differing))
-    tokens = [count_message(m.source, request.count_text, request.part_tokens) for m in request.messages]
+    tokens = [request.rules.count(one.source) for one in request.messages]
     row = yield from send_put(request, partial(_send, database, tokens))
     _, window = yield from read_result(request.identity, row)
     flushed = None
     if window is not None:
-        keys = (request.identity.shard_key, request.identity.session_key)
-        flushed = yield from flush_at_put(*keys, window, cause="import")
+        flushed = yield from flush_at_put(request.identity.keys, window, cause="import")
     return Imported(known, total - known, flushed)
 
 

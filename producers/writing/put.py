@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
 from json.encoder import encode_basestring as quoted
@@ -21,14 +21,11 @@ from uuid import uuid4
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed, flush_at_put, tell_failed_flush
-from strandline.pipelines.redaction.hook import Redaction
-from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.sessions import claim_session, unknown_pipelines
-from strandline.producers.tokens import INLINE_CHARACTERS, PART_TOKENS, count_message, is_loaded
+from strandline.producers.tokens import INLINE_CHARACTERS, is_loaded
 from strandline.producers.writing.validate import (
     PreparedMessage,
-    PutLimits,
-    prepare_source,
+    PutRules,
     seal_message,
 )
 from strandline.schemas.display.shown_text import quote
@@ -253,8 +250,7 @@ class PutRequest:
     policy: Policy
     messages: tuple[PreparedMessage, ...]
     places: tuple[int | None, ...]
-    count_text: Callable[[str], int]
-    part_tokens: Mapping[str, int]
+    rules: PutRules
     acting: Acting = field(default_factory=current_acting)
     act: str | None = "put"
     flags: tuple[str, ...] = ()
@@ -282,14 +278,10 @@ class PutRequest:
         *,
         identity: SessionIdentity,
         policy: Policy,
-        count_text: Callable[[str], int],
-        part_tokens: Mapping[str, int] = PART_TOKENS,
-        limits: PutLimits,
+        rules: PutRules,
         max_messages: int,
-        redaction: Redaction | None = None,
-        blocks: Sequence[BaseMemoryBlock] = (),
     ) -> PutRequest:
-        """Check every message of a put, as ``redaction`` leaves it, without memory that ``blocks`` showed.
+        """Check every message of a put, as redaction leaves it, without memory that a read gave.
 
         Raises:
             InvalidMessageError: a message cannot be stored, or is refused, or there are too many.
@@ -306,14 +298,14 @@ class PutRequest:
                 for_clients=f"There are too many: at most {max_messages:,} are stored at once.",
             )
         if len(sources) == 1:
-            one = prepare_source(sources[0], "message", limits, redaction, blocks)
+            one = rules.prepare(sources[0], "message")
             if one is None:
-                return cls(identity, policy, (), (None,), count_text, part_tokens)
-            return cls(identity, policy, (one,), (0,), count_text, part_tokens)
+                return cls(identity, policy, (), (None,), rules)
+            return cls(identity, policy, (one,), (0,), rules)
         prepared: dict[str, PreparedMessage] = {}
         order: list[str | None] = []
         for index, source in enumerate(sources):
-            one = prepare_source(source, f"messages[{index}]", limits, redaction, blocks)
+            one = rules.prepare(source, f"messages[{index}]")
             order.append(None if one is None else one.id)
             if one is None:
                 continue
@@ -326,7 +318,7 @@ class PutRequest:
                 )
         index_of = {message_id: index for index, message_id in enumerate(prepared)}
         places = tuple(None if i is None else index_of[i] for i in order)
-        return cls(identity, policy, tuple(prepared.values()), places, count_text, part_tokens)
+        return cls(identity, policy, tuple(prepared.values()), places, rules)
 
     def without_shown(self, message_id: str | None) -> PutRequest | None:
         """The put without a message that a read shows otherwise than it is stored; else None."""
@@ -368,11 +360,9 @@ def carry_out_put(request: PutRequest, accept: Accept | None = None) -> Operatio
     seqs, window = yield from read_result(request.identity, row)
     flushed = None
     if window is not None:
-        identity = request.identity
         try:
             flushed = yield from flush_at_put(
-                identity.shard_key,
-                identity.session_key,
+                request.identity.keys,
                 window,
                 lazily=accept is not None,
                 turn_delay_seconds=request.turn_delay_seconds,
@@ -390,9 +380,8 @@ def _is_counted_quickly(request: PutRequest) -> bool:
 
 
 def _token_counts(request: PutRequest) -> list[int]:
-    count_text, part_tokens = request.count_text, request.part_tokens
     try:
-        return [count_message(message.source, count_text, part_tokens) for message in request.messages]
+        return [request.rules.count(message.source) for message in request.messages]
     except (StrandlineError, MemoryError):
         raise
     except Exception as error:  # the edge to foreign code: the caller's classes

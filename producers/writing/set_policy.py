@@ -81,7 +81,7 @@ def set_policy(
 
 def _flush(identity: SessionIdentity, *, in_callers_transaction: bool) -> Operation[Flushed | None]:
     try:
-        return (yield from flush_over_mark(identity.shard_key, identity.session_key))
+        return (yield from flush_over_mark(identity.keys))
     except StrandlineError as error:
         if in_callers_transaction:
             raise

@@ -9,18 +9,17 @@ same source.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from uuid import UUID, uuid4, uuid5
 
 from strandline.pipelines.flush.flush import deliver_closed
-from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.facts.listing import Fact, get_fact
 from strandline.producers.sessions import SessionKind, claim_session
 from strandline.producers.tokens import DEFAULT_ENCODING
 from strandline.producers.writing.put import PutRequest, carry_out_put
-from strandline.producers.writing.validate import PutLimits
+from strandline.producers.writing.validate import PutRules
 from strandline.schemas.errors import ConfigurationError, ConflictError, InvalidMessageError
 from strandline.schemas.postgres.operations import Atomic, Operation, Pause, fetch
 from strandline.schemas.queries.conversation.messages import History
@@ -87,11 +86,8 @@ class SourceRequest:
         *,
         key: str | None,
         kind: SessionKind,
-        count_text: Callable[[str], int],
-        part_tokens: Mapping[str, int],
-        limits: PutLimits,
+        rules: PutRules,
         max_messages: int,
-        redaction: Redaction | None = None,
     ) -> SourceRequest:
         """Check the arguments of a caller.
 
@@ -118,11 +114,8 @@ class SourceRequest:
                 max_window_messages=MAX_INTEGER,
                 max_window_bytes=MAX_INTEGER,
             ),
-            count_text=count_text,
-            part_tokens=part_tokens,
-            limits=limits,
+            rules=rules,
             max_messages=max_messages,
-            redaction=redaction,
         )
         return cls(put, kind)
 
@@ -200,7 +193,7 @@ def _put(request: SourceRequest) -> Operation[Source]:
         History(**identity.keys, after_seq=0, page_size=len(put.messages) + 1, page_bytes=MAX_INTEGER)
     )
     cause: FlushCause = "source" if request.kind == "source" else "instruction"
-    delivered = yield from deliver_closed(identity.shard_key, identity.session_key, cause)
+    delivered = yield from deliver_closed(identity.keys, cause)
     rows = yield from fetch(SourceEvents(**identity.keys))
     event_ids = tuple(row.event_id for row in rows)
     is_new = delivered is None or set(event_ids) == set(delivered.event_ids)

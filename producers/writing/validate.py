@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import os
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import chain
@@ -23,6 +23,7 @@ from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.blocks.render import ADDED, BEGIN, without_memory
 from strandline.producers.redacting import redact_stored
+from strandline.producers.tokens import PART_TOKENS, count_default, count_message
 from strandline.schemas.display.field_paths import rename, values_in
 from strandline.schemas.display.local_time import offset_of
 from strandline.schemas.display.shown_text import quote
@@ -188,49 +189,64 @@ def prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage:
         raise unreadable(where, error) from error
 
 
-def prepare_source(
-    source: object,
-    where: str,
-    limits: PutLimits,
-    redaction: Redaction | None,
-    blocks: Sequence[BaseMemoryBlock],
-) -> PreparedMessage | None:
-    """A message as it is put; None if it is memory of a read alone."""
-    message = without_own_memory(Message.from_openai(source, where=where), blocks)
-    if message is not None and redaction is not None:
-        message = redact_message(message, where, limits, redaction)
-    return None if message is None else prepare(message, where, limits)
+@dataclass(frozen=True, slots=True)
+class PutRules:
+    """How a session bounds, changes and counts its messages before they are stored.
 
-
-def redact_message(message: Message, where: str, limits: PutLimits, redaction: Redaction) -> Message:
-    """The message as redaction hooks leave it: role, id, ids of calls and time stay.
-
-    The message is checked first, so that a hook sees only what could be stored, in plain values.
-
-    Raises:
-        InvalidMessageError: the message cannot be stored as given, or a hook refuses it.
-        RedactionError: a hook failed, was late, or returned no text.
+    Attributes:
+        redaction: applied to each message; None: no hook.
+        blocks: memory that a read with them gave is left out.
+        count_text, part_tokens: as for ``count_message``.
     """
-    prepared = prepare(message, where, limits)
-    result = redact_stored(redaction, prepared.envelope, prepared.metadata, where)
-    if result is None:
-        return message
-    body, metadata = result
-    return replace(
-        message,
-        content=body.get("content"),
-        name=body.get("name"),
-        tool_calls=body.get("tool_calls"),
-        metadata={**metadata, SHOWN: True} if prepared.is_shown else metadata,
-        extra=body.get("extra", {}),
-    )
 
+    limits: PutLimits
+    redaction: Redaction | None = None
+    blocks: Sequence[BaseMemoryBlock] = ()
+    count_text: Callable[[str], int] = count_default
+    part_tokens: Mapping[str, int] = field(default_factory=lambda: PART_TOKENS)
 
-def redact_content(content: Content, where: str, limits: PutLimits, redaction: Redaction) -> Content:
-    """Content that is to take the place of a message's; raises as ``redact_message``."""
-    if content is None:
-        return None
-    return redact_message(Message("user", content), where, limits, redaction).content
+    def read(self, source: object, where: str) -> Message | None:
+        """A message as it may be stored; None if it is memory of a read alone."""
+        message = without_own_memory(Message.from_openai(source, where=where), self.blocks)
+        return message if message is None or self.redaction is None else self.redact(message, where)
+
+    def prepare(self, source: object, where: str) -> PreparedMessage | None:
+        """A message as it is put; None if it is memory of a read alone."""
+        message = self.read(source, where)
+        return None if message is None else prepare(message, where, self.limits)
+
+    def redact(self, message: Message, where: str) -> Message:
+        """The message as redaction hooks leave it: role, id, ids of calls and time stay.
+
+        The message is checked first, so that a hook sees only what could be stored, in plain values.
+
+        Raises:
+            InvalidMessageError: the message cannot be stored as given, or a hook refuses it.
+            RedactionError: a hook failed, was late, or returned no text.
+        """
+        if self.redaction is None:
+            return message
+        prepared = prepare(message, where, self.limits)
+        result = redact_stored(self.redaction, prepared.envelope, prepared.metadata, where)
+        if result is None:
+            return message
+        body, metadata = result
+        return replace(
+            message,
+            content=body.get("content"),
+            name=body.get("name"),
+            tool_calls=body.get("tool_calls"),
+            metadata={**metadata, SHOWN: True} if prepared.is_shown else metadata,
+            extra=body.get("extra", {}),
+        )
+
+    def redact_content(self, content: Content) -> Content:
+        """Content that is to take the place of a message's; raises as ``redact``."""
+        return None if content is None else self.redact(Message("user", content), "content").content
+
+    def count(self, message: Message) -> int:
+        """The tokens of a message."""
+        return count_message(message, self.count_text, self.part_tokens)
 
 
 def _prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage:

@@ -31,6 +31,7 @@ from strandline.schemas.private_files import open_private
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import check_name
 from strandline.schemas.values.policy import DEFAULT_FLUSH_SIZE, DEFAULT_TOKEN_LIMIT, MAX_INTEGER
+from strandline.schemas.values.same_named import make_from
 from strandline.schemas.wire.work import ImportReport
 
 # Of what could not be taken, so much is printed.
@@ -124,7 +125,7 @@ def import_lines(
 
     Raises: as ``ChatImport.run``.
     """
-    limits = PutLimits(settings.max_content_bytes, settings.max_metadata_bytes)
+    limits = make_from(PutLimits, settings)
     with shown_progress("importing", "byte") as show, ends_as_interrupts() as interrupts:
         chats = ChatImport(
             file,
@@ -249,7 +250,7 @@ def command(
             history: HistorySource = OwnExport(Path(source), longest_line(settings), session)
         else:
             history = open_source(cast(SourceName, kind), source, tables)
-        put_limits = PutLimits(settings.max_content_bytes, settings.max_metadata_bytes)
+        put_limits = make_from(PutLimits, settings)
         with _servers(settings, is_dry=is_dry) as (is_alone, urls):
             into = Target(put_limits, namespace, user, users, limits | urls, source_name or "")
             report = import_history(history, kind, into, is_dry=is_dry, omissions_file=left_out)

@@ -6,20 +6,18 @@ the same transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from hashlib import blake2b
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID, uuid4, uuid5
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.facts.edits import take_away_again
 from strandline.pipelines.vectors.sharing import clear_copies
 from strandline.producers.sessions import check_unowned
-from strandline.producers.tokens import count_message
-from strandline.producers.writing.validate import PutLimits, prepare, seal_envelope
+from strandline.producers.writing.validate import PutRules, prepare, seal_envelope
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConflictError, DeliveredError, NamespaceFullError, NotFoundError
 from strandline.schemas.postgres.operations import Atomic, Operation, Run, fetch, find_owner_keys
@@ -36,6 +34,7 @@ from strandline.schemas.queries.work.lanes import RangeMessages
 from strandline.schemas.sealing.owner_keys import OwnerKeys
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Content, Message, read_rows
+from strandline.schemas.values.same_named import make_from
 
 Kind = Literal["rewind", "replace"]
 
@@ -66,19 +65,17 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """Other content for a message, and how it is counted and bounded."""
+    """Other content for a message."""
 
     seq: int
     content: Content
-    count_text: Callable[[str], int]
-    part_tokens: Mapping[str, int]
-    limits: PutLimits
+    rules: PutRules
 
     def digest(self) -> bytes:
         """By which the same request is known again."""
         if self.content is None:
             return b"none"
-        envelope = prepare(Message("user", self.content), "message", self.limits).envelope
+        envelope = prepare(Message("user", self.content), "message", self.rules.limits).envelope
         return blake2b(envelope.encode(), digest_size=16).digest()
 
 
@@ -87,242 +84,209 @@ def correction_id(identity: SessionIdentity, idempotency_key: str | None) -> UUI
     return uuid4() if idempotency_key is None else uuid5(identity.session_key, idempotency_key)
 
 
-def take_back(identity: SessionIdentity, newest: int, id_: UUID, act: Act, from_seq: int) -> Operation[bool]:
-    """Rewind to before ``from_seq``; False if ``newest`` is no longer the newest message.
-
-    Raises:
-        ConflictError: flushes kept coming between.
-    """
-    for _attempt in range(MAX_ATTEMPTS):
-        row = yield from _correct(identity, _request(identity, id_, "rewind", from_seq, act, newest=newest))
-        if row.status in ("changed", "missing"):  # missing: another correction took it back
-            return False
-        if row.status != "again":
-            _read(identity, "rewind", from_seq, row)
-            return True
-    raise _busy(identity)
+# Of a correction, the parameters that only some kinds have.
+_UNSET: dict[str, Any] = dict.fromkeys(
+    ("newest", "corrections", "content", "expected", "digest", "envelope", "tokens", "bytes")
+)
 
 
-def rewind_if_unchanged(
-    identity: SessionIdentity, from_seq: int, id_: UUID, act: Act, *, newest: int | None, corrections: int
-) -> Operation[Correction | None]:
-    """Take back every message from ``from_seq`` on; None if the log has another end, or was corrected since.
+@dataclass(frozen=True, slots=True)
+class Correcting:
+    """One correction of a session's log, with its id, and the act that the audit trail records."""
 
-    Args:
-        newest: the number of the newest message there is to be.
-        corrections: how often the log was corrected.
+    identity: SessionIdentity
+    id_: UUID
+    act: Act
 
-    Raises: as ``rewind``.
-    """
-    asked = _request(identity, id_, "rewind", from_seq, act, newest=newest, corrections=corrections)
-    for _attempt in range(MAX_ATTEMPTS):
-        row = yield from _correct(identity, asked)
-        if row.status == "changed":
-            return None
-        if row.status != "again":
-            return _read(identity, "rewind", from_seq, row)
-    raise _busy(identity)
+    def take_back(self, newest: int, from_seq: int) -> Operation[bool]:
+        """Rewind to before ``from_seq``; False if ``newest`` is no longer the newest message.
 
+        Raises:
+            ConflictError: flushes kept coming between.
+        """
+        for _attempt in range(MAX_ATTEMPTS):
+            row = yield from self._correct(self._request("rewind", from_seq, newest=newest))
+            if row.status in ("changed", "missing"):  # missing: another correction took it back
+                return False
+            if row.status != "again":
+                self._read("rewind", from_seq, row)
+                return True
+        raise _busy(self.identity)
 
-def rewind(identity: SessionIdentity, from_seq: int, id_: UUID, act: Act) -> Operation[Correction]:
-    """Take back every message from ``from_seq`` on; ``operations.corrections.rewind`` lists its errors."""
-    yield from _check_calls(identity, from_seq, id_)
-    for _attempt in range(MAX_ATTEMPTS):
-        row = yield from _correct(identity, _request(identity, id_, "rewind", from_seq, act))
-        if row.status != "again":
-            return _read(identity, "rewind", from_seq, row)
-    raise _busy(identity)
+    def rewind_if_unchanged(
+        self, from_seq: int, *, newest: int | None, corrections: int
+    ) -> Operation[Correction | None]:
+        """Take back every message from ``from_seq`` on; None if the log changed.
 
+        Args:
+            newest: the number of the newest message there is to be.
+            corrections: how often the log was corrected.
 
-def _check_calls(identity: SessionIdentity, from_seq: int, id_: UUID) -> Operation[None]:
-    """Refuse a new rewind that would take a result and leave its call."""
-    for parted in (yield from fetch(PartedCall(**identity.keys, seq=from_seq))):
-        known = FindCorrection(shard_key=identity.shard_key, correction_id=id_, digest=b"", clear_digest=None)
-        if not (yield from fetch(known)):
-            why = (
-                f"A tool call in message {parted.call_seq} would lose its result; nothing was changed. Rewind"
-                f" to {parted.call_seq}, or to what follows {parted.result_seq}."
+        Raises: as ``rewind``.
+        """
+        asked = self._request("rewind", from_seq, newest=newest, corrections=corrections)
+        for _attempt in range(MAX_ATTEMPTS):
+            row = yield from self._correct(asked)
+            if row.status == "changed":
+                return None
+            if row.status != "again":
+                return self._read("rewind", from_seq, row)
+        raise _busy(self.identity)
+
+    def rewind(self, from_seq: int) -> Operation[Correction]:
+        """Take back every message from ``from_seq`` on; ``operations.corrections`` lists its errors."""
+        yield from self._check_calls(from_seq)
+        for _attempt in range(MAX_ATTEMPTS):
+            row = yield from self._correct(self._request("rewind", from_seq))
+            if row.status != "again":
+                return self._read("rewind", from_seq, row)
+        raise _busy(self.identity)
+
+    def _check_calls(self, from_seq: int) -> Operation[None]:
+        """Refuse a new rewind that would take a result and leave its call."""
+        for parted in (yield from fetch(PartedCall(**self.identity.keys, seq=from_seq))):
+            known = FindCorrection(
+                shard_key=self.identity.shard_key, correction_id=self.id_, digest=b"", clear_digest=None
             )
-            raise ConflictError(why, for_clients=why)
+            if not (yield from fetch(known)):
+                why = (
+                    f"A tool call in message {parted.call_seq} would lose its result; nothing was changed."
+                    f" Rewind to {parted.call_seq}, or to what follows {parted.result_seq}."
+                )
+                raise ConflictError(why, for_clients=why)
 
+    def replace_content(self, replacement: Replacement) -> Operation[Correction]:
+        """Give one message other content.
 
-def replace_content(
-    identity: SessionIdentity, replacement: Replacement, id_: UUID, act: Act
-) -> Operation[Correction]:
-    """Give one message other content.
+        Raises:
+            NotFoundError: the session has no such message, or it was taken back.
+            InvalidMessageError: the content cannot be stored as given.
+            ConflictError, OwnerError: as for ``rewind``.
+        """
+        content = replacement.digest()
+        seq = replacement.seq
+        asked_before = FindCorrection(
+            shard_key=self.identity.shard_key, correction_id=self.id_, digest=content, clear_digest=content
+        )
+        for known in (yield from fetch(asked_before)):
+            mine = (self.identity.session_key, "replace", seq)
+            if (known.session_key, known.kind, known.from_seq) != mine or not known.is_of_content:
+                raise _conflict(self.identity)
+            yield from self._clear_shared(seq, seq)
+            return make_from(Correction, known, kind="replace", seqs=tuple(known.seqs))
+        for _attempt in range(MAX_ATTEMPTS):
+            rows = yield from fetch(MessageAt(**self.identity.keys, seq=seq))
+            if not rows:
+                yield from check_unowned(self.identity)
+                raise _not_found(self.identity, seq)
+            keys = yield from find_owner_keys(self.identity.shard_key)
+            make = partial(self._replacement, replacement, rows[0], content, keys)
+            asked = yield Run(make)
+            row = yield from self._correct(asked)
+            if row.status not in ("again", "changed"):
+                return self._read("replace", seq, row)
+        raise _busy(self.identity)
 
-    Raises:
-        NotFoundError: the session has no such message, or it was taken back.
-        InvalidMessageError: the content cannot be stored as given.
-        ConflictError, OwnerError: as for ``rewind``.
-    """
-    content = replacement.digest()
-    seq = replacement.seq
-    asked_before = FindCorrection(
-        shard_key=identity.shard_key, correction_id=id_, digest=content, clear_digest=content
-    )
-    for known in (yield from fetch(asked_before)):
-        is_same = known.session_key == identity.session_key and (known.kind, known.from_seq) == (
+    def _replacement(
+        self, replacement: Replacement, row: MessageAtRow, content: bytes, keys: OwnerKeys | None
+    ) -> Correct:
+        (message,) = read_rows([row])
+        prepared = prepare(replace(message, content=replacement.content), "message", replacement.rules.limits)
+        return self._request(
             "replace",
-            seq,
+            replacement.seq,
+            content=content,
+            expected=row.digest,
+            digest=prepared.digest,
+            envelope=seal_envelope(prepared, keys),
+            tokens=replacement.rules.count(prepared.source),
+            bytes=prepared.size,
         )
-        if not is_same or not known.is_of_content:
-            raise _conflict(identity)
-        correction = Correction(
-            known.number, "replace", known.from_seq, known.through_seq, tuple(known.seqs), known.created_at
+
+    def _request(self, kind: Kind, from_seq: int, **others: Any) -> Correct:
+        return Correct(
+            **self.identity.keys,
+            correction_id=self.id_,
+            kind=kind,
+            from_seq=from_seq,
+            actor=self.act.named_actor,
+            act=self.act.as_json(),
+            **(_UNSET | others),
         )
-        yield from _clear_shared(identity, seq, seq)
-        return correction
-    for _attempt in range(MAX_ATTEMPTS):
-        rows = yield from fetch(MessageAt(**identity.keys, seq=seq))
-        if not rows:
-            yield from check_unowned(identity)
-            raise _not_found(identity, seq)
-        keys = yield from find_owner_keys(identity.shard_key)
-        make = partial(_replacement_request, identity, replacement, rows[0], id_, content, act, keys)
-        asked = yield Run(make)
-        row = yield from _correct(identity, asked)
-        if row.status not in ("again", "changed"):
-            return _read(identity, "replace", seq, row)
-    raise _busy(identity)
 
-
-def _request(
-    identity: SessionIdentity,
-    id_: UUID,
-    kind: Kind,
-    seq: int,
-    act: Act,
-    *,
-    newest: int | None = None,
-    corrections: int | None = None,
-) -> Correct:
-    return Correct(
-        **identity.keys,
-        correction_id=id_,
-        kind=kind,
-        from_seq=seq,
-        newest=newest,
-        corrections=corrections,
-        actor=act.named_actor,
-        content=None,
-        expected=None,
-        digest=None,
-        envelope=None,
-        tokens=None,
-        bytes=None,
-        act=act.as_json(),
-    )
-
-
-def _replacement_request(
-    identity: SessionIdentity,
-    replacement: Replacement,
-    row: MessageAtRow,
-    id_: UUID,
-    content: bytes,
-    act: Act,
-    keys: OwnerKeys | None,
-) -> Correct:
-    (message,) = read_rows([row])
-    prepared = prepare(replace(message, content=replacement.content), "message", replacement.limits)
-    return Correct(
-        **identity.keys,
-        correction_id=id_,
-        kind="replace",
-        from_seq=replacement.seq,
-        newest=None,
-        corrections=None,
-        actor=act.named_actor,
-        content=content,
-        expected=row.digest,
-        digest=prepared.digest,
-        envelope=seal_envelope(prepared, keys),
-        tokens=count_message(prepared.source, replacement.count_text, replacement.part_tokens),
-        bytes=prepared.size,
-        act=act.as_json(),
-    )
-
-
-def _correct(identity: SessionIdentity, asked: Correct) -> Operation[CorrectRow]:
-    row: CorrectRow | None = yield Atomic(partial(_correct_once, identity, asked))
-    if row is not None and row.is_shared and row.status in ("ok", "repeated"):
-        yield from _clear_shared(identity, row.from_seq, row.through_seq)
-    if row is None:
-        # No such session, or another owner's.
-        yield from check_unowned(identity)
-        raise NotFoundError(
-            f"Nothing has been put yet to session {quote(identity.session_id)} in namespace"
-            f" {quote(identity.namespace)}, so there is nothing to correct."
-        )
-    return row
-
-
-def _correct_once(identity: SessionIdentity, asked: Correct) -> Operation[CorrectRow | None]:
-    rows = yield from fetch(asked)
-    for row in rows:
-        yield from take_away_again(identity.shard_key, row.touched)
-        return row
-    return None
-
-
-def _clear_shared(identity: SessionIdentity, from_seq: int, through_seq: int) -> Operation[None]:
-    """Remove the messages' copies in a shared scope.
-
-    They lie under the scope's key, so a second transaction deletes them after the correction.  If it fails,
-    the worker that derives the messages again deletes them, or the repeated correction.
-    """
-    for scope in (yield from fetch(SharedScopeOf(**identity.keys))):
-        yield Atomic(partial(_clear_scope, identity, scope, from_seq, through_seq))
-
-
-def _clear_scope(
-    identity: SessionIdentity, scope: SharedScopeOfRow, from_seq: int, through_seq: int
-) -> Operation[None]:
-    # A worker that copies holds the same row, and looks at its lease, which it has lost, once it has that.
-    yield from fetch(
-        LockSharedSession(
-            shard_key=scope.shared_key,
-            session_key=identity.session_key,
-            incarnation=scope.incarnation,
-            owner_key=identity.shard_key,
-            session_id=scope.session_id,
-        )
-    )
-    rows = yield from fetch(RangeMessages(**identity.keys, from_seq=from_seq, through_seq=through_seq))
-    yield from clear_copies(scope.shared_key, identity.session_key, from_seq, through_seq, rows)
-
-
-def _read(identity: SessionIdentity, kind: Kind, seq: int, row: CorrectRow) -> Correction:
-    match row.status:
-        case "ok" | "repeated":
-            return Correction(
-                row.number, kind, row.from_seq, row.through_seq, tuple(row.seqs), row.created_at
-            )
-        case "conflict":
-            raise _conflict(identity)
-        case "head":
-            raise DeliveredError(
-                f"Message {seq} of session {quote(identity.session_id)} belongs to the pinned head, and"
-                " messages behind it were delivered; nothing was taken back. Replace its content, or"
-                " call reset() to start the session over."
-            )
-        case "full":
-            raise NamespaceFullError.of_bound(identity.namespace, "bytes")
-        case "large":
-            problem = (
-                "With this content the session's window would have too many bytes; nothing was changed."
-                " Flush the session first."
-            )
-            raise ConflictError(problem, for_clients=problem)
-        case "removed":
+    def _correct(self, asked: Correct) -> Operation[CorrectRow]:
+        row: CorrectRow | None = yield Atomic(partial(self._correct_once, asked))
+        if row is not None and row.is_shared and row.status in ("ok", "repeated"):
+            yield from self._clear_shared(row.from_seq, row.through_seq)
+        if row is None:
+            # No such session, or another owner's.
+            yield from check_unowned(self.identity)
             raise NotFoundError(
-                f"Messages of session {quote(identity.session_id)} from {seq} on have left its log by its"
-                " retention, so it cannot be taken back to there; nothing was changed. Rewind to a later"
-                " message, or call reset() to start the session over."
+                f"Nothing has been put yet to session {quote(self.identity.session_id)} in namespace"
+                f" {quote(self.identity.namespace)}, so there is nothing to correct."
             )
-        case _:
-            raise _not_found(identity, seq)
+        return row
+
+    def _correct_once(self, asked: Correct) -> Operation[CorrectRow | None]:
+        rows = yield from fetch(asked)
+        for row in rows:
+            yield from take_away_again(self.identity.shard_key, row.touched)
+            return row
+        return None
+
+    def _clear_shared(self, from_seq: int, through_seq: int) -> Operation[None]:
+        """Remove the messages' copies in a shared scope.
+
+        They lie under the scope's key, so a second transaction deletes them after the correction.  If it
+        fails, the worker that derives the messages again deletes them, or the repeated correction.
+        """
+        for scope in (yield from fetch(SharedScopeOf(**self.identity.keys))):
+            yield Atomic(partial(self._clear_scope, scope, from_seq, through_seq))
+
+    def _clear_scope(self, scope: SharedScopeOfRow, from_seq: int, through_seq: int) -> Operation[None]:
+        # A worker that copies holds the same row, and looks at its lease, which is lost, once it has that.
+        yield from fetch(
+            LockSharedSession(
+                shard_key=scope.shared_key,
+                session_key=self.identity.session_key,
+                incarnation=scope.incarnation,
+                owner_key=self.identity.shard_key,
+                session_id=scope.session_id,
+            )
+        )
+        rows = yield from fetch(
+            RangeMessages(**self.identity.keys, from_seq=from_seq, through_seq=through_seq)
+        )
+        yield from clear_copies(scope.shared_key, self.identity.session_key, from_seq, through_seq, rows)
+
+    def _read(self, kind: Kind, seq: int, row: CorrectRow) -> Correction:
+        match row.status:
+            case "ok" | "repeated":
+                return make_from(Correction, row, kind=kind, seqs=tuple(row.seqs))
+            case "conflict":
+                raise _conflict(self.identity)
+            case "head":
+                raise DeliveredError(
+                    f"Message {seq} of session {quote(self.identity.session_id)} belongs to the pinned head,"
+                    " and messages behind it were delivered; nothing was taken back. Replace its content, or"
+                    " call reset() to start the session over."
+                )
+            case "full":
+                raise NamespaceFullError.of_bound(self.identity.namespace, "bytes")
+            case "large":
+                problem = (
+                    "With this content the session's window would have too many bytes; nothing was changed."
+                    " Flush the session first."
+                )
+                raise ConflictError(problem, for_clients=problem)
+            case "removed":
+                raise NotFoundError(
+                    f"Messages of session {quote(self.identity.session_id)} from {seq} on have left its log"
+                    " by its retention, so it cannot be taken back to there; nothing was changed. Rewind to a"
+                    " later message, or call reset() to start the session over."
+                )
+            case _:
+                raise _not_found(self.identity, seq)
 
 
 def _conflict(identity: SessionIdentity) -> ConflictError:

@@ -16,7 +16,7 @@ from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed
 from strandline.producers.arguments import listed_messages
 from strandline.producers.sessions import history_page
-from strandline.producers.writing.correcting.correct import take_back
+from strandline.producers.writing.correcting.correct import Correcting
 from strandline.producers.writing.put import PutRequest, carry_out_put
 from strandline.schemas.errors import ConflictError
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch
@@ -68,7 +68,9 @@ def pop(identity: SessionIdentity, act: Act, *, alone: bool = False) -> Operatio
             status = taken[0].status
         if status == "ok":
             return message
-        if status == "delivered" and (yield from take_back(identity, newest, uuid4(), act, from_seq)):
+        if status == "delivered" and (
+            yield from Correcting(identity, uuid4(), act).take_back(newest, from_seq)
+        ):
             return message
     raise ConflictError(
         f"Session {identity.session_id!r} changed {MAX_ATTEMPTS} times while its newest message was being"

@@ -171,7 +171,7 @@ class MemoryOperations:
             team_id=memory.team_id or None,
         )
         id_ = None if memory.memory_id is None else fact_id_of(edits.owner, memory.memory_id)
-        fact = yield from edits.put(id_, wording, checked_feedback(memory.feedback or None), self.actor)
+        fact = yield from edits.put(id_, wording, checked_feedback(memory.feedback or None))
         return memory_of(fact, memory.memory_id if fact.fact_id == id_ else None)
 
     def delete(self, user_id: str | None, memory_ids: Sequence[str]) -> Operation[None]:
@@ -186,11 +186,11 @@ class MemoryOperations:
             )
         edits = self._edits(user_id)
         for fact_id in [fact_id_of(edits.owner, memory_id) for memory_id in memory_ids]:
-            yield from edits.delete(fact_id, self.actor)
+            yield from edits.delete(fact_id)
 
     def clear(self, user_id: str) -> Operation[int]:
         """Delete all of a user's memories for good; returns how many were live."""
-        return self._edits(user_id).clear(self.actor)
+        return self._edits(user_id).clear()
 
     def exchange(
         self, user_id: str, before: Snapshot, after: Sequence[UserMemory]
@@ -203,8 +203,8 @@ class MemoryOperations:
             ConflictError: one of the memories of ``before`` was changed or deleted since.
             InvalidMessageError: a new memory cannot be stored.
         """
-        edits, actor = self._edits(user_id), self.actor
-        owner, changes = edits.owner, FactChanges(edits.owner)
+        edits = self._edits(user_id)
+        owner, changes = edits.owner, FactChanges(edits.owner, self.actor)
         rewritten: list[tuple[UUID | None, Wording, str | None]] = []
         for memory in after:
             id_ = None if memory.memory_id is None else fact_id_of(owner, memory.memory_id)
@@ -222,16 +222,16 @@ class MemoryOperations:
                 )
             kept: set[UUID] = set()
             for id_, wording, feedback in rewritten:
-                kept.add((yield from changes.put(id_, wording, feedback, actor)).fact_id)
+                kept.add((yield from changes.put(id_, wording, feedback)).fact_id)
             for fact_id in before.keys() - kept:
-                yield from changes.delete(fact_id, actor)
+                yield from changes.delete(fact_id)
             return (yield from _all_memories(owner, MemoryQuery()))
 
         def describe(act: Act, _memories: object) -> Act:
             return replace(act, count=len(rewritten))
 
         words = "\n".join(wording.text for _id, wording, _feedback in rewritten)
-        return (yield from edits.edit("facts.optimize", change, actor, describe, text=words))
+        return (yield from edits.edit("facts.optimize", change, describe, text=words))
 
     def snapshot(self, user_id: str, memories: Sequence[UserMemory]) -> Snapshot:
         """A copy to compare memories with, even if a caller changes the objects."""
@@ -243,7 +243,7 @@ class MemoryOperations:
 
     def _edits(self, user_id: str) -> FactEdits:
         owner = identify_user(self.namespace, user_id)
-        return FactEdits(owner, self._recorder(owner), self._resources.redaction)
+        return FactEdits(owner, self.actor, self._recorder(owner), self._resources.redaction)
 
     def _read(self, owner: Owner, reading: Operation[T], kind: str = "facts.read") -> Operation[T]:
         return self._recorder(owner).record_read(kind, reading)

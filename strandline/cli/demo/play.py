@@ -25,6 +25,7 @@ from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.lanes import PIPELINES
 from strandline.schemas.values.message import Message
+from strandline.schemas.values.same_named import make_from
 
 SAMPLE = "conversation.jsonl"
 
@@ -63,7 +64,7 @@ def read_conversation(path: Path | None, questions: Path | None, settings: Setti
 
 
 def _read_messages(path: Path, settings: Settings) -> list[Message]:
-    limits = PutLimits(settings.max_content_bytes, settings.max_metadata_bytes)
+    limits = make_from(PutLimits, settings)
     messages: list[Message] = []
     first_use: dict[str, int] = {}
     for number, line in enumerate(read_lines(path, longest_line(settings), lambda: None), start=1):

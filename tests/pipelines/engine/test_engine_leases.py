@@ -454,7 +454,7 @@ def test_no_wake_up_is_lost(make_memory: MakeMemory, database: Database, databas
         keys = identify_session("default", sessions[thread % 2], None)
         for number in range(40):
             memories[thread % 2].put({"role": "user", "content": f"{thread} {number}"})
-            flushed = database.run(flush_by_hand(keys.shard_key, keys.session_key, everything=True))
+            flushed = database.run(flush_by_hand(keys.keys, everything=True))
             if flushed is not None:
                 runners[(thread + number) % 2].ring(flushed.lanes)
 

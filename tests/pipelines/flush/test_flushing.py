@@ -136,16 +136,16 @@ def memory(make_memory: MakeMemory, database_url: str) -> Memory:
 
 def test_a_flush_that_comes_second_does_nothing(rig: Rig, memory: Memory) -> None:
     def first() -> None:
-        assert rig.database.run(flush_over_mark(KEYS.shard_key, KEYS.session_key)) is not None
+        assert rig.database.run(flush_over_mark(KEYS.keys)) is not None
 
-    second = step_through(rig.database, flush_over_mark(KEYS.shard_key, KEYS.session_key), first)
+    second = step_through(rig.database, flush_over_mark(KEYS.keys), first)
     assert second is None
     check_delivery(rig.url)
 
 
 def test_a_flush_planned_before_a_reset_does_nothing(rig: Rig, memory: Memory) -> None:
     """A reset moves the marks and renews the incarnation: what was planned from before is void."""
-    assert step_through(rig.database, flush_over_mark(KEYS.shard_key, KEYS.session_key), memory.reset) is None
+    assert step_through(rig.database, flush_over_mark(KEYS.keys), memory.reset) is None
     assert events(rig.url) == []
     assert marks(rig.url) == (13, 12, 0)
 
@@ -155,7 +155,7 @@ def test_a_put_between_plan_and_flush_is_kept(memory: Memory, database: Database
         rows_of(database_url, "UPDATE strandline.session SET flush_at_tokens = 10000 RETURNING 1")
         memory.put({"role": "user", "content": "in between"})
 
-    assert step_through(database, flush_over_mark(KEYS.shard_key, KEYS.session_key), put) is not None
+    assert step_through(database, flush_over_mark(KEYS.keys), put) is not None
     window_from, flushed_through, window_tokens = marks(database_url)
     assert window_from == flushed_through + 1
     assert window_tokens == 10 * (13 - flushed_through)
@@ -164,10 +164,10 @@ def test_a_put_between_plan_and_flush_is_kept(memory: Memory, database: Database
 
 
 def test_a_manual_flush_that_loses_the_race_plans_again(rig: Rig, memory: Memory) -> None:
-    once = (rig.database.run(flush_over_mark(KEYS.shard_key, KEYS.session_key)) for _ in range(1))
+    once = (rig.database.run(flush_over_mark(KEYS.keys)) for _ in range(1))
     flushed = step_through(
         rig.database,
-        flush_by_hand(KEYS.shard_key, KEYS.session_key, everything=True),
+        flush_by_hand(KEYS.keys, everything=True),
         partial(next, once, None),
     )
     assert flushed is not None
@@ -203,7 +203,7 @@ def test_an_idle_delivery_leaves_the_window_alone(rig: Rig) -> None:
     memory = rig.memory("s", memory_blocks=["summary"], token_limit=100, token_flush_size=30, **TEN)
     talk(memory, 6)
     before = [message.text for message in memory.get()]
-    seen = rig.database.run(read_window(KEYS.shard_key, KEYS.session_key))
+    seen = rig.database.run(read_window(KEYS.keys))
     assert seen is not None
     assert rig.database.run(deliver_idle(seen)) is not None
     assert marks(rig.url) == (1, 6, 60)
@@ -213,7 +213,7 @@ def test_an_idle_delivery_leaves_the_window_alone(rig: Rig) -> None:
     talk(memory, 6)
     assert marks(rig.url)[0] > 1
     check_delivery(rig.url)
-    seen = rig.database.run(read_window(KEYS.shard_key, KEYS.session_key))
+    seen = rig.database.run(read_window(KEYS.keys))
     assert seen is not None
     rig.database.run(deliver_idle(seen))
     assert marks(rig.url)[1] == 12

@@ -347,7 +347,7 @@ def test_what_is_shown_takes_no_place_from_what_is_found(rig: Rig) -> None:
     memory.flush(all=True)
     memory.put_messages([user("Is the lighthouse painted blue, the lighthouse?"), user("So be it.")])
     keys = identify_session("default", "s", None)
-    marks = rig.database.run(read_window(keys.shard_key, keys.session_key))
+    marks = rig.database.run(read_window(keys.keys))
     assert marks is not None
     assert rig.database.run(deliver_idle(marks)) is not None
     wait_until(lambda: nothing_due(rig.url), timeout=30, what="everything to be consumed")

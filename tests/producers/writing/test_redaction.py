@@ -31,7 +31,7 @@ from strandline.pipelines.redaction.json_texts import visit_message, visit_objec
 from strandline.producers.facts.edit_operations import Wording
 from strandline.producers.facts.importing import ImportedFact
 from strandline.producers.redacting import put_calls
-from strandline.producers.writing.validate import PutLimits, redact_message
+from strandline.producers.writing.validate import PutLimits, PutRules
 from strandline.schemas.settings import load_settings
 from tests.conftest import MakeMemory, Rig, rows_of, wait_until
 from tests.support import sample_hooks
@@ -324,7 +324,7 @@ def test_without_a_hook_no_code_for_hooks_runs(
     def fail(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("strandline.producers.writing.validate.redact_message", fail)
+    monkeypatch.setattr("strandline.producers.writing.validate.PutRules.redact", fail)
     monkeypatch.setattr("strandline.producers.operations.writing._put_checked", fail)
     memory = make_memory("s", memory_blocks=[])
     assert memory.put(SAID) == 1
@@ -454,7 +454,7 @@ def test_arguments_that_are_nested_too_deep_are_one_text() -> None:
         tool_calls=[{"id": "c", "type": "function", "function": {"name": "f", "arguments": deep}}],
     )
     redaction = Redaction((RedactionHook.check(sample_hooks.hide, "hide"),), 5.0, BoundedCalls(2))
-    redacted = redact_message(message, "message", LIMITS, redaction)
+    redacted = PutRules(LIMITS, redaction).redact(message, "message")
     assert redacted.tool_calls is not None
     assert redacted.tool_calls[0]["function"]["arguments"] == deep.replace(CANARY, "[hidden]")
 

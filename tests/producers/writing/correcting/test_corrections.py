@@ -224,7 +224,7 @@ def test_a_correction_is_undone_with_its_transaction(rig: Rig) -> None:
 def planned_flush(rig: Rig, session_id: str) -> Flush:
     """A flush of a session's first two messages, planned by what its window holds now."""
     identity = identify_session("default", session_id, None)
-    window = rig.database.run(read_window(identity.shard_key, identity.session_key))
+    window = rig.database.run(read_window(identity.keys))
     assert window is not None
     seen = window.marks
     return Flush(

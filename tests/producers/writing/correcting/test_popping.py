@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strandline import InvalidMessageError, Memory, OwnerError
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.inspect.verify import verify
-from strandline.producers.writing.correcting.correct import take_back
+from strandline.producers.writing.correcting.correct import Correcting
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.conversation.messages import Pop
 from strandline.schemas.values.identity import identify_session
@@ -92,7 +92,7 @@ def test_a_message_that_a_reset_took_meanwhile_is_not_popped(rig: Rig) -> None:
     memory.flush(all=True)
     identity = identify_session(memory.namespace, memory.session_id, None)
     memory.reset()
-    assert not rig.database.run(take_back(identity, 2, uuid4(), Act.here("pop"), 2))
+    assert not rig.database.run(Correcting(identity, uuid4(), Act.here("pop")).take_back(2, 2))
     assert memory.pop() is None
     assert_sound(rig.database)
 
@@ -103,7 +103,9 @@ def test_the_only_message_is_taken_back_once(make_memory: MakeMemory, database: 
     memory.put(user("the only one"))
     memory.flush(all=True)
     identity = identify_session("default", "once", None)
-    assert [database.run(take_back(identity, 1, uuid4(), Act.here("pop"), 1)) for _ in range(2)] == [
+    assert [
+        database.run(Correcting(identity, uuid4(), Act.here("pop")).take_back(1, 1)) for _ in range(2)
+    ] == [
         True,
         False,
     ]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.producers.writing.validate import PutLimits, prepare_source
+from strandline.producers.writing.validate import PutLimits, PutRules
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.wire.messages import PutMessages
 from strandline.service.gate.bodies import read_model
@@ -49,7 +49,7 @@ def pointer_to_fault(body: dict[str, Any]) -> str:
         return place.pointer
     last = len(body["messages"]) - 1
     with pytest.raises(InvalidMessageError) as refused:
-        prepare_source(body["messages"][last], f"messages[{last}]", LIMITS, None, ())
+        PutRules(LIMITS).prepare(body["messages"][last], f"messages[{last}]")
     told = place_of_invalid(refused.value, PutMessages)
     assert told is not None
     return told.pointer
