@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakValueDictionary
 
 from strandline.pipelines.models.contract import (
@@ -40,10 +40,6 @@ REDACTION_SETTING = "STRANDLINE_REDACT_BEFORE_MODELS"
 REDACTION_KEYS = ("redactor", "redactor_version")
 # This process's knowledge of each server and key; it goes with their last model.
 _providers: WeakValueDictionary[tuple[str, str], Provider] = WeakValueDictionary()
-
-if TYPE_CHECKING:
-    from strandline.pipelines.models.openai.embedder import OpenAIEmbedder
-    from strandline.pipelines.models.openai.models import OpenAITextModel
 
 
 def build_text_model(
@@ -74,7 +70,9 @@ def _text_model(
         return load_text_model(
             str(role.of.model), role.of.timeout_seconds or settings.model_timeout_seconds, prompts
         )
-    model = _text_model_of_server(settings, purpose, prompts)
+    with _client_loads():
+        from strandline.pipelines.models.openai.models import text_model_from
+    model = text_model_from(settings, purpose=purpose, prompts=prompts)
     return GuardedTextModel(model.model, model.answer, _breaker(settings, role, model.probe))
 
 
@@ -102,7 +100,9 @@ def _plain_embedder(settings: Settings, purpose: EmbeddingPurpose) -> Embedder:
         return _local_embedder(kind)
     if kind == "installed":
         return load_embedder(settings.embedding_model)
-    embedder = _embedder_of_server(settings, purpose)
+    with _client_loads():
+        from strandline.pipelines.models.openai.embedder import embedder_from
+    embedder = embedder_from(settings, purpose)
     probe = embedder.probe if purpose == "embedding" else None
     return GuardedEmbedder(embedder, _breaker(settings, embedder.role, probe))
 
@@ -115,7 +115,9 @@ def try_text_model(settings: Settings, purpose: TextPurpose, task: Task) -> None
         ConfigurationError: as for ``build_text_model``.
     """
     if settings.backend(purpose) == "openai":
-        with closing(_text_model_of_server(settings, purpose, is_quoted=True)) as model:
+        with _client_loads():
+            from strandline.pipelines.models.openai.models import text_model_from
+        with closing(text_model_from(settings, purpose=purpose, is_quoted=True)) as model:
             model.answer(task)
     else:
         _text_model(settings, purpose, None).answer(task)
@@ -125,7 +127,9 @@ def try_embedder(settings: Settings, purpose: EmbeddingPurpose, text: str) -> tu
     """Dimensions of a vector, and seconds that it took; raises as ``try_text_model``."""
     with ExitStack() as used:
         if settings.backend(purpose) == "openai":
-            embedder: Any = _embedder_of_server(settings, purpose, is_quoted=True)
+            with _client_loads():
+                from strandline.pipelines.models.openai.embedder import embedder_from
+            embedder: Any = embedder_from(settings, purpose, is_quoted=True)
             used.callback(embedder.close)
         else:
             embedder = _plain_embedder(settings, purpose)
@@ -232,26 +236,3 @@ def _client_loads() -> Iterator[None]:
                 f"The client of model servers cannot be loaded ({type(error).__name__}); check SSLKEYLOGFILE,"
                 " SSL_CERT_FILE and SSL_CERT_DIR."
             ) from None
-
-
-# The modules of a family are loaded here, at run time: each imports what only it needs.
-
-
-def _text_model_of_server(
-    settings: Settings,
-    purpose: TextPurpose,
-    prompts: Mapping[TaskName, str] | None = None,
-    *,
-    is_quoted: bool = False,
-) -> OpenAITextModel:
-    with _client_loads():
-        from strandline.pipelines.models.openai.models import text_model_from
-    return text_model_from(settings, purpose=purpose, prompts=prompts, is_quoted=is_quoted)
-
-
-def _embedder_of_server(
-    settings: Settings, purpose: EmbeddingPurpose, *, is_quoted: bool = False
-) -> OpenAIEmbedder:
-    with _client_loads():
-        from strandline.pipelines.models.openai.embedder import embedder_from
-    return embedder_from(settings, purpose, is_quoted=is_quoted)
