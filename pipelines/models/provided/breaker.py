@@ -49,8 +49,10 @@ class Provider:
 
     pace: ProviderPace
     lock: threading.Lock = field(default_factory=threading.Lock)
-    # Refusals for too many calls since the last that was answered.
+    # Refusals for too many calls since the last that was answered; and those that came after a wait that
+    # the provider had asked for.
     refusals: int = 0
+    told_waits: int = 0
     ask_at: float = float("-inf")
     reason: str = ""
     is_down: bool = False
@@ -234,7 +236,7 @@ class Breaker:
             was_down, self._failed_probes, self._late_probes = self._failed_probes > 0, 0, 0
             self._answered_at = self._clock()
             self._reason = self._provider.reason = ""
-            self._provider.refusals = 0
+            self._provider.refusals = self._provider.told_waits = 0
             if was_down:
                 self._ask_at = self._answered_at
             if was_down or self._provider.is_down:
@@ -268,13 +270,21 @@ class Breaker:
         learned = provider.pace.note_refusal() if wait is None else 0.0
         with self._lock:
             provider.reason = str(error)
+            now = self._clock()
             if wait is None:
                 provider.refusals += 1
                 wait = learned or self._refusal_wait()
-            provider.ask_at = max(provider.ask_at, self._clock() + min(wait, self._longest_pause))
+            elif now >= provider.ask_at:
+                # A server that names the same wait, or none, each time means nothing by it.
+                wait = max(wait, self._growing_wait(provider.told_waits) if provider.told_waits else 0.0)
+                provider.told_waits += 1
+            provider.ask_at = max(provider.ask_at, now + min(wait, self._longest_pause))
 
     def _refusal_wait(self) -> float:
-        return min(self._longest_pause, self._first_wait * 4.0 ** min(self._provider.refusals - 1, 10))
+        return self._growing_wait(self._provider.refusals)
+
+    def _growing_wait(self, times: int) -> float:
+        return min(self._longest_pause, self._first_wait * 4.0 ** min(times - 1, 10))
 
     @contextmanager
     def _name_in_errors(self) -> Iterator[None]:

@@ -170,6 +170,22 @@ def test_a_rate_limit_pauses_everyone_as_long_as_it_asks_and_counts_nothing(aske
     assert provider.probed == 0
 
 
+@pytest.mark.parametrize("asked", [0.0, 1.0])
+def test_a_provider_that_names_the_same_wait_in_vain_is_left_alone_for_longer(asked: float) -> None:
+    provider, refusals = Provider(), 0
+    end = provider.now + 600
+    while provider.now < end and refusals < 100:
+        provider.now += provider.breaker.wait_seconds()
+        assert provider.counts(RateLimitError("429", retry_after_seconds=asked)) is False
+        refusals += 1
+    assert refusals <= 15
+    assert provider.breaker.wait_seconds() == pytest.approx(MAX_PAUSE_SECONDS, abs=1e-3)
+    provider.now += MAX_PAUSE_SECONDS
+    assert provider.call() is None
+    provider.call(RateLimitError("429", retry_after_seconds=20.0))
+    assert provider.breaker.wait_seconds() == pytest.approx(20.0, abs=1e-3), "it is believed again"
+
+
 def test_threads_that_fail_together_share_a_probe() -> None:
     probes: list[int] = []
     all_failed = threading.Semaphore(0)
