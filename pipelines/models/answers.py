@@ -141,12 +141,14 @@ class CheckedAnswer:
     ``weight`` tells which of two says more: the facts or decisions that can be used, else the characters.
     ``covered``: places, from 1, of the lines that the facts of a cut answer are about, or of the candidates
     that it decides on, if the others are to be asked about by themselves; None: all are answered.
+    ``is_enough``: they are many enough to do without a better answer.
     """
 
     text: str
     shortcoming: str = ""
     weight: int = 0
     covered: frozenset[int] | None = None
+    is_enough: bool = True
 
 
 def check_answer(task: Task, text: str) -> CheckedAnswer:
@@ -180,9 +182,8 @@ def check_answer(task: Task, text: str) -> CheckedAnswer:
     count = len(items_of(task))
     # A few are asked about once more if less than half of them are answered.
     is_enough = covered is not None and (count > FEW_ITEMS or 2 * len(covered) >= count)
-    return CheckedAnswer(
-        stored, shortcoming, weight, frozenset(covered or ()) if reading.is_cut and is_enough else None
-    )
+    answered = frozenset(covered) if covered is not None and reading.is_cut else None
+    return CheckedAnswer(stored, shortcoming, weight, answered if answered or is_enough else None, is_enough)
 
 
 def items_of(task: Task) -> Sequence[TranscriptLine | NumberedFact]:

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Any
 
 from strandline.pipelines.models.contract import EmbeddingAnswer
@@ -26,6 +27,7 @@ from strandline.pipelines.models.openai.errors import (
     refuses_everything,
 )
 from strandline.pipelines.models.openai.replies import (
+    MiscountedError,
     Usage,
     not_of_form,
     read_embeddings,
@@ -201,6 +203,12 @@ class _EmbeddingCall:
                 vectors, usage = self._embedder.request(batch, self._time_left, is_probe=self._is_probe)
         except RejectedError as error:
             return self._after_refusal(batch, error.rejection)
+        except MiscountedError:
+            if len(batch) == 1:
+                raise TransientModelError(
+                    "The model server did not return one embedding for each text."
+                ) from None
+            return self._embed_halves(batch, Rejection(HTTPStatus.OK))
         self.answered += 1
         self.tokens += usage.prompt_tokens if usage else sum(map(len, batch)) // 4
         # A server that gives others as many numbers as they need gives a wrong vector for a text of its own.

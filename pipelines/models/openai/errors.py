@@ -57,6 +57,7 @@ _LIKE_A_KEY = re.compile(
     r"(?<!\S)\S*[*\u2022]\S*|\b(sk|key|gsk)-\S+|(?<![\w+/=-])(?=[\w+/=-]*[\dA-Z])[\w+/=-]{20,}"
 )
 _CODE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_PAGE = re.compile(r"\s*<[A-Za-z!?]")
 
 
 class RejectedError(Exception):
@@ -96,6 +97,11 @@ class Rejection:
     def subject(self) -> str:
         """Everything that names its subject."""
         return f"{self.param or ''} {self.code or ''} {self.message}"
+
+    @property
+    def is_page(self) -> bool:
+        """Whether an intermediary has answered in place of the server."""
+        return _PAGE.match(self.message) is not None
 
     @property
     def shown_code(self) -> str:
@@ -141,7 +147,9 @@ def error_within(value: object, headers: Mapping[str, str]) -> Rejection | None:
 
 
 def _is_success(error: object) -> bool:
-    return isinstance(error, dict) and error.get("status_code", error.get("code")) in (0, "0", 200)
+    if not isinstance(error, dict):
+        return False
+    return error.get("status_code", error.get("code")) in (0, "0", 200) or not any(error.values())
 
 
 def _is_bare_error(value: Mapping[str, Any]) -> bool:
@@ -172,6 +180,9 @@ def _rejection(status: int, value: Any, headers: Mapping[str, str]) -> Rejection
 
 
 def _sentences(value: Any, places: frozenset[str], levels: int = _MAX_LEVELS) -> Iterator[str]:
+    if levels and isinstance(value, str) and value[:1] in ("{", "["):
+        with suppress(ValueError, RecursionError):
+            value = json.loads(value)
     if isinstance(value, str):
         yield value[:MAX_MESSAGE_CHARACTERS]
     elif levels and isinstance(value, list):
@@ -207,13 +218,14 @@ def _without_quotations(text: str) -> str:
 MAX_RETRY_AFTER_SECONDS = 86_400.0
 
 _DURATION = re.compile(
+    r"(?:(?P<d>\d{1,9}+)\s?d(?:ays?)?(?![a-z]))?\s?"
     r"(?:(?P<h>\d{1,9}+)\s?h(?:(?:ou)?rs?)?(?![a-z]))?\s?"
     r"(?:(?P<m>\d{1,9}+)\s?m(?:in(?:ute)?s?)?(?![a-z]))?\s?"
     r"(?:(?P<s>\d{1,9}+(?:\.\d{1,9}+)?)\s?(?:s(?:ec(?:ond)?s?)?(?![a-z])|(?![\w.]|\s?m)))?\s?"
     r"(?:(?P<ms>\d{1,9}+(?:\.\d{1,9}+)?)\s?(?:ms|milliseconds?))?",
     re.IGNORECASE,
 )
-_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_SECONDS = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 # Before a duration, not a date or a time of day.
 _IN_WORDS = re.compile(
     r"(?:try again|retry|wait|resets?)(?:[\s_:]+(?!(?:at|on|until)\b)[a-z]+){0,4}[\s_:]+(?=\d+(?![\d:/-]))",
@@ -291,30 +303,39 @@ _ABOUT_THE_INPUT = frozenset({HTTPStatus.BAD_REQUEST, 413, 422})
 _FROM_IN_BETWEEN = frozenset({405, 406, 407, 410, 411, 415, 418, 421, 426, 451, 511})
 _HOST = re.compile(r"[A-Za-z0-9.:_-]{1,255}")
 _KEY = re.compile(r"api[ _-]?key|authentication|unauthenticated", re.IGNORECASE)
-_NO_CREDIT = re.compile(r"insufficient_(quota|credits?|funds)|credit balance is too low", re.IGNORECASE)
+_NO_CREDIT = re.compile(
+    r"insufficient_(quota|credits?|funds)|credit balance is too low|billing_hard_limit|budget_exceeded"
+    r"|api usage limits",
+    re.IGNORECASE,
+)
 _QUOTA = re.compile(
     r"insufficient.{0,20}(quota|credits?|balance|funds)|credit balance|billing|payment|trial .{0,20}expired",
     re.IGNORECASE,
 )
 _MODEL = re.compile(
-    r"model\b.{0,200}?\b(not found|not exist|unknown|not supported|not available)"
-    r"|(invalid|unknown|unsupported|no such) model|model_not_(found|supported)|DeploymentNotFound"
+    r"model\b.{0,200}?\b(not found|not exist|unknown|isn.t supported|not supported|not available"
+    r"|identifier is invalid)|(invalid|unknown|unsupported|no such|not a valid) model|DeploymentNotFound"
+    r"|model_not_(found|supported|available)|unable to access .{0,40}model|no endpoints found"
     r"|model\b.{0,80}\b(deprecated|retired|decommissioned|no longer)",
     re.IGNORECASE,
 )
 _MODERATED = re.compile(
-    r"content.?(filter|policy)|content management policy|flagged|moderat|safety (system|filter|policy)"
-    r"|(inappropriate|sensitive) content|data_inspection|responsible.?ai",
+    r"content.?(filter|policy)|content management policy|flagged|moderat|responsible.?ai"
+    r"|(inappropriate|sensitive) content|new_sensitive|data_inspection|safety.(system|filter|policy|check)",
     re.IGNORECASE,
 )
 # Prompts, and texts to embed, that are longer than the server takes.
 _TOO_LONG = re.compile(
-    r"context.{0,3}(length|window|size)|maximum (context|input|sequence)|too (long|large|many tokens)"
-    r"|batch size|reduce the length|exceeds? .{0,60}(context|tokens|limit)|(fewer|less) than \d+ tokens"
-    r"|n_ctx",
+    r"context.{0,3}(length|window|size)|maximum (context|input|prompt|sequence|length)|n_ctx|longer than"
+    r"|too (long|large|many (input )?tokens)|batch size|reduce the length|(fewer|less) than \d+ tokens"
+    r"|exceeds? .{0,60}(context|tokens|limit)|(inputs?|prompt)\W{1,2}(length|tokens)|token (limit|size)",
     re.IGNORECASE,
 )
-_RATE = re.compile(r"rate.?limit|too many requests|throttl|rate exceeded", re.IGNORECASE)
+_RATE = re.compile(
+    r"rate.?limit|too many requests|throttl|rate exceed|wait before|tokens per (minute|day)", re.IGNORECASE
+)
+# In place of a quota that is used up.
+_OF_A_MINUTE = re.compile(r"\b[RT]PM\b|per min")
 _FORM = re.compile(
     r"not (yet )?(supported|allowed|permitted|implemented)|unsupported|unrecogni[sz]ed"
     r"|unknown (field|param|arg)",
@@ -360,7 +381,8 @@ def _error_of(rejection: Rejection, role: Role[Any]) -> ModelError:
             f"{answer}: this input is longer than the server takes; lower STRANDLINE_BATCH_TOKEN_BUDGET, or"
             " the flush size of the policy."
         )
-    if rejection.status in _ABOUT_THE_INPUT and not is_over_rate:
+    is_not_a_number = rejection.status == 500 and "unsupported value: NaN" in rejection.message
+    if is_not_a_number or (rejection.status in _ABOUT_THE_INPUT and not is_over_rate):
         return PermanentModelError(f"{answer}: it refuses this input, and will refuse it again.")
     kind = RateLimitError if is_over_rate else TransientModelError
     return kind(f"{answer}.", retry_after_seconds=wait)
@@ -379,21 +401,24 @@ def refuses_everything(rejection: Rejection, role: Role[Any]) -> ProviderSetupEr
 
 def is_rate_limit(rejection: Rejection) -> bool:
     """Whether the server wants fewer calls; some say so in words behind another status."""
-    words = rejection.subject if rejection.status in (403, 503, 529) else rejection.codes
+    has_words = rejection.status == HTTPStatus.FORBIDDEN or rejection.status >= 500
+    words = rejection.subject if has_words else rejection.codes
     return rejection.status == 429 or _RATE.search(words) is not None
 
 
 def is_moderated(rejection: Rejection) -> bool:
     """Whether a moderation refuses the request's content."""
-    return rejection.status in (400, 403, 422) and _MODERATED.search(rejection.subject) is not None
+    is_known = rejection.status in (400, 403, 422) and not rejection.is_page
+    return is_known and _MODERATED.search(rejection.subject) is not None
 
 
 def is_too_long(rejection: Rejection) -> bool:
     """Whether the request holds more than the server takes."""
-    return rejection.status in (400, 413, 422, 429, 500) and (
-        rejection.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-        or _TOO_LONG.search(rejection.subject) is not None
-    )
+    subject, status = rejection.subject, rejection.status
+    if _RATE.search(subject) or is_rate_limit(rejection):
+        return _REQUEST_TOO_LARGE.search(subject) is not None
+    is_known = status in (400, 422, 500) and not rejection.is_page
+    return status == 413 or (is_known and _TOO_LONG.search(subject) is not None)
 
 
 @contextmanager
@@ -414,7 +439,8 @@ def _setup_problem(rejection: Rejection, role: Role[Any]) -> str | None:
         return f"it redirects to {_target(rejection.headers)}, which is not followed; check {address}"
     # A quota of a minute names the wait, as Gemini's does.
     used_up = {403: _QUOTA, 429: _QUOTA, 400: _NO_CREDIT}.get(status)
-    is_used_up = used_up and used_up.search(words) and _seconds_in_words(rejection) is None
+    is_passing = _seconds_in_words(rejection) is not None or _OF_A_MINUTE.search(words) is not None
+    is_used_up = used_up and used_up.search(words) and not is_passing
     if status == HTTPStatus.PAYMENT_REQUIRED or is_used_up:
         return "the quota of the account is used up; check its plan and billing"
     if is_rate_limit(rejection):

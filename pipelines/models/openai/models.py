@@ -32,7 +32,7 @@ from strandline.pipelines.models.openai.errors import (
     judge,
     refuses_everything,
 )
-from strandline.pipelines.models.openai.replies import Completion, Usage, read_completion
+from strandline.pipelines.models.openai.replies import Completion, Usage, not_of_form, read_completion
 from strandline.pipelines.models.openai.request_forms import (
     THOUGHT_TOKENS,
     KnownForms,
@@ -80,7 +80,6 @@ class OpenAITextModel:
         self._prompts = dict(prompts or {})
         self.model = str(role.of.model)
         self._forms = KnownForms(RequestForm.of_role(role.of))
-        self._has_answered = False
         # The most lines, or candidates, that are asked about at once.
         self._most = 2**31
         # Whether answers begin with thoughts, and tokens for these.
@@ -120,7 +119,8 @@ class OpenAITextModel:
                 if best.weight > 0 and not _passes(error):
                     break
                 raise
-            spent = spent.plus(completion.usage or _estimate_usage(messages, completion))
+            usage = completion.usage or _estimate_usage(messages, completion)
+            spent = spent.plus(usage)
             if completion.is_refused:
                 if best.weight > 0:
                     break
@@ -134,14 +134,19 @@ class OpenAITextModel:
                     if thinks:
                         self._thinks, self._thoughts = True, THOUGHT_TOKENS
                     return checked, spent
+                # A server that ends answers below the limit asked for ends the next ones there as well.
+                if not checked.is_enough and 2 * usage.completion_tokens > room:
+                    checked = replace(checked, covered=None)
                 best, problem = max(best, checked, key=lambda one: one.weight), checked.shortcoming
+            if completion.is_broken and not best.covered:
+                raise not_of_form()
             if completion.has_no_end:
                 allowing = self._role.place("timeout_seconds")
                 problem = f"The answer did not end: it had no end, or took longer than {allowing} allows."
             elif completion.is_cut_off:
                 raised_by = self._role.place("max_tokens")
                 problem = f"The answer was cut off because it became too long; {raised_by} allows more."
-            if completion.has_no_end or best.covered is not None:
+            if completion.has_no_end or completion.is_broken or (best.covered is not None and best.is_enough):
                 break
             thinks = thinks or (completion.is_cut_off and not completion.text.lstrip().startswith(_BEGUN))
             messages = _repair(messages, completion, problem)
@@ -192,6 +197,8 @@ class OpenAITextModel:
             try:
                 body = self._client.post(COMPLETIONS, request, timeout_seconds=timeout_seconds)
                 completion = read_completion(body)
+                if completion.is_broken and self._forms.without_stream(form):
+                    raise not_of_form()
             except RejectedError as error:
                 rejection = error.rejection
             except TransientModelError:
@@ -200,7 +207,6 @@ class OpenAITextModel:
                 form, is_explained = plain, False
                 continue
             else:
-                self._has_answered = True
                 if self._forms.keep(form, is_explained=is_explained):
                     logger.info(
                         "model server needs a weaker request form",
@@ -219,24 +225,13 @@ class OpenAITextModel:
             if weaker is None and not _is_explained(rejection, problem):
                 weaker, is_explained = self._forms.plainer(form, rejection), False
             if weaker is None:
-                if isinstance(problem, PermanentModelError):
-                    self._check_others_are_answered(rejection, is_probe=is_probe)
+                if isinstance(problem, PermanentModelError) and not is_too_long(rejection):
+                    if is_probe:
+                        raise refuses_everything(rejection, self._role)
+                    self.probe()  # a server that refuses everything has its own reason
                 certain = judge(rejection.certain, self._role)
                 raise problem if is_probe else confirmed(problem, certain, self.probe)
             form = weaker
-
-    def _check_others_are_answered(self, rejection: Rejection, *, is_probe: bool) -> None:
-        """Raise if the server refuses everything alike: then a refusal for no known reason is its own.
-
-        It is asked with the smallest request, unless it has answered since it last refused one.
-        """
-        if is_too_long(rejection):
-            return
-        if is_probe:
-            raise refuses_everything(rejection, self._role)
-        if not self._has_answered:
-            self.probe()
-        self._has_answered = False
 
 
 def text_model_from(

@@ -12,6 +12,7 @@ import math
 import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,6 +49,11 @@ _BEFORE_FIRST = re.compile(r"[^\w{\[<]{0,16}")
 _BEFORE_NEXT = re.compile(r"[\s\0,;]*")
 _END = "[DONE]"
 
+
+class MiscountedError(Exception):
+    """There are fewer or more vectors than texts, or their numbers say not whose they are."""
+
+
 # The length of vectors: numbers read in the wrong order of bytes have any.
 _LENGTHS = (1e-9, 1e9)
 
@@ -83,7 +89,7 @@ class Body:
         """The JSON values of the body, or of its events; None for the end of a stream.
 
         Raises:
-            TransientModelError: one of them is not JSON, or not whole.
+            TransientModelError: the first of them is not JSON, or not whole; the others end before one.
         """
         text = self._text()
         if _EVENTS.search(text) and text[:1] not in "{[":
@@ -94,17 +100,23 @@ class Body:
             if text[begin : begin + len(_END)].upper() == _END:
                 value, at = None, begin + len(_END)
             else:
-                value, at = _decode(text, begin)
+                try:
+                    value, at = json.JSONDecoder(strict=False).raw_decode(text, begin)
+                except (ValueError, RecursionError):
+                    if before is _BEFORE_NEXT:
+                        return  # a page's end, or an event that was cut
+                    raise not_of_form() from None
             yield value
             before = _BEFORE_NEXT
 
     def _text(self) -> str:
-        _, _, charset = self.headers.get("content-type", "").partition("charset=")
-        try:
-            text = self.content.decode(
-                charset.split(";")[0].strip(" \"'") or json.detect_encoding(self.content), "replace"
-            )
-        except LookupError:
+        _, _, named = self.headers.get("content-type", "").partition("charset=")
+        # Gateways name sets of their own for JSON, which is in UTF-8.
+        for charset in (json.detect_encoding(self.content), named.split(";")[0].strip(" \"'")):
+            with suppress(LookupError, UnicodeError):
+                text = self.content.decode(charset)
+                break
+        else:
             text = self.content.decode("utf-8", "replace")
         return text.lstrip("\ufeff \t\r\n")  # some servers keep a connection alive by empty lines
 
@@ -112,13 +124,6 @@ class Body:
 def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
     skipped = pattern.match(text, at)
     return skipped.end() if skipped else at
-
-
-def _decode(text: str, at: int) -> tuple[Any, int]:
-    try:
-        return json.JSONDecoder().raw_decode(text, at)
-    except (ValueError, RecursionError):
-        raise not_of_form() from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +134,7 @@ class Completion:
         text: empty if there is none.
         is_cut_off: it ended at the limit of tokens, or was read no further.
         has_no_end: it was read no further, so that more room would not help.
+        is_broken: its stream stopped without an end; it may be whole all the same.
         is_refused: the model declined, or a filter took the answer away.
         usage: None if the server does not count.
     """
@@ -136,6 +142,7 @@ class Completion:
     text: str
     is_cut_off: bool = False
     has_no_end: bool = False
+    is_broken: bool = False
     is_refused: bool = False
     usage: Usage | None = None
 
@@ -199,16 +206,17 @@ def read_completion(body: Body) -> Completion:
                 index = choice.get("index")
                 choices.setdefault(index if isinstance(index, int) else place, _Choice()).add(choice)
                 is_streamed = is_streamed or "delta" in choice
-    is_whole = is_whole or any(choice.reason for choice in choices.values())
-    if not is_of_form or (is_streamed and not is_whole):
-        raise not_of_form()
+    is_broken = is_streamed and not is_whole and not any(choice.reason for choice in choices.values())
     ordered = [choices[index] for index in sorted(choices)]
     kind = "answer" if any(choice.texts("answer") for choice in ordered) else "thoughts"
     best = next((one for one in ordered if one.texts(kind)), ordered[0] if ordered else _Choice())
+    if not is_of_form or (is_broken and not best.texts("answer")):
+        raise not_of_form()
     return Completion(
         "\n".join(text for choice in ordered for text in choice.texts(kind)),
-        is_cut_off=_CUT_OFF.search(best.reason) is not None,
+        is_cut_off=is_broken or _CUT_OFF.search(best.reason) is not None,
         has_no_end=best.reason == NO_END,
+        is_broken=is_broken,
         is_refused=_FILTERED.search(best.reason) is not None
         or any(map(str.strip, best.parts.get("refusal", ()))),
         usage=usage,
@@ -241,7 +249,8 @@ def read_embeddings(body: Body, expected: int) -> tuple[list[Sequence[float]], U
 
     Raises:
         RejectedError: as for ``read_completion``.
-        TransientModelError: also for fewer or more vectors than expected.
+        MiscountedError: fewer or more vectors than expected.
+        TransientModelError: as for ``read_completion``.
     """
     value = next(body.values(), None)
     if rejection := error_within(value, body.headers):
@@ -255,7 +264,7 @@ def read_embeddings(body: Body, expected: int) -> tuple[list[Sequence[float]], U
         numbers.append(_number(row.get("index", row.get("text_index"))) if isinstance(row, dict) else None)
     places = _in_order(numbers, expected)
     if places is None:
-        raise TransientModelError("The model server did not return one embedding for each text.")
+        raise MiscountedError
     return [_vector(vectors[place]) for place in places], _usage(value)
 
 

@@ -162,6 +162,10 @@ class _BoundedBody(httpx2.SyncByteStream):
             if clock.is_over():
                 raise clock.at_end() from None
             raise
+        except (httpx2.RemoteProtocolError, httpx2.ReadError) as error:
+            is_closed = isinstance(error, httpx2.ReadError) or "peer closed" in str(error)
+            if not (clock.has_begun and is_closed):  # else its reader sees whether that was all
+                raise
 
     def _unpacked(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         """Unpacks a body that looks packed, whether its headers say so or not."""

@@ -443,7 +443,7 @@ def test_embedding_errors_are_decisions_too(server: ModelServer, embedder: OpenA
         embedder.embed(["a"])
     server.behave(status=400, times=1)
     assert embedder.embed(["a"]).vectors == ((),), "it refuses this text alone"
-    server.behave(responder=lambda _: {"data": [{"index": 0, "embedding": [1.0] * 8}]})
+    server.behave(responder=lambda _: {"data": [{"index": 0, "embedding": [1.0] * 8}] * 3})
     with pytest.raises(TransientModelError, match="one embedding for each"):
         embedder.embed(["a", "b"])
 

@@ -45,7 +45,10 @@ class RecordedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """A responder's return value that decides the whole HTTP response."""
+    """A responder's return value that decides the whole HTTP response.
+
+    With another ``Content-Length`` than the body's, the connection ends in the middle.
+    """
 
     status: int
     body: bytes
@@ -250,9 +253,11 @@ class _Handler(BaseHTTPRequestHandler):
         self, status: int, body: bytes, headers: Sequence[tuple[str, str]] = (), drip: float = 0.0
     ) -> None:
         self.send_response(status)
-        for name, value in {"Content-Type": "application/json", **dict(headers)}.items():
+        usual = {"Content-Type": "application/json", "Content-Length": str(len(body))}
+        sent = {**usual, **dict(headers)}
+        for name, value in sent.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
+        self.close_connection = self.close_connection or sent["Content-Length"] != usual["Content-Length"]
         if not drip:
             self._headers_buffer.append(b"\r\n" + body)  # type: ignore[attr-defined]
             self.flush_headers()
