@@ -266,7 +266,8 @@ class Breaker:
             )
 
     def _pause(self, error: RateLimitError) -> None:
-        provider, wait = self._provider, error.retry_after_seconds
+        # A wait of nothing says as little as none.
+        provider, wait = self._provider, error.retry_after_seconds or None
         learned = provider.pace.note_refusal() if wait is None else 0.0
         with self._lock:
             provider.reason = str(error)
@@ -275,7 +276,7 @@ class Breaker:
                 provider.refusals += 1
                 wait = learned or self._refusal_wait()
             elif now >= provider.ask_at:
-                # A server that names the same wait, or none, each time means nothing by it.
+                # A server that refuses again after the wait that it named means nothing by it.
                 wait = max(wait, self._growing_wait(provider.told_waits) if provider.told_waits else 0.0)
                 provider.told_waits += 1
             provider.ask_at = max(provider.ask_at, now + min(wait, self._longest_pause))

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given
@@ -28,6 +28,7 @@ from tests.support.stored import dead_letters, live_facts
 from tests.support.workers.draining import due_lanes
 
 REFUSAL = Raw(429, json.dumps({"error": {"message": "Rate limit reached", "code": None}}).encode())
+SOON = (("Retry-After", "0"),)
 
 
 class LimitedServer:
@@ -161,11 +162,13 @@ def see_that_all_is_done(rig: Rig, server: LimitedServer) -> None:
     assert verify(rig.database, deep=True).violations == ()
 
 
+@pytest.mark.parametrize("headers", [(), SOON], ids=["no wait", "a wait of nothing"])
 def test_thirty_sessions_at_a_limit_cost_few_requests_more_than_they_need(
-    rig: Rig, paced_settings: Settings
+    rig: Rig, paced_settings: Settings, headers: tuple[tuple[str, str], ...]
 ) -> None:
     server = LimitedServer(10, 2.0)
-    rig.model.behave(responder=server.respond)
+    refusal = replace(REFUSAL, headers=headers)
+    rig.model.behave(responder=lambda request: server.respond(request) and refusal)
     runner = BackgroundRunner(rig.database, prepare_stages(rig.database, paced_settings), paced_settings)
     put_thirty_sessions(rig)
     runner.start()
