@@ -25,6 +25,7 @@ from strandline.pipelines.facts.statements import (
     holds_all_of,
     is_denied_otherwise,
     is_negated,
+    is_supposed,
     is_turned,
     leading_name,
     names_in,
@@ -82,6 +83,9 @@ def check_decision(
         return beside(op, "assistant")
     if _is_weaker(known, candidate):
         op = replace(op, text=None)  # of both it would pass for the user's
+    if is_supposed(candidate.text) and not is_supposed(known.text):
+        is_of_both = op.op == "update" and op.text and is_made_of(op.text, [known.text, candidate.text])
+        return op if is_of_both else beside(op, "supposed")
     if op.op == "invalidate":
         fault = op.text and _fault(op.text, [candidate.text], [known.text, candidate.text])
         return replace(op, text=None) if fault else op
@@ -145,6 +149,8 @@ def repeats_badly(candidate: Statement, known: Statement) -> DoubtReason | None:
         return "assistant"
     if contradict(candidate.text, known.text):
         return "negation"
+    if is_supposed(candidate.text) != is_supposed(known.text):
+        return "supposed"
     is_lost = (
         not numbers_in(candidate.text) <= numbers_in(known.text)
         or is_miscounted(candidate.text, [known.text])
@@ -189,4 +195,6 @@ def _fault(text: str, held: Sequence[str], parts: Sequence[str]) -> DoubtReason 
         return "negation"
     if not holds_all_of(text, held) or are_exchanged(text, parts):
         return "loses"
+    if not is_supposed(text) and any(map(is_supposed, held)):
+        return "supposed"
     return "adds" if adds_to(text, parts) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from itertools import combinations, groupby
+from itertools import combinations, groupby, product
 
 from strandline.pipelines.facts.kinds import kin_of, kinds_of, words_of_kinds
 from strandline.pipelines.text.common_words import (
@@ -37,10 +37,14 @@ _DENYING_LAST = frozenset({"japanese", "korean", "turkish", "hindi", "german"})
 # Languages that tell by endings who does what, and so need no order.
 _INFLECTING = frozenset({"russian", "cyrillic", "polish", "turkish", "finnish", "greek", "korean", "hindi"})
 
+# So near before a wish stands what denies it.
+_DENIED_WITHIN = 16
+_FORM = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _CASED_NAME = re.compile(r"(?:^|(?<=[\w,;:)'’] )|(?<=[\w]['’]))(?=[^\W\d_])\w+")
 _FOREIGN_NAME = re.compile(
     r"[\u30a1-\u30fa\u30fc]{2,}|(?<![a-z\u00df-\u024f])[a-z]{2,}(?![a-z\u00df-\u024f])"
 )
+_WEEKDAY = re.compile("[월화수목금토일]요일|[月火水木金土日]曜|(?:星期|礼拜|周)[一二三四五六日天]")
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
 _CHARACTER = re.compile("[\u3041-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\u0e01-\u0e4e]")
 # Endings and joiners where no blanks are, and characters that are in too many words to tell anything.
@@ -127,21 +131,37 @@ def are_exchanged(text: str, parts: Sequence[str]) -> bool:
 
 
 def is_turned(one: str, other: str) -> bool:
-    """Whether two words have changed places: "Tom owes Eva 5 euros", "from Rome to Porto", "older than"."""
+    """Whether two words have changed places: "Tom owes Eva 5 euros", "from Rome to Porto", "older than".
+
+    Of characters several are a word; where endings tell who does what, people have changed theirs.
+    """
+    if language_of(one) in _INFLECTING:
+        return _are_inflected_otherwise(one, other)
     left, right = _in_order(one), _in_order(other)
-    places = [place for place, pair in enumerate(zip(left, right, strict=False)) if pair[0] != pair[1]]
-    if len(left) != len(right) or len(places) != 2 or language_of(one) in _INFLECTING:
+    begun = next(_equal_until(left, right))
+    ended = next(_equal_until(left[begun:][::-1], right[begun:][::-1]))
+    left, right = left[begun : len(left) - ended], right[begun : len(right) - ended]
+    little, listed = joining_words(language_of(one)) - speakers(), pattern("listed")
+    lengths = range(1, _MAX_END_WORDS + 1 if _CHARACTER.search(one) else 2)
+    for first, last in product(lengths, repeat=2):
+        moved, between = (left[-last:], left[:first]), left[first:-last]
+        if between and between != ["是"] and right == [*moved[0], *between, *moved[1]]:
+            return little.isdisjoint((*moved[0], *moved[1])) and not any(map(listed.fullmatch, between))
+    return False
+
+
+def _are_inflected_otherwise(one: str, other: str) -> bool:
+    """Whether two people have other endings: "Анна должна Борису", "Борис должен Анне"."""
+    if {"partner"} & kinds_of(one) & kinds_of(other) or pattern("together").search(folded(one)):
         return False
-    first, last = places
-    is_list = any(map(pattern("listed").fullmatch, left[first:last]))
-    little = joining_words(language_of(one)) - speakers()
-    is_said = not {left[first], left[last]} & little
-    return (
-        is_said
-        and last - first > 1
-        and not is_list
-        and (left[first], left[last]) == (right[last], right[first])
-    )
+    left, right = _people(one), _people(other)
+    pairs = ((a, b, next(_equal_until(a, b))) for a, b in product(left - right, right - left))
+    alike = [(a, b) for a, b, same in pairs if same >= max(2, min(len(a), len(b)) - 2)]
+    return min(len({a for a, _b in alike}), len({b for _a, b in alike})) > 1
+
+
+def _people(text: str) -> set[str]:
+    return {folded(w) for w in _FORM.findall(normal_form(text)) if w[0].isupper() or folded(w) in speakers()}
 
 
 def _in_order(text: str) -> list[str]:
@@ -196,7 +216,16 @@ def contradict(one: str, other: str) -> bool:
     if (is_negated(one) != is_negated(other)) == bool(opposed):
         return False
     fewer, more = sorted((_words_without_denial(text) - opposed for text in (one, other)), key=len)
-    return bool(fewer) and _share(fewer, more) == 1
+    # A verb may hold its denial, as in Turkish.
+    return _share(fewer, more) == 1 if fewer else len(more) < 2
+
+
+def is_supposed(text: str) -> bool:
+    """Whether a statement tells only a wish, a question or a possibility, and denies none."""
+    match = pattern("supposed").search(_plain(text))
+    # "No longer wants to" is a decision.
+    before = "" if match is None or language_of(text) in _DENYING_LAST else match.string[: match.start()]
+    return match is not None and not negation_of(text).search(before[-_DENIED_WITHIN:])
 
 
 def _opposed_words(one: str, other: str) -> set[str]:
@@ -249,7 +278,7 @@ def names_in(text: str) -> frozenset[str]:
     }
     plain = folded(text)
     if language_of(text) in SCRIPTS_WITHOUT_CASE:
-        capitals |= set(_FOREIGN_NAME.findall(plain)) - speakers()
+        capitals |= set(_FOREIGN_NAME.findall(plain)) - speakers() | set(_WEEKDAY.findall(plain))
     return frozenset(capitals)
 
 
@@ -311,6 +340,7 @@ def differ_in_part(one: str, other: str) -> bool:
     ended = next(_equal_until(left[begun:][::-1], right[begun:][::-1]))
     parts = [set(words[begun : len(words) - ended]) for words in (left, right)]
     little = joining | weak_words() | _COMMON_CHARACTERS
+    little -= {word for part in parts for word in part if pattern("times").fullmatch(word)}
     is_telling = all(any(word not in little and not numbers_in(word) for word in part) for part in parts)
     return is_telling and max(map(len, parts)) <= _MAX_END_WORDS and _share(*parts) == 0
 

@@ -30,15 +30,6 @@ def marks_of_languages() -> dict[str, frozenset[str]]:
 
 
 @cache
-def _languages_of_words() -> dict[str, list[str]]:
-    languages: dict[str, list[str]] = {}
-    for name, marks in marks_of_languages().items():
-        for mark in marks:
-            languages.setdefault(mark, []).append(name)
-    return languages
-
-
-@cache
 def joining_words(language: str | None) -> frozenset[str]:
     """A language's function words, as they stand and as lexemes; of all languages if it is not known."""
     by_language = _table()["function_words"]
@@ -101,8 +92,15 @@ def pattern(name: str) -> re.Pattern[str]:
 
 def negation_of(text: str) -> re.Pattern[str]:
     """The words that deny in the language of a text."""
-    name = f"negation_in_{language_of(text)}"
-    return pattern(name if name in _table()["patterns"] else "negation")
+    return _negation_in(language_of(text))
+
+
+@cache
+def _negation_in(language: str | None) -> re.Pattern[str]:
+    if f"negation_in_{language}" in _table()["patterns"]:
+        return pattern(f"negation_in_{language}")
+    others = _table()["homographs"].get(str(language), "(?!)")
+    return re.compile(rf"(?!(?<!\w)(?:{others})(?!\w))(?:{pattern('negation').pattern})")
 
 
 def any_of(phrases: Iterable[str]) -> str:
@@ -150,15 +148,16 @@ def language_of(text: str) -> str | None:
     if script not in ("latin", "cyrillic"):
         return script if weight else None
     words = set(_WORD.findall(plain))
-    is_cyrillic, languages = script == "cyrillic", _languages_of_words()
-    hits = Counter(
-        name for word in words for name in languages.get(word, ()) if (name == "russian") == is_cyrillic
-    )
+    is_cyrillic, marks = script == "cyrillic", marks_of_languages().items()
+    hits = Counter({name: len(words & its) for name, its in marks if (name == "russian") == is_cyrillic})
     if not is_cyrillic and _ENGLISH_I.search(text):
         hits["english"] += 1
-    (first, most), (_second, next_most) = [*hits.most_common(2), (None, 0), (None, 0)][:2]
-    if most > next_most:
+    (first, most), *others = hits.most_common(2)
+    if most > sum(hit for _name, hit in others):
         return first
+    letters = {} if is_cyrillic else _table()["letters"]
+    if name := next((name for name, some in letters.items() if re.search(some, plain)), None):
+        return name
     return "cyrillic" if is_cyrillic and len(words) > 2 else None
 
 

@@ -10,7 +10,7 @@ from strandline.pipelines.text.common_words import any_of, month_names, number_w
 from strandline.pipelines.text.lexemes import query_lexemes, remembered
 from strandline.schemas.values.normal_form import folded, normal_form
 
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(r"(?:(?<![^\s(])[-\u2212]|\b(?:minus|moins|menos|meno|eksi|минус) )?(?:[$€£¥₽] ?)?(\d+)")
 _THOUSANDS = re.compile(r"(?<=\d)[.,'\u00a0\u202f](?=\d{3}(?!\d))")
 _TOKEN = re.compile(r"[^\W\d_]+|\d+")
 _DATE = re.compile(r"\d{1,4}(?:[-/.]\d{1,2}){2}")
@@ -26,13 +26,15 @@ _COUNTED = re.compile(
     " ?(?=[个個只隻歳岁歲年月日匹本台人つ名点點时時次杯条件辆]|마리|명|개|살|번|대|잔|권)"
 )
 _DIGITS = dict(zip("一二三四五六七八九两兩두세네", (*range(1, 10), 2, 2, 2, 3, 4), strict=True))
+_HALF = re.compile(r"(?<!\w)(halb|half past) (\d{1,2})(?!\d|[:.]\d)")
 _CLOCK = re.compile(r"(?<![\d:.])(1[0-2]|0?[1-9])(?:[:.](\d\d))? ?([ap])\.?m\b")
 
 
 @remembered
 def numbers_in(text: str) -> frozenset[int]:
-    """The numbers of a text; a month that is named next to a number counts as its number."""
-    values = frozenset(int(each) for each in _NUMBER.findall(in_digits(text)) if len(each) < _MAX_DIGITS)
+    """The numbers of a text with their signs; a month that is named next to a number counts as its number."""
+    signed = (match for match in _NUMBER.finditer(in_digits(text)) if len(match[1]) < _MAX_DIGITS)
+    values = frozenset(int(match[1]) * (1 if match[0][0] in "0123456789$€£¥₽" else -1) for match in signed)
     return values | months_in(text) if values else values
 
 
@@ -41,6 +43,7 @@ def in_digits(text: str) -> str:
     """A text in small letters, with numbers and times of day in digits."""
     plain = _COUNTED.sub(_count_in_digits, _THOUSANDS.sub("", folded(text)))
     plain = _number_pattern().sub(_words_in_digits, plain)
+    plain = _HALF.sub(lambda time: f"{int(time[2]) - (time[1] == 'halb')}:30", plain)
     return _CLOCK.sub(lambda time: f"{int(time[1]) % 12 + 12 * (time[3] == 'p')}:{time[2] or '00'}", plain)
 
 

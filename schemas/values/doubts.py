@@ -10,7 +10,7 @@ from typing import Literal
 DoubtedOperation = Literal["update", "invalidate", "duplicate"]
 Settlement = Literal["both", "new", "old"]
 DoubtReason = Literal[
-    "unrelated", "older", "assistant", "negation", "loses", "adds", "language", "contradicts"
+    "unrelated", "older", "assistant", "negation", "loses", "adds", "language", "supposed", "contradicts"
 ]
 
 DOUBT_SENTENCES: Mapping[DoubtReason, str] = MappingProxyType(
@@ -22,6 +22,7 @@ DOUBT_SENTENCES: Mapping[DoubtReason, str] = MappingProxyType(
         "loses": "The words proposed for both, or those of the known fact, leave something out.",
         "adds": "The words proposed for both say more than the two.",
         "language": "The words proposed for both are in another language.",
+        "supposed": "One of the two tells only a wish, a question or a possibility.",
         "contradicts": "It was added by hand, and its words may contradict the known fact.",
     }
 )

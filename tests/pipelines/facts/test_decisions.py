@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from strandline.pipelines.facts.decisions import check_decision, is_made_of
 from strandline.pipelines.facts.folding import Candidate, is_older
 from strandline.pipelines.facts.grounding import ground_fact, may_mean
-from strandline.pipelines.facts.statements import adds_to, holds_all_of, telling_words
+from strandline.pipelines.facts.statements import adds_to, holds_all_of, is_negated, telling_words
 from strandline.pipelines.models.answer_forms import is_placeholder
 from strandline.pipelines.models.answers import ExtractedFact, MergeOperation
 from strandline.pipelines.models.contract import TranscriptLine
@@ -72,6 +72,55 @@ def test_wrong_decisions_are_doubts(op: str, known: str, candidate: str, text: s
     else:
         assert checked.op == "add" and checked.doubt is not None
         assert (checked.doubt.op, checked.doubt.fact, checked.doubt.reason) == (op, 1, reason)
+
+
+@pytest.mark.parametrize(("affirmed", "denied"), list(rows("negations.txt")))
+def test_a_denial_is_read_in_each_person_and_repeats_nothing(affirmed: str, denied: str) -> None:
+    assert is_negated(denied) and not is_negated(affirmed)
+    for known, candidate in ((affirmed, denied), (denied, affirmed)):
+        assert decide("duplicate", known, candidate).op == "add"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Nutzer arbeitet seit Mai bei Siemens.",
+        "O usuário trabalha no banco.",
+        "De gebruiker is pas verhuisd naar Gent.",
+        "L'utente ne ha due.",
+        "Ni är med hos Anna och Per.",
+        "Kullanıcı namaz kılıyor.",
+    ],
+)
+def test_a_word_that_denies_in_another_language_denies_nothing(text: str) -> None:
+    assert not is_negated(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts", "may"),
+    [
+        (
+            "User might sell the boat, which is called Nelly.",
+            ["User might sell the boat.", "User's boat is called Nelly."],
+            True,
+        ),
+        ("User has a boat and will sell the boat.", ["User might sell the boat.", "User has a boat."], False),
+        (
+            "User works in Porto and moved to Rome.",
+            ["User wants to move to Rome.", "User works in Porto."],
+            False,
+        ),
+        (
+            "User has a dog named Rex, a beagle who is 14 years old.",
+            ["User has a dog named Rex.", "Rex is a beagle.", "Rex is 4 years old."],
+            False,
+        ),
+        ("Anna works at SAP and Ben works at Bosch.", ["Anna works at Bosch.", "Ben works at SAP."], False),
+        ("User likes jazz but does not like opera.", ["User likes jazz.", "User does not like opera."], True),
+    ],
+)
+def test_a_sentence_is_no_surer_than_its_parts(text: str, parts: list[str], may: bool) -> None:
+    assert is_made_of(text, parts) == may
 
 
 def test_each_reason_has_its_sentence() -> None:
