@@ -105,6 +105,7 @@ def template(server_url: str) -> Iterator[None]:
             yield
         finally:
             _connections.clear()
+            _drop_left(server_url, connection)
             connection.execute(f"DROP DATABASE {template_name()} WITH (FORCE)")
 
 
@@ -120,7 +121,7 @@ def make_tables(url: str, partitions: int | None = None) -> None:
 def temporary_database(server_url: str, template: str | None = None) -> Iterator[str]:
     """A clone of ``template``, by default this process's own, as a URL.
 
-    It is dropped in the end, whoever is connected to it.
+    It is dropped some time after its use, whoever is connected to it.
     """
     name = f"t_{uuid4().hex}"
     with _connected(server_url) as connection:
@@ -132,6 +133,19 @@ def temporary_database(server_url: str, template: str | None = None) -> Iterator
         yield url
         _end_look(url)
         del _lookers[os.getpid(), url]
+        _drop_left(server_url, connection)
+        _left.setdefault(server_url, []).append(name)
+        if server_url not in _connections:
+            _drop_left(server_url, connection)
+
+
+# By server, the database that was used last, which is dropped after the next: while one of its sessions is
+# still ending, Postgres waits a tenth of a second.
+_left: dict[str, list[str]] = {}
+
+
+def _drop_left(server_url: str, connection: psycopg.Connection[Any]) -> None:
+    for name in _left.pop(server_url, []):
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
