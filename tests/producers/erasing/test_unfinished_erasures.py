@@ -155,19 +155,25 @@ def make_copy(stack: EmbeddedStack, alone: str) -> Iterator[MakeCopy]:
         yield make
 
 
-def ends(copy: Copy, scope: str) -> list[int]:
+_ends: dict[str, list[int]] = {}
+
+
+def ends(make_copy: MakeCopy, scope: str) -> list[int]:
     """Where a process may end, from what the erasure tells: at each step, and after each that deletes rows.
 
-    The first is told before the fence is set.
+    The first is told before the fence is set.  They are the same in every copy, so a scope is erased for them
+    once.
     """
-    told: list[tuple[str, str, int]] = []
-    erase(copy.erasures, scope, lambda step, table, rows: told.append((step, table, rows)))
-    steps: set[str] = set()
-    return [
-        number
-        for number, (step, _table, rows) in enumerate(told)
-        if number and (rows or step not in steps) and not steps.add(step)  # type: ignore[func-returns-value]
-    ]
+    if scope not in _ends:
+        told: list[tuple[str, str, int]] = []
+        erase(make_copy().erasures, scope, lambda step, table, rows: told.append((step, table, rows)))
+        steps: set[str] = set()
+        _ends[scope] = [
+            number
+            for number, (step, _table, rows) in enumerate(told)
+            if number and (rows or step not in steps) and not steps.add(step)  # type: ignore[func-returns-value]
+        ]
+    return _ends[scope]
 
 
 def check_unfinished(copy: Copy, scope: str) -> None:
@@ -258,7 +264,7 @@ def stride(scope: str, beside: str | None) -> tuple[int, int]:
 def test_an_erasure_that_ended_anywhere(make_copy: MakeCopy, scope: str, beside: str | None) -> None:
     """Then others are erased to their end, then the same call ends it, and all are readmitted."""
     first, every = stride(scope, beside)
-    for at in ends(make_copy(), scope)[first::every]:
+    for at in ends(make_copy, scope)[first::every]:
         copy = make_copy()
         others = copy.kept([scope, *filter(None, [beside])])
         assert copy.stop(scope, at)
@@ -305,7 +311,7 @@ def test_receipts_repeated_in_an_older_dump(make_copy: MakeCopy, scope: str, bes
 
 def test_nobody_is_told_that_a_session_is_forgotten_while_its_facts_are_shown(make_copy: MakeCopy) -> None:
     """A forgetting reset ends as forgotten, or as refused: also if only some of the rows are left."""
-    first, *_others, last = ends(make_copy(), USER)
+    first, *_others, last = ends(make_copy, USER)
     shown = []
     for at in (first, last):
         copy = make_copy()
@@ -325,7 +331,7 @@ def test_nobody_is_told_that_a_session_is_forgotten_while_its_facts_are_shown(ma
 
 def test_a_process_that_was_held_up_deletes_nothing_of_the_life_after(make_copy: MakeCopy) -> None:
     """At each of its steps another ends the erasure, and the user is readmitted and writes."""
-    for at in ends(make_copy(), USER):
+    for at in ends(make_copy, USER):
         copy, passed = make_copy(), iter(range(10_000))
         receipts: list[ErasureReceipt] = []
 
@@ -343,7 +349,7 @@ def test_a_process_that_was_held_up_deletes_nothing_of_the_life_after(make_copy:
 
 def test_the_name_of_an_unfinished_session_may_be_anothers_meanwhile(make_copy: MakeCopy) -> None:
     """Once its directory entry is gone; what the other says is no remainder of what is erased."""
-    at = ends(make_copy(), ONE)[-1]
+    at = ends(make_copy, ONE)[-1]
     copy = make_copy()
     copy.stop(ONE, at)
     others = Memory.from_defaults(name(ONE), user_id="eve", database_url=copy.url, **LIMITS)
@@ -358,7 +364,7 @@ def test_the_same_call_ends_an_erasure_whose_name_is_anothers_meanwhile(
     make_copy: MakeCopy, user: str | None
 ) -> None:
     """By the name alone, which is the other's now: that one stays, and is erased by another call."""
-    at = ends(make_copy(), ONE)[-1]
+    at = ends(make_copy, ONE)[-1]
     copy = make_copy()
     copy.stop(ONE, at)
     others = Memory.from_defaults(name(ONE), user_id=user, database_url=copy.url, **LIMITS)
