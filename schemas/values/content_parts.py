@@ -94,8 +94,9 @@ _CAPTIONS = (
 # In a part of an adapter, which holds what its library has and a message lacks: nobody reads it.
 KEPT = "strandline_kept"
 # Fields of parts in which an adapter keeps what its library wrote: of a part that is no data its words may be
-# a system's.
+# another speaker's, such as a system's.
 _KEEPING = frozenset({"item", "openai_agents", "pydantic_ai"})
+_OTHERS = ("instruction", "system", "user")
 # No words: what only its maker reads.
 _OPAQUE = re.compile("signature|encrypted|metadata|^cache|^provider_?(?:details|data|options)", re.IGNORECASE)
 _EMPTY: tuple[object, ...] = (None, "", {}, [])
@@ -358,13 +359,19 @@ def named_text(part: Mapping[str, Any]) -> str:
     if is_thinking(part) or KEPT in part:
         return ""
     kind = kind_of(part)
+    bare = part
     if not (kind or _kind_by_name(part["type"])):
-        part = {key: value for key, value in part.items() if key not in _KEEPING}
-    if text := part_text(part):
+        bare = {key: value for key, value in part.items() if key not in _KEEPING}
+    if text := part_text(bare if _keeps_others(part) else part):
         return without_payloads(text)
-    values = {} if kind else _plain_values({**part, "type": ""})
+    values = {} if kind else _plain_values({**bare, "type": ""})
     shown = values if isinstance(values, str) else json.dumps(values, ensure_ascii=False, default=str)
     return without_payloads(f"[{part['type']}]{'' if values in _EMPTY else f' {shown}'}")
+
+
+def _keeps_others(part: Mapping[str, Any]) -> bool:
+    kept = [part[key] for key in _KEEPING if isinstance(part.get(key), Mapping)]
+    return any("role" in one or str(one.get("part_kind")).startswith(_OTHERS) for one in kept)
 
 
 def _plain_values(value: Any) -> Any:
@@ -437,6 +444,8 @@ def _lines(part: Mapping[str, Any]) -> Iterator[str]:
     text = next((part[key] for key in _SPOKEN if isinstance(part.get(key), str)), None)
     if text is not None:
         yield text
+        if part["type"] == "text":
+            return  # no model is shown its further fields
     elif kind := kind_of(part):
         yield _mark(kind, part)
         yield from filter(None, (source_text(part),))

@@ -12,7 +12,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, TypeVar
 
-from strandline.schemas.values.content_parts import KEPT, beside_texts, named_text, spoken_text
+from strandline.schemas.values.content_parts import (
+    KEPT,
+    beside_texts,
+    is_part,
+    kind_of,
+    named_text,
+    spoken_text,
+    without_payloads,
+)
 from strandline.schemas.values.forms.tool_calls import Content, Parts, read_call, tool_parts
 
 T = TypeVar("T")
@@ -86,19 +94,16 @@ def chat_messages(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _chat_form(message: Mapping[str, Any], also: Collection[str]) -> dict[str, Any]:
     role, content = message["role"], _content(message["role"], message["content"], also)
+    form: dict[str, Any] = {"role": role}
     if role == "tool":
-        return {
-            "role": role,
-            "tool_call_id": _call_id(message.get("tool_call_id", ""), also),
-            "content": content or "",
-        }
-    form: dict[str, Any] = {"role": role, **_further(message, also)}
-    # Of calls with one id a read makes several ids; a message alone keeps the last.
-    calls = {str(call.get("id")): _call(call, also) for call in message.get("tool_calls", ())}
-    form["content"] = content or (None if calls else "")
-    if calls:
-        form["tool_calls"] = list(calls.values())
-    others = {key: value for key, value in message.items() if key not in form and key != "refusal"}
+        form |= {"tool_call_id": _call_id(message.get("tool_call_id", ""), also), "content": content or ""}
+    else:
+        # Of calls with one id a read makes several ids; a message alone keeps the last.
+        calls = {str(call.get("id")): _call(call, also) for call in message.get("tool_calls", ())}
+        form |= {**_further(message, also), "content": content or (None if calls else "")}
+        if calls:
+            form["tool_calls"] = list(calls.values())
+    others = {key: value for key, value in message.items() if key not in form}
     if beside := spoken_text(others):
         own = [{"type": "text", "text": content}] if isinstance(content, str) and content else content or []
         form["content"] = [*own, {"type": "text", "text": beside}] if own else beside
@@ -168,9 +173,10 @@ def body_of(part: Mapping[str, Any]) -> dict[str, str] | None:
         value = {"url": value}
     if kind not in _FIELDS or not isinstance(value, Mapping):
         return None
-    body = {key: value[key] for key in _FIELDS[kind] if isinstance(value.get(key), str) and value[key]}
+    texts = {key: value[key] for key in _FIELDS[kind] if isinstance(value.get(key), str) and value[key]}
+    body = {key: text for key, text in texts.items() if _is_sound(key, text)}
     needed = next((fields for fields in _NEEDED[kind] if fields <= body.keys()), None)
-    if needed is None or not all(_is_sound(*item) for item in body.items()):
+    if needed is None:
         return None
     others = set().union(*_NEEDED[kind]) - needed
     return {key: text for key, text in body.items() if key not in others}
@@ -211,11 +217,12 @@ def _call_id(call_id: str, also: Collection[str]) -> str:
 
 
 def _output(value: object) -> Any:
-    if isinstance(value, Mapping) and isinstance(value.get("value"), str):  # the AI SDK's
-        return value["value"]
-    if isinstance(value, list) and all(isinstance(part, Mapping) and "type" in part for part in value):
-        return "\n".join(filter(None, map(named_text, value)))
-    return _text(value)
+    if isinstance(value, Mapping) and isinstance(value.get("value"), str | list):  # the AI SDK's
+        return _output(value["value"])
+    parts: list[Any] = value if isinstance(value, list) else [value]
+    if all(is_part(part) for part in parts) and (isinstance(value, list) or kind_of(parts[0])):
+        return "\n".join(filter(None, map(named_text, parts)))
+    return value if isinstance(value, str) else without_payloads(_text(value))
 
 
 def _text(value: object) -> str:

@@ -18,10 +18,12 @@ _CALLS = frozenset({"tooluse", "toolcall", "functioncall"})
 _RESULTS = frozenset({"toolresult", "functionresponse", "localshellcalloutput"})
 # The halves of pairs that the provider makes, or that ask a person and answer.
 _OWN_CALLS = frozenset(
-    {"servertooluse", "servertoolcall", "mcptooluse", "mcpapprovalrequest", "toolapprovalrequest"}
+    {"servertooluse", "servertoolcall", "mcptooluse", "mcpapprovalrequest", "toolapprovalrequest", "program"}
 )
-_OWN_RESULTS = ("toolresult", "approvalresponse")
-_OWN_IDS = ("approval_request_id", "approvalId", "tool_use_id", "tool_call_id", "id")
+_OWN_RESULTS = ("toolresult", "approvalresponse", "programoutput")
+_OWN_IDS = ("approval_request_id", "approvalId", "tool_use_id", "tool_call_id", "call_id", "id")
+# A program of the Responses API: the calls that it makes stand between its halves.
+_PROGRAM = ("program", "programoutput")
 # Gemini and Bedrock put the call into a field of this name.
 _WRAPPERS = (
     "functionCall", "function_call", "functionResponse", "function_response", "toolUse", "toolResult",
@@ -33,7 +35,7 @@ _IDS = ("tool_use_id", "toolUseId", "toolCallId", "tool_call_id", "call_id", "id
 _NAMES = ("name", "toolName")
 _INPUTS = ("input", "args", "arguments", "action", "operation")
 _OUTPUTS = ("output", "result", "content", "response")
-_THINKING = frozenset({"thinking", "redacted_thinking", "reasoning"})
+_THINKING = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
 
 Parts = Sequence[Mapping[str, Any]]
 Content = str | Parts | None
@@ -62,7 +64,7 @@ def tool_parts(content: Content) -> Iterator[tuple[Mapping[str, Any], ToolPart |
         wrapper = _wrapper(part)
         body: Mapping[str, Any] = part if wrapper is None else part[wrapper]
         kind = _kind(wrapper or part.get("type"))
-        is_item = isinstance(body.get("call_id"), str)
+        is_item = isinstance(body.get("call_id"), str) and kind not in _PROGRAM
         is_result = kind in _RESULTS or (is_item and kind.endswith("output"))
         if not (is_result or is_item or kind in _CALLS):
             yield part, None
@@ -93,9 +95,10 @@ class Half:
 def own_halves(content: Content) -> Iterator[tuple[Mapping[str, Any], Half | None]]:
     """Each part of a content, and the half that it is."""
     for part in () if content is None or isinstance(content, str) else content:
-        kind = _kind(part.get("type"))
+        kind, kept = _kind(part.get("type")), part.get("item")
         is_later = kind.endswith(_OWN_RESULTS) and kind not in _RESULTS
-        shared = _first(part, _OWN_IDS) if is_later or kind in _OWN_CALLS else None
+        body = kept if isinstance(kept, Mapping) else part  # the Agents SDK's adapter keeps items whole
+        shared = _first(body, _OWN_IDS) if is_later or kind in _OWN_CALLS else None
         half = Half(shared, is_later, "approval" in kind) if isinstance(shared, str) else None
         yield part, half
 

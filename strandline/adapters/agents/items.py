@@ -86,7 +86,7 @@ def _spoken_message(item: Mapping[str, Any]) -> Message | None:
 def _call(item: Mapping[str, Any]) -> Message | None:
     kind: Any = item.get("type")
     call_id: Any = item.get("call_id")
-    if not isinstance(kind, str) or kind.endswith("_output") or not is_name(call_id):
+    if not isinstance(kind, str) or kind.endswith(("_output", "program")) or not is_name(call_id):
         return None
     if kind == "function_call":
         function = {"name": item.get("name"), "arguments": item.get("arguments")}
@@ -104,6 +104,8 @@ def _result(item: Mapping[str, Any]) -> Message | None:
     call_id: Any = item.get(field)
     if not isinstance(kind, str) or not kind.endswith("_output") or not is_name(call_id):
         return None
+    if kind == "program_output":
+        return None  # the calls that its program made stand between them
     beside: dict[str, Any] = {} if kind == "function_call_output" else {"kind": kind, "field": field}
     if isinstance(output, str) or _are_parts(output):
         left = without(item, "type", field, "output")

@@ -28,8 +28,11 @@ Parts = list[dict[str, Any]]
 _ROLES: Mapping[str, Role] = {
     role: ROLES[role] for role in ("user", "assistant", "model", "tool", "function")
 }
-# Agno's fields of media, and the kinds of our content parts.
-_MEDIA = {"images": "image", "audio": "audio", "videos": "video", "files": "document"}
+# Agno's fields of media, those of a model's output last, and the kinds of our content parts.
+_MEDIA = {
+    "images": "image", "audio": "audio", "videos": "video", "files": "document", "image_output": "image",
+    "audio_output": "audio", "video_output": "video", "file_output": "document",
+}  # fmt: skip
 _MEDIA_WORDS = ("alt_text", "filename", "name", "revised_prompt", "transcript")
 
 
@@ -160,8 +163,11 @@ def _content(content: Any) -> Content:
 
 
 def _with_media(message: AgnoMessage, content: Content) -> Content:
+    by_kind = ((kind, getattr(message, field) or ()) for field, kind in _MEDIA.items())
     media = [
-        _media_part(kind, item) for field, kind in _MEDIA.items() for item in getattr(message, field) or ()
+        _media_part(kind, item, content)
+        for kind, items in by_kind
+        for item in (items if isinstance(items, Sequence) else [items])
     ]
     if not media:
         return content
@@ -169,9 +175,13 @@ def _with_media(message: AgnoMessage, content: Content) -> Content:
     return [*(text if content is None or isinstance(content, str) else content), *media]
 
 
-def _media_part(kind: str, item: object) -> dict[str, Any]:
-    """A medium without its bytes: an image by its URL as OpenAI has it, others by name; with its words."""
-    words = {name: text for name in _MEDIA_WORDS if isinstance(text := getattr(item, name, None), str)}
+def _media_part(kind: str, item: object, content: Content) -> dict[str, Any]:
+    """A medium without its bytes: an image by its URL as OpenAI has it, others by name; with its words.
+
+    ``content``: of the message, which may be its transcript.
+    """
+    values = {name: getattr(item, name, None) for name in _MEDIA_WORDS}
+    words = {name: text for name, text in values.items() if isinstance(text, str) and text != content}
     url = getattr(item, "url", None)
     if kind == "image" and isinstance(url, str):
         return {"type": "image_url", "image_url": {"url": url}, **words}

@@ -22,8 +22,11 @@ from strandline.schemas.values.message import Message, shown_with
 
 # Of so many turns at once on one object it is known what each was shown.
 MAX_OPEN_TURNS = 100
-# Among so many of the newest messages of the log, one of a graph's state is looked for.
+# Among so many of the newest messages of the log, one of a graph's state is looked for; then among so many
+# that may be speeches, since a turn may have any number of calls and results.
 _NEWEST = 20
+_NEWEST_SPOKEN = 500
+_SPEAKERS = ("user", "assistant")
 
 # Where ``RunnableWithMessageHistory`` ends a turn: it asks how many messages of its input are not new.
 TURN_ENDS: frozenset[CodeType] = frozenset(
@@ -85,12 +88,16 @@ class StrandlineHistory(BaseChatMessageHistory):
         that was edited in the state stays in the log as it was said: ``memory.replace`` edits it there.
         """
         newest = self.memory.history(limit=_NEWEST)
+        if not _count_known(messages, newest):
+            newest = self.memory.history(limit=_NEWEST_SPOKEN, roles=_SPEAKERS)
         for part in _new_parts(messages, newest):
             self.memory.put_messages(self._storable(part))
 
     async def aadd_state(self, messages: Sequence[BaseMessage]) -> None:
         """Async twin of ``add_state``."""
         newest = await self.memory.ahistory(limit=_NEWEST)
+        if not _count_known(messages, newest):
+            newest = await self.memory.ahistory(limit=_NEWEST_SPOKEN, roles=_SPEAKERS)
         for part in _new_parts(messages, newest):
             await self.memory.aput_messages(self._storable(part))
 
@@ -143,10 +150,14 @@ def _digest(messages: Sequence[BaseMessage]) -> int:
     return hash(repr(list(messages)))
 
 
-def _new_parts(state: Sequence[BaseMessage], newest: Sequence[Message]) -> Iterator[list[Message]]:
+def _count_known(state: Sequence[BaseMessage], newest: Sequence[Message]) -> int:
+    """How many messages of a state the log has, by the last whose id is known."""
     known = {message.id for message in newest}
-    last = max((place for place, message in enumerate(state, 1) if message.id in known), default=0)
-    last = last or _count_repeated(list(map(message_of, state)), newest)
+    return max((place for place, message in enumerate(state, 1) if message.id in known), default=0)
+
+
+def _new_parts(state: Sequence[BaseMessage], newest: Sequence[Message]) -> Iterator[list[Message]]:
+    last = _count_known(state, newest) or _count_repeated(list(map(message_of, state)), newest)
     for part in parts_of(state[last:]):
         # As shown: of an id that the log has, the log's message stays.
         yield [
@@ -159,7 +170,7 @@ def _count_repeated(state: Sequence[Message], newest: Sequence[Message]) -> int:
 
     Speeches are compared, since an application may keep those alone; there is an answer among them.
     """
-    logged = [(message.role, message.text) for message in newest if _is_speech(message)]
+    logged = [(message.role, message.text) for message in newest if _is_speech(message)][-_NEWEST:]
     places = [place for place, message in enumerate(state, 1) if _is_speech(message)]
     speeches = [(state[place - 1].role, state[place - 1].text) for place in places]
     for length in range(len(speeches), 1, -1):
@@ -170,4 +181,4 @@ def _count_repeated(state: Sequence[Message], newest: Sequence[Message]) -> int:
 
 
 def _is_speech(message: Message) -> bool:
-    return message.role in ("user", "assistant") and bool(message.text)
+    return message.role in _SPEAKERS and bool(message.text)

@@ -31,6 +31,7 @@ from strandline.adapters.converter import (
     tool_call,
     try_restore,
     with_leftovers,
+    without,
     without_leftovers,
 )
 from strandline.schemas.errors import InvalidMessageError
@@ -62,6 +63,8 @@ _OPENAI_ROLE = "__openai_role__"
 # Kept as it was, since it is not of a form that a content part may have.
 _ODD_PART = "langchain_part"
 _IN_MESSAGE = frozenset({"content", "type", "name", "tool_calls", "tool_call_id"})
+# Of `additional_kwargs`: what an assistant of OpenAI's says beside its content.
+_BESIDE = ("audio", "refusal")
 
 
 def message_of(original: BaseMessage) -> Message:
@@ -84,6 +87,7 @@ def message_of(original: BaseMessage) -> Message:
         name=source.name,
         tool_calls=[tool_call(call.get("id"), call["name"], call["args"]) for call in calls] or None,
         tool_call_id=call_id if role == "tool" else None,
+        extra=_words_beside(source.additional_kwargs) if role == "assistant" else {},
     )
     return with_leftovers(message, LIBRARY, _leftovers(source, message))
 
@@ -94,7 +98,7 @@ def langchain_message_of(message: Message) -> BaseMessage:
         message,
         LIBRARY,
         _restore_message,
-        lambda theirs: message_of(theirs) == replace(as_said(message), extra={}),
+        lambda theirs: message_of(theirs) == replace(as_said(message), extra=_words_beside(message.extra)),
     )
     if theirs is not None:
         return theirs
@@ -120,6 +124,8 @@ def _restore_message(message: Message, left: Mapping[str, Any]) -> BaseMessage:
     kind = left.get("kind", _USUAL_KINDS[message.role])
     fields: dict[str, Any] = dict(left.get("fields", {}))
     fields |= {"content": _given_content(message.content, left.get("texts", ()))}
+    if beside := _words_beside(message.extra):
+        fields["additional_kwargs"] = {**fields.get("additional_kwargs", {}), **beside}
     if message.name is not None:
         fields["name"] = message.name
     if message.role == "developer" and kind == "system":
@@ -136,7 +142,10 @@ def _leftovers(source: BaseMessage, message: Message) -> dict[str, Any]:
     left: dict[str, Any] = {}
     if source.type != _USUAL_KINDS[message.role]:
         left["kind"] = source.type
-    if fields := _fields(source):
+    fields = _fields(source)
+    if message.extra:
+        fields["additional_kwargs"] = without(source.additional_kwargs, *message.extra)
+    if fields:
         left["fields"] = fields
     if not isinstance(source.content, str) and (texts := _places_of_texts(source.content)):
         left["texts"] = texts
@@ -155,6 +164,10 @@ def _fields(source: BaseMessage) -> dict[str, Any]:
     except (TypeError, ValueError):  # what pydantic cannot write out
         fields = {name: getattr(source, name) for name in source.model_fields_set - _IN_MESSAGE}
         return {name: value for name, value in fields.items() if not is_empty(value)}
+
+
+def _words_beside(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: fields[name] for name in _BESIDE if fields.get(name)}
 
 
 def _role_of(source: BaseMessage) -> Role:

@@ -26,7 +26,7 @@ from strandline.schemas.values.message import Message
 MemoryOf = Callable[[RunContext[Any]], SessionMemory]
 
 # Instructions and what Pydantic AI notes for itself belong to the agent, and are new in each run.
-_SPOKEN_PARTS = ("retry-feedback", "retry-prompt", "tool-return", "user-prompt")
+_SPOKEN_PARTS = ("retry-feedback", "retry-prompt", "speech", "tool-return", "user-prompt")
 
 
 class StrandlineHistory(AbstractCapability[Any]):

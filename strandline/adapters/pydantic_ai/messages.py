@@ -226,6 +226,7 @@ def _foreign_item(part: Mapping[str, Any]) -> Any:
 
 # The speakers of a request's parts.  Other parts are Pydantic AI's own, and a system's.
 _SPEAKERS: Mapping[str, tuple[Role, ...]] = {
+    "speech": ("user",),
     "user-prompt": ("user",),
     "tool-return": ("tool",),
     "retry-prompt": ("tool", "user"),
@@ -295,8 +296,9 @@ def _request_message(part: Json, left: Json) -> Message:
         )
     if kind == "system-prompt":
         return with_leftovers(Message("system", content), LIBRARY, {**left, "part": own})
-    if kind not in _SPEAKERS:
-        return with_leftovers(Message("system", [{"type": kind, LIBRARY: part}]), LIBRARY, left)
+    if kind == "speech" or kind not in _SPEAKERS:
+        role: Role = "user" if kind == "speech" else "system"
+        return with_leftovers(Message(role, [{"type": kind, LIBRARY: part}]), LIBRARY, left)
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
     form = {} if isinstance(content, str) else {"form": "json"}
     call_id = part.get("tool_call_id")
@@ -331,9 +333,11 @@ def _own_part(plain: Message, left: Mapping[str, Any]) -> Json:
     part = left.get("part")
     if part is None:
         opaque: Any = plain.content
-        if plain.role != "system" or opaque[0][LIBRARY]["part_kind"] == "user-prompt":
+        whole = dict(opaque[0][LIBRARY])
+        role = "user" if whole["part_kind"] == "speech" else "system"
+        if plain.role != role or whole["part_kind"] == "user-prompt":
             raise ValueError("not a part that is stored whole")
-        return dict(opaque[0][LIBRARY])
+        return whole
     kind = part["part_kind"]
     if plain.role not in _SPEAKERS.get(kind, ("system",)) or (plain.role == "system") != (
         kind == "system-prompt"

@@ -629,6 +629,19 @@ def test_media_are_kept_by_name_and_without_their_bytes() -> None:
     assert message.shown_text.splitlines()[-3:] == ["[sound]", "Horta.", "[document] charter.pdf"]
 
 
+def test_what_a_model_made_is_kept_by_name_and_its_words_are_said_once() -> None:
+    made = AgnoMessage(
+        role="assistant",
+        content="Here.",
+        image_output=Image(content=b"bytes", id="i1", revised_prompt="a boat at dawn"),
+        audio_output=Audio(content=b"bytes", id="a1", transcript="Here."),
+    )
+    spoken = AgnoMessage(role="assistant", audio_output=Audio(content=b"bytes", transcript="Horta."))
+    first, second = messages_of(run_of(made, spoken))
+    assert first.shown_text == "Here.\n[picture]\na boat at dawn\n[sound]"
+    assert second.shown_text == "[sound]\nHorta."
+
+
 def test_calls_without_ids_and_results_in_one_message_find_each_other() -> None:
     function = {"name": "look", "arguments": {"at": "sea"}}
     asked = AgnoMessage(role="model", tool_calls=[{"function": function}])

@@ -383,6 +383,30 @@ def test_a_history_handed_in_again_without_ids_is_stored_once(history: Strandlin
     assert [message.text for message in history.memory.get_all()][len(texts) :] == ["q7"]
 
 
+@pytest.mark.parametrize("count", [7, 60])
+def test_a_history_without_ids_is_known_behind_any_number_of_results(
+    history: StrandlineHistory, count: int
+) -> None:
+    said = [HumanMessage("q"), AIMessage("a")]
+    calls = [{"name": "f", "args": {}, "id": f"c{number}"} for number in range(count)]
+    steps = [ToolMessage("r", tool_call_id=call["id"]) for call in calls]
+    history.add_messages([said[0], AIMessage("", tool_calls=calls), *steps, said[1]])
+    history.add_messages([HumanMessage("b"), AIMessage("", tool_calls=calls), *steps])
+    history.add_state([*said, HumanMessage("b"), AIMessage("B")])
+    texts = [message.text for message in history.memory.get_all() if message.role != "tool"]
+    assert texts == ["q", "", "a", "b", "", "B"]
+
+
+def test_what_an_assistant_says_beside_its_content_is_read(history: StrandlineHistory) -> None:
+    sound = {"id": "audio_1", "data": "QUJD", "expires_at": 9, "transcript": "High at nine."}
+    spoken = AIMessage("", additional_kwargs={"audio": sound, "refusal": None, "x": 1})
+    refused = AIMessage("", additional_kwargs={"refusal": "Never."})
+    for theirs in (spoken, refused, HumanMessage("q", additional_kwargs={"refusal": "Never."})):
+        assert langchain_message_of(stored_form(message_of(theirs))) == theirs
+    assert message_of(spoken).shown_text == "[sound]\nHigh at nine."
+    assert message_of(refused).to_openai()["refusal"] == "Never."
+
+
 def test_a_state_that_was_edited_long_ago_loses_no_new_turn(history: StrandlineHistory) -> None:
     state: list[BaseMessage] = [HumanMessage("q", id="q"), AIMessage("a", id="a"), HumanMessage("no id")]
     history.add_state(state)

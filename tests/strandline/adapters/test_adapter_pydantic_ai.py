@@ -31,6 +31,7 @@ from pydantic_ai.messages import (
     NativeToolCallPart,
     NativeToolReturnPart,
     RetryPromptPart,
+    SpeechPart,
     SystemPromptPart,
     TextContent,
     TextPart,
@@ -251,6 +252,20 @@ def test_a_result_keeps_its_outcome(outcome: Any) -> None:
     call = ModelResponse([ToolCallPart("tide", {}, tool_call_id="c1")])
     _call, restored = through_the_log([call, ModelRequest([result])])
     assert cast(Any, restored.parts[0]).outcome == outcome
+
+
+def test_what_is_spoken_is_said_by_its_speaker() -> None:
+    sound = BinaryContent(b"bytes", media_type="audio/wav")
+    spoken: list[ModelMessage] = [
+        ModelRequest([SpeechPart(speaker="user", transcript="Which tide?", audio=sound)]),
+        ModelResponse([SpeechPart(speaker="assistant", transcript="High.", interrupted_at_ms=3)]),
+    ]
+    assert as_json(through_the_log(spoken)) == as_json(spoken)
+    stored = [one for theirs in spoken for one in messages_of(theirs)]
+    assert [(one.role, one.to_openai()["content"]) for one in stored] == [
+        ("user", [{"type": "text", "text": "Which tide?"}]),
+        ("assistant", [{"type": "text", "text": "High."}]),
+    ]
 
 
 def texts_of(messages: list[ModelMessage]) -> list[str]:

@@ -136,6 +136,64 @@ def test_what_stands_in_further_fields_is_said(extra: dict[str, Any], content: A
         assert all(one in FORMS[form](message) for one in words)
 
 
+def test_what_stands_beside_a_result_follows_it() -> None:
+    message = Message("tool", "a chart", tool_call_id="c", extra={"images": [DATA], "refusal": "no"})
+    assert [one["text"] for one in message.to_openai()["content"]] == ["a chart", "[picture]\nno"]
+    (item,) = items_of(message)
+    assert [one["text"] for one in item["output"]] == ["a chart", "[picture]\nno"]
+
+
+def test_a_place_of_a_file_that_can_be_used_is_sent() -> None:
+    part = {"type": "file", "file": {"file_id": "f", "filename": "a", "file_data": "no base64!!"}}
+    sent = {"type": "file", "file": {"file_id": "f", "filename": "a"}}
+    assert Message("user", [part]).to_openai()["content"] == [sent]
+
+
+def test_a_text_says_the_same_to_a_model_and_to_derived_memory() -> None:
+    message = Message("user", [{"type": "text", "text": "see", "context": "page 3", "caption": "x"}])
+    assert full_text(message) == "see"
+    assert message.to_openai()["content"] == [{"type": "text", "text": "see"}]
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ({"type": "computer_screenshot", "image_url": f"data:{PNG};base64,{DATA}"}, "[picture]"),
+        ({"chart": DATA, "rows": 2}, '{"chart": "[data]", "rows": 2}'),
+        ({"type": "content", "value": [{"type": "text", "text": "Red."}]}, "Red."),
+        ([{"stdout": "Red.", "stderr": ""}], '[{"stdout": "Red.", "stderr": ""}]'),
+    ],
+)
+def test_the_data_of_a_result_is_no_text(output: Any, said: str) -> None:
+    result = {"type": "function_call_output", "call_id": "c", "output": output}
+    assert Message("tool", [result], tool_call_id="c").to_openai()["content"] == said
+
+
+# As adapters keep what has no place in a message of ours.
+WHOLE: list[dict[str, Any]] = [
+    {"type": "mcp_call", "item": {"type": "mcp_call", "name": "f", "output": W}},
+    {"type": "file_search_call", "item": {"type": "file_search_call", "results": [{"text": W}]}},
+    {"type": "code_interpreter_call", "item": {"outputs": [{"type": "logs", "logs": W}]}},
+    {"type": "compaction", "pydantic_ai": {"part_kind": "compaction", "content": W}},
+    {"type": "speech", "pydantic_ai": {"part_kind": "speech", "speaker": "user", "transcript": W}},
+]
+
+
+@pytest.mark.parametrize("part", WHOLE)
+def test_the_words_of_what_an_adapter_keeps_whole_are_in_every_form(part: dict[str, Any]) -> None:
+    message = Message("assistant", [part])
+    shown = {form: say(message) for form, say in FORMS.items()}
+    assert [form for form, text in shown.items() if W not in text] == []
+    assert full_text(message) == W
+
+
+def test_a_thought_is_never_said() -> None:
+    thought = {"type": "reasoning_content", "reasoning_content": {"text": W, "signature": DATA}}
+    message = Message("assistant", [thought, {"type": "text", "text": "so"}])
+    assert full_text(message) == "so"
+    assert [say(message) for say in FORMS.values() if W in say(message)] == []
+
+
 def test_what_an_adapter_keeps_in_a_part_is_neither_said_nor_counted() -> None:
     plain = Message("user", "see")
     message = with_leftovers(plain, "library", {"artifact": "SECRET " * 2_000})

@@ -338,6 +338,28 @@ PAIRS: dict[str, tuple[Json, Json]] = {
     "tool_search_call": ({"arguments": {"query": "x"}}, {"type": "tool_search_output", "tools": []}),
     "program": ({"code": "1", "fingerprint": "f"}, {"result": "1", "status": "completed"}),
 }
+OWNED = {"caller": {"type": "program", "caller_id": "p"}}
+PROGRAM: list[Json] = [
+    {"type": "program", "id": "p1", "call_id": "p", "code": "f()", "fingerprint": "x"},
+    {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", **OWNED},
+    {"type": "function_call_output", "call_id": "c", "output": "r", **OWNED},
+    {"type": "program_output", "id": "p2", "call_id": "p", "result": "nine", "status": "completed"},
+]
+APPROVAL: list[Json] = [
+    {"type": "mcp_approval_request", "id": "a", "name": "f", "arguments": "{}", "server_label": "s"},
+    {"type": "mcp_approval_response", "approval_request_id": "a", "approve": True},
+]
+
+
+@pytest.mark.parametrize("items", [PROGRAM, APPROVAL])
+def test_the_halves_of_what_a_provider_runs_stay_where_they_stand(items: list[Json]) -> None:
+    log = [Message("user", "q"), *map(message_of, items), Message("assistant", "so")]
+    assert [one for message in settled(log)[1:-1] for one in items_of(message)] == items
+    assert (log[1].calls, log[-2].answers) == (("p",), ("p",)) or items is APPROVAL
+    assert sent_problems(context_of(log)) == []
+    for lone in (log[1], log[-2]):
+        left = settled([log[0], lone, Message("user", "and?"), log[-1]])
+        assert [one.content for one in left] == ["q", "and?", "so"]
 
 
 @pytest.mark.parametrize(
