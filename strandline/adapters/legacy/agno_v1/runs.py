@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -11,7 +12,7 @@ from agno.memory.v2.memory import Message as AgnoMessage
 from agno.memory.v2.memory import RunResponse, RunStatus, TeamRunResponse
 
 from strandline import Memory, Message
-from strandline.adapters.converter import in_chat_form
+from strandline.adapters.converter import as_said, in_chat_form
 from strandline.adapters.legacy.agno_v1.messages import (
     LIBRARY,
     RunNote,
@@ -103,6 +104,8 @@ def put_run(memory: Memory, run: Run) -> PutRun:
     # The last message alone has the status: when a run resumes, the earlier ones stay.
     notes = [replace(note, status=None)] * (len(own) - 1) + [note]
     messages = storable(map(message_of, own, notes), memory.put_limits)
+    if own and all(one.role != "user" for one in own):
+        messages = [*_question_of(memory, note), *messages]
     status = _UNFINISHED.get(StoredRun(note, messages).status, "completed")
     if len(messages) > MAX_RUN_MESSAGES:
         named = [replace(one, id=f"{note.run_id}.{place}") for place, one in enumerate(messages)]
@@ -114,6 +117,13 @@ def put_run(memory: Memory, run: Run) -> PutRun:
         )
     is_open = bool(own) and own[-1].role != "assistant" and status != "paused"
     return PutRun(own, is_open)
+
+
+def _question_of(memory: Memory, note: RunNote) -> Iterator[Message]:
+    """What the user said in a run that resumes, which Agno takes out of its messages."""
+    stored = read_runs(memory, 1, accept=lambda run: run.note.run_id == note.run_id)
+    question = takewhile(lambda one: one.role == "user", stored[0].messages if stored else ())
+    return (replace(as_said(one), created_at=one.created_at) for one in question)
 
 
 def read_runs(

@@ -11,7 +11,7 @@ from tests.support.agents.faulty.driving import Fault, kill_process
 
 async def take_turns(adapter: str, url: str, number: int, step: str) -> None:
     fault = Fault()
-    driver = import_module(f"tests.support.agents.faulty.{adapter}").Faulty(fault, database_url=url)
+    driver = import_module(adapter).Faulty(fault, database_url=url)
     await driver.turn(f"turn {number}")
     print("acknowledged", flush=True)
     fault.arm(step, kill_process)
