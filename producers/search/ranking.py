@@ -282,14 +282,17 @@ def rank_hits(
         missing = missing_scopes(indexes, standing, asked)
         if missing:
             part_of = missing[0]
-            making = indexes.next_part(part_of, standing.pieces)
+            making = indexes.next_part(part_of, standing.pieces, is_small=standing.is_small)
             if vectors is not None and len(missing) == 1:
                 extend = partial(extend_index, indexes, standing, asked, part_of)
         elif (recall := (yield from search_index(indexes, standing, asked))) is not None:
             return recalled_hits(recall)
-    with making as begun:
-        if begun and begun.onto and extend and (recall := (yield from extend(begun))) is not None:
-            return recalled_hits(recall)
+    with making as taken:
+        begun = taken
+        if begun and (begun.onto or begun.is_small) and extend:
+            if (recall := (yield from extend(begun))) is not None:
+                return recalled_hits(recall)
+            begun = None
         if vectors is None and facts is not None and not limit:
             if begun and part_of and indexes:
                 yield from keep_empty(indexes, part_of, begun)

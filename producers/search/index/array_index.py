@@ -40,6 +40,7 @@ from strandline.producers.search.index.scope_arrays import (
     join,
 )
 from strandline.producers.search.index.scope_index import (
+    NO_RANKS,
     FactIndex,
     IndexQuery,
     RankedFact,
@@ -104,7 +105,7 @@ class ArrayIndex:
 
     def rank(self, query: IndexQuery) -> Ranks:
         if self._arrays is None:
-            return Ranks([], [], [], [], [], [])
+            return NO_RANKS
         return _rank(self._arrays, query, self._compare(query.vector))
 
     def rank_facts(self, facts: FactIndex, query: IndexQuery, limit: int) -> list[RankedFact]:

@@ -37,12 +37,14 @@ class Beginning:
 
     Attributes:
         onto: an index that lacks only pieces added since.
+        is_small: one statement may return all pieces.
     """
 
     version: str
     parts: IndexParts | None = None
     through: PieceKey = FIRST_KEY
     onto: ScopeIndex | None = None
+    is_small: bool = False
 
     @property
     def pieces_since(self) -> int:
@@ -53,9 +55,10 @@ class Beginning:
 class IndexCache:
     """The most recently searched indexes; safe to share between threads.
 
-    An index costs as much to make as some ten searches, and serves until a piece of its owner changes; the
-    search after new pieces adds them to it.  So the first search of a scope notes the version of the owner's
-    pieces, and from the second on, if it is the same, each search adds a part to the index until it is whole.
+    An index of many pieces costs as much to make as some ten searches, and serves until a piece of its owner
+    changes; the search after new pieces adds them to it.  So the first search of a scope notes the version of
+    the owner's pieces, and from the second on, if it is the same, each search adds a part to the index until
+    it is whole.  The index of a small scope costs less than a search: the first one makes it.
 
     Args:
         max_bytes: the approximate memory of whole indexes; unfinished ones take up to twice as much.
@@ -97,10 +100,17 @@ class IndexCache:
             return index
 
     @contextmanager
-    def next_part(self, scope: ScopeKey, version: str) -> Iterator[Beginning | None]:
-        """The parts that this search may extend: none the first time, nor while another thread does."""
+    def next_part(
+        self, scope: ScopeKey, version: str, *, is_small: bool = False
+    ) -> Iterator[Beginning | None]:
+        """The parts that this search may extend: none while another thread does, nor the first time.
+
+        Args:
+            is_small: one statement may return all pieces, so that the first search makes the index.
+        """
         with self._lock:
-            begun = self._take_beginning(scope, version) if scope not in self._in_the_making else None
+            is_free = scope not in self._in_the_making
+            begun = self._take_beginning(scope, version, is_small) if is_free else None
             if begun is not None:
                 self._in_the_making.add(scope)
         try:
@@ -110,7 +120,7 @@ class IndexCache:
                 with self._lock:
                     self._in_the_making.discard(scope)
 
-    def _take_beginning(self, scope: ScopeKey, version: str) -> Beginning | None:
+    def _take_beginning(self, scope: ScopeKey, version: str, is_small: bool) -> Beginning | None:
         if self._max_bytes <= 0 or time.monotonic() < self._refused.get(scope, 0):
             return None
         begun, is_settled = self._begun.pop(scope, None), self._versions.get(scope) == version
@@ -120,7 +130,7 @@ class IndexCache:
             return Beginning(version, onto=cast("ScopeIndex", kept))
         if begun is not None and begun.version == version:
             return begun
-        return Beginning(version) if is_settled else None
+        return Beginning(version, is_small=is_small) if is_settled or is_small else None
 
     def keep_beginning(self, scope: ScopeKey, beginning: Beginning) -> None:
         """Keep it for the next search to continue; the least recently searched scopes make room."""

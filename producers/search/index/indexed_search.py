@@ -20,6 +20,7 @@ from uuid import UUID
 from strandline.producers.search.hits import HitFact, Place, Utterance
 from strandline.producers.search.index.index_cache import Beginning, IndexCache
 from strandline.producers.search.index.scope_index import (
+    NO_RANKS,
     FactIndex,
     IndexQuery,
     PieceKey,
@@ -44,6 +45,8 @@ PIECES_AT_ONCE = 2_000
 MAX_PIECES = 200_000
 # Of so many added pieces the messages come with them.
 ADDED_AT_ONCE = 100
+# An owner with at most so many flushed messages is indexed by its first search.
+FEW_MESSAGES = 200
 # The facts of an owner with more of them are always searched by the database.
 MAX_FACTS = 2_000
 
@@ -57,12 +60,19 @@ class Standing:
         facts: the version of its facts, if requested.
         is_bounded: whether messages may have expired, so that each hit is looked up again.
         is_alone: whether it has no other session.
+        flushed: how many messages its pieces come from, at most, if that is known.
     """
 
     pieces: str
     facts: str | None = None
     is_bounded: bool = True
     is_alone: bool = False
+    flushed: int | None = None
+
+    @property
+    def is_small(self) -> bool:
+        """Whether one statement may return all pieces."""
+        return self.flushed is not None and self.flushed <= FEW_MESSAGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +171,7 @@ def search_index(
 def extend_index(
     indexes: IndexCache, standing: Standing, asked: IndexedSearch, scope: ScopeKey, begun: Beginning
 ) -> Operation[Recalled | None]:
-    """Search an index that lacks only added pieces: one statement brings them, with their messages.
+    """Search an index that lacks added pieces, or all of a few: one statement brings them and their messages.
 
     Returns:
         The hits, as ``search_index`` finds them; a second statement fetches a message that only the extended
@@ -171,10 +181,10 @@ def extend_index(
         StrandlineError: the statement failed.
     """
     index, facts_scope = begun.onto, asked.facts_scope
-    if index is None or (facts_scope is not None and indexes.is_refused(facts_scope)):
+    if facts_scope is not None and indexes.is_refused(facts_scope):
         return None
-    ranks = yield from _rank(index, asked.query)
-    at_hand = {} if standing.is_bounded or asked.beside else _at_hand(index, ranks)
+    ranks = NO_RANKS if index is None else (yield from _rank(index, asked.query))
+    at_hand = {} if index is None or standing.is_bounded or asked.beside else _at_hand(index, ranks)
     missing = [place for place, key in enumerate(ranks.places) if key not in at_hand]
     with_facts = facts_scope is not None and indexes.find_index(facts_scope, standing.facts) is None
     fetched = yield from _fetch(asked, ranks, missing, with_facts=with_facts, begun=begun)

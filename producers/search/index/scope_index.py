@@ -118,6 +118,9 @@ class Ranks(NamedTuple):
         return [(keys[number - 1], seq) for number, seq in zip(self.numbers, self.from_seqs, strict=True)]
 
 
+NO_RANKS = Ranks([], [], [], [], [], [])
+
+
 class KeptIndex(Protocol):
     """An immutable index, which threads share."""
 

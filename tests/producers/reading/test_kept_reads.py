@@ -99,7 +99,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def sent(asked: list[str], read: Callable[[], object]) -> list[str]:
     asked.clear()
     read()
-    return list(asked)
+    # Asked for again after a minute, however many reads there were.
+    return [name for name in asked if name != "level_of_namespace"]
 
 
 def test_a_read_takes_at_most_two_statements_and_one_if_nothing_changed(
@@ -107,7 +108,7 @@ def test_a_read_takes_at_most_two_statements_and_one_if_nothing_changed(
 ) -> None:
     with another_process(database_url) as memory:
         memory.history(limit=1)  # its level of recording, and its pool
-        assert sent(asked, memory.get) == ["read", "search_chunks"], "never read before"
+        assert sent(asked, memory.get) == ["read", "added_hits"], "never read before"
         for question in QUESTIONS:
             assert len(sent(asked, partial(memory.get, question))) <= 2
         memory.get()
