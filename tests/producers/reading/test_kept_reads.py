@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from strandline import FactExtractionMemoryBlock, Memory, MemoryContext, Retention
 from strandline.producers.facts.listing import FactFilter
 from strandline.producers.reading.contributions import RecentCounts
-from strandline.producers.search.index import array_index
+from strandline.producers.search.index import array_index, indexed_search
 from strandline.producers.search.index.array_index import ArrayParts
 from strandline.producers.search.ranking import (
     NO_VECTORS,
@@ -99,7 +99,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def sent(asked: list[str], read: Callable[[], object]) -> list[str]:
     asked.clear()
     read()
-    # Asked for again after a minute, however many reads there were.
+    # Asked for again after five seconds, however many reads there were.
     return [name for name in asked if name != "level_of_namespace"]
 
 
@@ -123,9 +123,16 @@ def test_a_read_takes_at_most_two_statements_and_one_if_nothing_changed(
         assert sent(asked, memory.get) == ["read"]
 
 
+@pytest.mark.parametrize("few", [0, 1_000])
 def test_new_pieces_are_added_to_an_index_and_any_other_change_ends_it(
-    talked: Memory, database: Database, database_url: str, asked: list[str]
+    few: int,
+    talked: Memory,
+    database: Database,
+    database_url: str,
+    asked: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(indexed_search, "FEW_MESSAGES", few)
     with another_process(database_url) as memory:
         for question in QUESTIONS:
             memory.get(question)
@@ -137,8 +144,9 @@ def test_new_pieces_are_added_to_an_index_and_any_other_change_ends_it(
             assert sent(asked, lambda: memory.get(QUESTIONS[1])) in (["read"], ["read", "indexed_hits"])
             assert contents(memory.get(QUESTIONS[2])) == by_the_database(database_url, QUESTIONS[2])
         memory.replace(1, "On day 0 nobody came.")
-        memory.get(QUESTIONS[0])
-        assert "search_chunks" in sent(asked, lambda: memory.get(QUESTIONS[1]))
+        made_again = "added_hits" if few else "search_chunks"
+        assert sent(asked, lambda: memory.get(QUESTIONS[0])) == ["read", made_again]
+        assert contents(memory.get(QUESTIONS[1])) == by_the_database(database_url, QUESTIONS[1])
 
 
 def test_a_removal_that_commits_after_many_later_ones_ends_an_index(
@@ -182,7 +190,8 @@ def contents(context: MemoryContext) -> list[tuple[str, str]]:
 
 
 def by_the_database(url: str, question: str) -> list[tuple[str, str]]:
-    with another_process(url) as memory:
+    with pytest.MonkeyPatch.context() as patch, another_process(url) as memory:
+        patch.setattr(indexed_search, "FEW_MESSAGES", 0)
         return contents(memory.get(question))
 
 
