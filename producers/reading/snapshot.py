@@ -188,11 +188,7 @@ def read_snapshot(
         pinned=pinned,
         window=shown,
         standing=Standing(
-            pieces=header["pieces_version"],
-            facts=version,
-            is_bounded=header["is_bounded"],
-            is_alone=header["is_alone"],
-            flushed=flushed_through if header["is_alone"] else None,
+            header["pieces_version"], version, header["is_bounded"], header["is_alone"], flushed_through
         ),
         known=KnownSession(window, known_facts, vain=known.vain),
         header=header,

@@ -60,7 +60,7 @@ class Standing:
         facts: the version of its facts, if requested.
         is_bounded: whether messages may have expired, so that each hit is looked up again.
         is_alone: whether it has no other session.
-        flushed: how many messages its pieces come from, at most, if that is known.
+        flushed: how many messages of the session were flushed; None: unknown.
     """
 
     pieces: str
@@ -72,7 +72,7 @@ class Standing:
     @property
     def is_small(self) -> bool:
         """Whether one statement may return all pieces."""
-        return self.flushed is not None and self.flushed <= FEW_MESSAGES
+        return self.is_alone and self.flushed is not None and self.flushed <= FEW_MESSAGES
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline import FactExtractionMemoryBlock, Memory, MemoryContext, Retention
+from strandline import FactExtractionMemoryBlock, Memory, MemoryContext, Retention, VectorMemoryBlock
 from strandline.producers.facts.listing import FactFilter
 from strandline.producers.reading.contributions import RecentCounts
+from strandline.producers.search import ranking
 from strandline.producers.search.index import array_index, indexed_search
 from strandline.producers.search.index.array_index import ArrayParts
 from strandline.producers.search.ranking import (
@@ -147,6 +148,48 @@ def test_new_pieces_are_added_to_an_index_and_any_other_change_ends_it(
         made_again = "added_hits" if few else "search_chunks"
         assert sent(asked, lambda: memory.get(QUESTIONS[0])) == ["read", made_again]
         assert contents(memory.get(QUESTIONS[1])) == by_the_database(database_url, QUESTIONS[1])
+
+
+def test_the_index_of_a_small_scope_with_long_messages_is_made_in_parts(
+    talked: Memory, database_url: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexed_search, "PIECES_AT_ONCE", 15)
+    monkeypatch.setattr(ranking, "PIECES_AT_ONCE", 15)
+    with another_process(database_url) as memory:
+        statements_sent = [sent(asked, lambda: memory.get(QUESTIONS[0]))[1:] for _ in range(4)]
+        first, *further, last = statements_sent
+        assert first == ["added_hits", "search_chunks"], "more than one statement may return"
+        assert further == [["search_chunks"]] * 2
+        assert last in ([], ["indexed_hits"])
+        assert contents(memory.get(QUESTIONS[1])) == by_the_database(database_url, QUESTIONS[1])
+
+
+def test_the_indexes_of_one_session_and_of_all_grow_each_by_its_own_pieces(
+    talked: Memory, make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    other = make_memory("other", user_id="ann", **LIMITS)
+    blocks = [VectorMemoryBlock(scope="session"), FactExtractionMemoryBlock()]
+
+    def say(text: str) -> None:
+        for memory in (talked, other):
+            memory.put({"role": "user", "content": f"{text} of session {memory.session_id}."})
+            memory.flush(all=True)
+        derive(database, database_url)
+
+    def found(reader: Memory) -> list[tuple[str, float]]:
+        hits = reader.search("Which lamp?", scope="owner", include_window=False)
+        return [(hit.text, round(hit.score, 4)) for hit in hits]
+
+    say("A blue lamp")
+    with another_process(database_url, memory_blocks=blocks) as reader:
+        for _ in range(3):
+            reader.get(QUESTIONS[0])
+            found(reader)
+        say("A red lamp")
+        for question in QUESTIONS:
+            reader.get(question)
+        with another_process(database_url, memory_blocks=blocks) as afresh:
+            assert found(reader) == found(afresh)
 
 
 def test_a_removal_that_commits_after_many_later_ones_ends_an_index(

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from strandline import Memory, VectorMemoryBlock
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.pipelines.vectors.stage import vector_text
+from strandline.producers.search import ranking
 from strandline.producers.search.index import index_cache, indexed_search, scope_arrays
 from strandline.producers.search.index.array_index import ArrayParts
 from strandline.producers.search.index.index_cache import Beginning, IndexCache
@@ -322,6 +323,11 @@ def test_the_first_pieces_of_a_searched_scope_are_indexed_at_once() -> None:
     assert begun == Beginning("|9.2", onto=empty) and begun.pieces_since == 0, "all of its pieces are missing"
 
 
+def test_a_search_in_the_database_also_returns_all_pieces_for_an_empty_index() -> None:
+    begun = Beginning("|5.1", onto=ArrayParts().finish("|", 7))
+    assert ranking._next_part(ScopeKey(uuid4(), 1, None), begun)["pieces_since"] == 0
+
+
 def test_what_is_begun_goes_on_at_the_same_version_alone_and_within_the_memory() -> None:
     class Parts:
         def __init__(self, pieces: int, size: int = 50) -> None:
@@ -450,6 +456,15 @@ def test_what_was_said_since_is_found(talk: Callable[..., Memory]) -> None:
     assert after == by_the_database(memory)
     talk("s", *[f"The lighthouse had {number} guests." for number in range(5)], memory=memory)
     assert scored(memory) == by_the_database(memory), "several at once, of an index that grew before"
+
+
+def test_what_an_index_may_lack_but_has_is_found_once(talk: Callable[..., Memory], database_url: str) -> None:
+    with psycopg.connect(database_url) as open_transaction:
+        open_transaction.execute("SELECT pg_current_xact_id()")
+        memory = talk("s", "The lighthouse stands at Bergen.", "I had bread.")
+        warm(memory)
+        talk("s", "The lighthouse is red.", memory=memory)
+        assert scored(memory) == by_the_database(memory)
 
 
 def test_a_fork_is_found_in_all_sessions(talk: Callable[..., Memory], make_memory: MakeMemory) -> None:
