@@ -326,7 +326,7 @@ def _next_part(part_of: ScopeKey | None, begun: Beginning | None) -> _Part:
         "through_session": through.session_key,
         "through_seq": through.from_seq,
         "through_piece": through.piece,
-        "pieces_since": begun.onto.since if begun and begun.onto else 0,
+        "pieces_since": 0 if begun is None else begun.pieces_since,
         "at_once": 0 if begun is None else PIECES_AT_ONCE,
     }
 

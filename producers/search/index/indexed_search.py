@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
+from itertools import groupby
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 from uuid import UUID
@@ -97,6 +98,11 @@ class IndexedSearch:
         return self.scope._replace(scope_key=None)
 
     @property
+    def ranked_scope(self) -> ScopeKey:
+        """The scope whose index ranks messages; facts alone are ranked by the owner's."""
+        return self.scope if self.query.limit else self.owner_scope
+
+    @property
     def facts_scope(self) -> ScopeKey | None:
         number = self.facts_generation_id
         return None if number is None else ScopeKey(self.scope.shard_key, number, None)
@@ -132,7 +138,7 @@ def search_index(
     Raises:
         StrandlineError: the statement failed.
     """
-    scope = asked.scope if asked.query.limit else asked.owner_scope
+    scope = asked.ranked_scope
     index = cast("ScopeIndex | None", indexes.find_index(scope, standing.pieces))
     owner, facts, facts_scope = index, None, asked.facts_scope
     if facts_scope is not None:
@@ -181,13 +187,15 @@ def extend_index(
         StrandlineError: the statement failed.
     """
     index, facts_scope = begun.onto, asked.facts_scope
+    if scope != asked.ranked_scope:
+        index = cast("ScopeIndex | None", indexes.find_index(asked.ranked_scope, standing.pieces))
     if facts_scope is not None and indexes.is_refused(facts_scope):
         return None
     ranks = NO_RANKS if index is None else (yield from _rank(index, asked.query))
     at_hand = {} if index is None or standing.is_bounded or asked.beside else _at_hand(index, ranks)
     missing = [place for place, key in enumerate(ranks.places) if key not in at_hand]
     with_facts = facts_scope is not None and indexes.find_index(facts_scope, standing.facts) is None
-    fetched = yield from _fetch(asked, ranks, missing, with_facts=with_facts, begun=begun)
+    fetched = yield from _fetch(asked, ranks, missing, with_facts=with_facts, added_to=(scope, begun))
     if fetched.version != begun.version:
         return None
     if facts_scope is not None and with_facts:
@@ -227,7 +235,7 @@ def _fetch(
     missing: Sequence[int],
     *,
     with_facts: bool,
-    begun: Beginning | None = None,
+    added_to: tuple[ScopeKey, Beginning] | None = None,
 ) -> Operation[_Fetched]:
     from_seqs = [ranks.from_seqs[place] for place in missing]
     statement = IndexedHits(
@@ -241,17 +249,18 @@ def _fetch(
         max_facts=MAX_FACTS + 1,
         page_bytes=DEFAULT_WINDOW_BYTES,
     )
-    if begun is None:
+    if added_to is None:
         rows = yield from fetch(statement)
     else:
+        scope, begun = added_to
         rows = yield from fetch(
             AddedHits(
                 **statement.params,
-                generation_id=asked.scope.generation_id,
-                scope_key=asked.scope.scope_key if asked.query.limit else None,
+                generation_id=scope.generation_id,
+                scope_key=scope.scope_key,
                 pieces_since=begun.pieces_since,
                 at_once=PIECES_AT_ONCE,
-                shown=ADDED_AT_ONCE if asked.query.limit else 0,
+                shown=ADDED_AT_ONCE if asked.query.limit and scope == asked.scope else 0,
             )
         )
     head: dict[str, Any] = json.loads(rows[0].envelope)
@@ -260,10 +269,11 @@ def _fetch(
     sessions += [UUID(key) for key in added.get("session_keys") or ()]
     from_seqs += added.get("from_seqs") or ()
     messages: dict[Place, list[Utterance]] = {}
-    for row, message in zip(rows[1:], read_rows(rows[1:]), strict=True):
-        session_key = sessions[row.place - 1]
-        key = session_key.int, from_seqs[row.place - 1]
-        messages.setdefault(key, []).append(Utterance(session_key, message))
+    read = zip(rows[1:], read_rows(rows[1:]), strict=True)
+    for place, pairs in groupby(read, key=lambda pair: pair[0].place - 1):
+        key, said = sessions[place], [message for _, message in pairs]
+        # Twice where the index has an added piece: what was written while it was made may be in it or not.
+        messages.setdefault((key.int, from_seqs[place]), [Utterance(key, message) for message in said])
     facts = _fact_index(head["facts_version"] or "", head["facts"] or ())
     return _Fetched(head["version"], messages, facts, added.get("part") or "")
 
@@ -314,6 +324,6 @@ def _add(indexes: IndexCache, scope: ScopeKey, begun: Beginning, part: str) -> N
         indexes.drop(scope, begun.onto)  # too many to add at once
     elif parts.pieces < MAX_PIECES:
         through = PieceKey(session_keys[-1], stored["from_seqs"][-1], stored["last_piece"])
-        indexes.keep_beginning(scope, replace(begun, parts=parts, through=through))
+        indexes.keep_beginning(scope, replace(begun, parts=parts, through=through, is_small=False))
     else:
         indexes.refuse(scope)

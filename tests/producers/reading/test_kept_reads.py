@@ -37,6 +37,7 @@ from strandline.schemas.postgres.query import Query
 from strandline.schemas.postgres.statements import function_names, function_source, statements
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import identify_session
+from strandline.wiring import runtime
 from strandline.wiring.process_resources import ProcessResources
 from tests.conftest import MakeMemory, Rig
 from tests.support.workers.draining import drain_everything
@@ -74,7 +75,11 @@ def talked(make_memory: MakeMemory, database: Database, database_url: str) -> Me
 @contextmanager
 def another_process(url: str, **options: Any) -> Iterator[Memory]:
     """The same session in a process that has read nothing."""
-    with closing(Memory.from_defaults("s", user_id="ann", database_url=url, **LIMITS, **options)) as memory:
+    with pytest.MonkeyPatch.context() as patch:
+        # Memories of the same settings share what their process keeps.
+        patch.setattr(runtime._registry, "runtimes", {})
+        memory = Memory.from_defaults("s", user_id="ann", database_url=url, **LIMITS, **options)
+    with closing(memory):
         yield memory
 
 
