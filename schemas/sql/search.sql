@@ -77,14 +77,14 @@ ORDER BY b.score DESC, b.said_at DESC, b.fact_id
 -- params: sessions uuid[], numbers integer[]
 -- row: message_of_hit
 -- opens: envelope, metadata, envelope within facts.*.text=text:fact
-@index_head(%(shard_key)s, %(facts_generation_id)s::integer, NULL)
+@index_head(%(shard_key)s, %(facts_generation_id)s::integer, NULL, ''::text)
 UNION ALL
 @messages_of_hits(%(shard_key)s, (@given_hits()))
 ORDER BY place, seq
 
 -- name: added_hits
--- As indexed_hits, for an index that lacks only added pieces: the first row has their part of an index, and behind the
--- messages that the index has ranked come those of the first added pieces, in the order of the part.
+-- As indexed_hits, for an index that lacks only added pieces: the id of the first row is their part of an index, and
+-- behind the messages that the index has ranked come those of the first added pieces, in the order of the part.
 -- params: sessions uuid[], numbers integer[], scope_key uuid?, pieces_since bigint, at_once bigint, shown bigint
 -- row: message_of_hit
 -- opens: envelope, metadata, envelope within facts.*.text=text:fact
@@ -92,9 +92,9 @@ WITH pieces AS MATERIALIZED (
     @next_pieces(%(shard_key)s, %(generation_id)s, %(scope_key)s::uuid,
         ('00000000-0000-0000-0000-000000000000', 0, -1), %(pieces_since)s::bigint, %(at_once)s)
 )
-@index_head(%(shard_key)s, %(facts_generation_id)s::integer, (SELECT json_build_object('part', @index_part(%(shard_key)s),
-    'session_keys', (SELECT json_agg(p.session_key ORDER BY p.number) FROM pieces p WHERE p.number < %(shown)s),
-    'from_seqs', (SELECT json_agg(p.from_seq ORDER BY p.number) FROM pieces p WHERE p.number < %(shown)s))))
+@index_head(%(shard_key)s, %(facts_generation_id)s::integer, (SELECT json_build_object(
+    'session_keys', json_agg(p.session_key ORDER BY p.number), 'from_seqs', json_agg(p.from_seq ORDER BY p.number))
+    FROM pieces p WHERE p.number < %(shown)s), @index_part(%(shard_key)s))
 UNION ALL
 @messages_of_hits(%(shard_key)s, (@given_hits()
     UNION ALL

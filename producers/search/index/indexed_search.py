@@ -275,7 +275,7 @@ def _fetch(
         # Twice where the index has an added piece: what was written while it was made may be in it or not.
         messages.setdefault((key.int, from_seqs[place]), [Utterance(key, message) for message in said])
     facts = _fact_index(head["facts_version"] or "", head["facts"] or ())
-    return _Fetched(head["version"], messages, facts, added.get("part") or "")
+    return _Fetched(head["version"], messages, facts, rows[0].id)
 
 
 def _fact_index(version: str, facts: Sequence[Mapping[str, Any]]) -> FactIndex:

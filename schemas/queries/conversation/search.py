@@ -171,9 +171,9 @@ class IndexedHits(Query[MessageOfHitRow], name="indexed_hits", repeatable=True):
 
 
 class AddedHits(Query[MessageOfHitRow], name="added_hits", repeatable=True):
-    """As indexed_hits, for an index that lacks only added pieces: the first row has their part of an index,
-    and behind the messages that the index has ranked come those of the first added pieces, in the order of
-    the part.
+    """As indexed_hits, for an index that lacks only added pieces: the id of the first row is their part of an
+    index, and behind the messages that the index has ranked come those of the first added pieces, in the
+    order of the part.
     """
 
     marks = Marks(

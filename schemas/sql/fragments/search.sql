@@ -99,10 +99,11 @@ pg_snapshot_xmax(pg_current_snapshot())::text::bigint
         FROM pieces p CROSS JOIN LATERAL unnest(p.lexemes) AS u GROUP BY u.lexeme) AS w))::text
 FROM pieces p)
 
--- fragment: index_head(owner, facts_generation_id, added)
+-- fragment: index_head(owner, facts_generation_id, added, part)
 -- The first row of the messages that an index finds: the version of the owner's pieces; if they are asked for, all live
--- facts up to a number of them, with their words; and the added pieces.
-SELECT 0 AS place, 0::bigint AS seq, ''::text AS id, ''::text AS role, 0 AS tokens, 'epoch'::timestamptz AS created_at,
+-- facts up to a number of them, with their words; and the places of added pieces.  In place of an id their part of an
+-- index, which may be large: the envelope is read on the event loop.
+SELECT 0 AS place, 0::bigint AS seq, {part} AS id, ''::text AS role, 0 AS tokens, 'epoch'::timestamptz AS created_at,
     json_build_object('version', @version_of_pieces({owner}),
         'facts_version', {facts_generation_id} || ':' || @version_of({owner}, 'facts'),
         'facts', (SELECT json_agg(f) FROM (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import psycopg
@@ -351,6 +353,28 @@ def test_no_index_is_begun_on_the_event_loop(url_of_facts: str, monkeypatch: pyt
     asyncio.run(read_again())
     assert begun_in
     assert threading.main_thread() not in begun_in
+
+
+def test_no_part_of_an_index_is_read_on_the_event_loop(
+    talked: Memory, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be of two thousand pieces, with their vectors."""
+    read_in: list[threading.Thread] = []
+
+    def loads(text: str) -> object:
+        if "vectors" in text:
+            read_in.append(threading.current_thread())
+        return json.loads(text)
+
+    async def read() -> None:
+        with another_process(database_url) as memory:
+            await memory.aget(QUESTIONS[1])
+            await memory.aclose()
+
+    monkeypatch.setattr(indexed_search, "json", SimpleNamespace(loads=loads))
+    asyncio.run(read())
+    assert read_in
+    assert threading.main_thread() not in read_in
 
 
 def test_async_reads_take_as_many(talked: Memory, database_url: str, asked: list[str]) -> None:
