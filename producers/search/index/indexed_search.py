@@ -145,7 +145,7 @@ def search_index(
         if not standing.is_alone:
             owner = cast("ScopeIndex | None", indexes.find_index(asked.owner_scope, standing.pieces))
         facts = cast("FactIndex | None", indexes.find_index(facts_scope, standing.facts))
-        if facts is None and indexes.is_refused(facts_scope):
+        if indexes.is_refused(facts_scope) if facts is None else not facts.is_whole:
             return None
     if index is None or owner is None:
         return None

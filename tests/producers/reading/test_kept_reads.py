@@ -199,6 +199,17 @@ def test_the_indexes_of_one_session_and_of_all_grow_each_by_its_own_pieces(
             assert found(reader) == found(afresh)
 
 
+def test_a_read_whose_facts_are_too_many_for_memory_asks_the_database_alone(
+    talked: Memory, database_url: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexed_search, "MAX_FACTS", 5)
+    talked.set_retention(Retention(max_age_seconds=10**8))  # so that each hit is looked up again
+    with another_process(database_url) as memory:
+        for question in QUESTIONS:
+            memory.get(question)
+        assert sent(asked, lambda: memory.get("What of day 12?")) == ["read", "search_chunks"]
+
+
 def test_a_removal_that_commits_after_many_later_ones_ends_an_index(
     talked: Memory, make_memory: MakeMemory, database: Database, database_url: str
 ) -> None:
