@@ -271,9 +271,10 @@ def _fetch(
     messages: dict[Place, list[Utterance]] = {}
     read = zip(rows[1:], read_rows(rows[1:]), strict=True)
     for place, pairs in groupby(read, key=lambda pair: pair[0].place - 1):
-        key, said = sessions[place], [message for _, message in pairs]
+        session_key = sessions[place]
+        utterances = [Utterance(session_key, message) for _, message in pairs]
         # Twice where the index has an added piece: what was written while it was made may be in it or not.
-        messages.setdefault((key.int, from_seqs[place]), [Utterance(key, message) for message in said])
+        messages.setdefault((session_key.int, from_seqs[place]), utterances)
     facts = _fact_index(head["facts_version"] or "", head["facts"] or ())
     return _Fetched(head["version"], messages, facts, rows[0].id)
 
