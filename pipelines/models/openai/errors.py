@@ -57,7 +57,7 @@ _LIKE_A_KEY = re.compile(
     r"(?<!\S)\S*[*\u2022]\S*|\b(sk|key|gsk)-\S+|(?<![\w+/=-])(?=[\w+/=-]*[\dA-Z])[\w+/=-]{20,}"
 )
 _CODE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_PAGE = re.compile(r"\s*<[A-Za-z!?]")
+_PAGE = re.compile(r"\A\s*<[A-Za-z!?]")
 
 
 class RejectedError(Exception):

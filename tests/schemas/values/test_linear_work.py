@@ -79,7 +79,7 @@ def _answered(text: str) -> None:
         find_values(answer)
 
 
-def _steps_over_texts() -> Iterator[tuple[str, Callable[[], object]]]:
+def _steps_over_texts(length: int) -> Iterator[tuple[str, Callable[[], object]]]:
     local = LocalTextModel()
     reads: dict[str, Callable[[str], object]] = {
         "normal_form": normal_form,
@@ -109,25 +109,26 @@ def _steps_over_texts() -> Iterator[tuple[str, Callable[[], object]]]:
             SummaryTask("", (TranscriptLine(1, "user", text[:120], text, NOW),), 200)
         ),
     }
-    texts = {repeated: repeated * (LENGTH // len(repeated)) for repeated in SAID}
-    many = " ".join(f"word{number}" for number in range(LENGTH // len("word1234 ") // 2))
+    texts = {repeated: repeated * (length // len(repeated)) for repeated in SAID}
+    many = " ".join(f"word{number}" for number in range(length // len("word1234 ") // 2))
     texts["many words"] = f"{many}: {many}"
     for kind, text in texts.items():
         for name, read in reads.items():
             yield f"{name} of {kind!r}", partial(read, text)
 
 
-def _steps_over_patterns() -> Iterator[tuple[str, Callable[[], object]]]:
+def _steps_over_patterns(length: int) -> Iterator[tuple[str, Callable[[], object]]]:
     for name, pattern in patterns():
         for repeated in REPEATED:
             for beginning in BEGINNINGS:
-                text = beginning + repeated * (PATTERN_LENGTH // len(repeated))
+                text = beginning + repeated * (length // len(repeated))
                 yield f"{name} over {beginning!r} and many {repeated!r}", partial(pattern.sub, "", text)
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("work", "seconds"), [(_steps_over_texts, SECONDS), (_steps_over_patterns, PATTERN_SECONDS)]
+    ("work", "length", "seconds"),
+    [(_steps_over_texts, LENGTH, SECONDS), (_steps_over_patterns, PATTERN_LENGTH, PATTERN_SECONDS)],
 )
-def test_nothing_that_stands_in_a_text_holds_up_a_process(work: Steps, seconds: int) -> None:
-    assert stuck_in(work, seconds) is None
+def test_nothing_that_stands_in_a_text_holds_up_a_process(work: Steps, length: int, seconds: int) -> None:
+    assert stuck_in(work, length, seconds) is None

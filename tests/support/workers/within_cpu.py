@@ -2,6 +2,9 @@
 
 What grows with the length of its input needs a fraction of a second for what is given here, and what grows
 with the square of it minutes or hours: so no figure of the machine's speed decides.
+
+Only steps that are slow among the others at a tenth of the length are tried at the whole of it.  What reaches
+the bound there by the square of the length takes a hundredth of it here: a hundred times as long as most do.
 """
 
 from __future__ import annotations
@@ -14,20 +17,27 @@ import pkgutil
 import re
 import resource
 import sys
+import time
 from collections.abc import Callable, Iterator
 from math import ceil
 from pathlib import Path
+from statistics import median
 
 from tests.support.processes import forking
 
-Steps = Callable[[], Iterator[tuple[str, Callable[[], object]]]]
+Steps = Callable[[int], Iterator[tuple[str, Callable[[], object]]]]
+# A step is slow that takes so many times the median: a fifth of what one takes that would reach the bound.
+SLOW = 20
 
 
-def stuck_in(work: Steps, seconds: int) -> str | None:
-    """The name of the first step of ``work`` that takes so much processor time; None: all end before."""
-    code = (
-        f"import {__name__} as here, {work.__module__} as there; here.run(there.{work.__name__}, {seconds})"
-    )
+def stuck_in(work: Steps, length: int, seconds: int) -> str | None:
+    """The name of the first step of ``work`` that takes so much processor time; None: all end before.
+
+    Args:
+        work: gives the same steps for every length of what they read.
+    """
+    call = f"here.run(there.{work.__name__}, {length}, {seconds})"
+    code = f"import {__name__} as here, {work.__module__} as there; {call}"
     # As pytest does, which names the module of a test by its file alone.
     env = {**os.environ, "PYTHONPATH": str(Path(inspect.getfile(work)).parent)}
     done = forking.run([sys.executable, "-c", code], cwd=forking.ROOT, env=env, capture_output=True)
@@ -51,12 +61,22 @@ def _reading_modules() -> Iterator[str]:
                 yield found.name
 
 
-def run(work: Steps, seconds: int) -> None:
+def run(work: Steps, length: int, seconds: int) -> None:
     """Print the name of each step before it begins, and null after the last."""
-    for name, step in work():
-        print(json.dumps(name), flush=True)
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        spent = ceil(used.ru_utime + used.ru_stime)
-        resource.setrlimit(resource.RLIMIT_CPU, (spent + seconds, resource.RLIM_INFINITY))
-        step()
+    spent = [_spend(*step, seconds) for step in work(length // 10)]
+    slow = SLOW * median(spent)
+    for before, step in zip(spent, work(length), strict=True):
+        if before > slow:
+            _spend(*step, seconds)
     print("null")
+
+
+def _spend(name: str, step: Callable[[], object], seconds: int) -> float:
+    """The processor seconds that a step takes."""
+    print(json.dumps(name), flush=True)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    spent = ceil(used.ru_utime + used.ru_stime)
+    resource.setrlimit(resource.RLIMIT_CPU, (spent + seconds, resource.RLIM_INFINITY))
+    begun = time.process_time()
+    step()
+    return time.process_time() - begun
