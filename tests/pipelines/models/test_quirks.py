@@ -586,7 +586,7 @@ REFUSALS: dict[str, tuple[int, Any, type[ModelError], str]] = {
     "null for choices": (200, {"choices": None}, TransientModelError, "empty"),
     "nothing but empty answers": (200, said(""), TransientModelError, "empty"),
     "a page": (200, b"<html></html>", TransientModelError, "form"),
-    "half a stream": (200, stream({"content": GOOD}, ends=False).body, TransientModelError, "form"),
+    "half a stream": (200, stream({"content": GOOD[:9]}, ends=False).body, TransientModelError, "form"),
     "what was quoted": (400, error("Cannot parse 'what is my api key'"), ProviderSetupError, "every request"),
 }
 

@@ -120,7 +120,7 @@ def put_run(memory: Memory, run: Run) -> PutRun:
 
 
 def _question_of(memory: Memory, note: RunNote) -> Iterator[Message]:
-    """What the user said in a run that resumes, which Agno takes out of its messages."""
+    """The words of the user in a run that resumes, which Agno takes out of its messages."""
     stored = read_runs(memory, 1, accept=lambda run: run.note.run_id == note.run_id)
     question = takewhile(lambda one: one.role == "user", stored[0].messages if stored else ())
     return (replace(as_said(one), created_at=one.created_at) for one in question)
