@@ -189,7 +189,9 @@ def read_keys(text: str, place: str) -> dict[str, bytes]:
             raise ConfigurationError(f"Line {number} of {place} gives a key id a second time.")
         keys[key_id] = key
     if not keys:
-        raise ConfigurationError(f"{place} has no key; write a line with an id and a key in base64.")
+        raise ConfigurationError(
+            f"{place[0].upper()}{place[1:]} has no key; write a line with an id and a key in base64."
+        )
     return keys
 
 

@@ -34,6 +34,9 @@ def test_a_file_holds_a_key_a_line(tmp_path: Path) -> None:
         keyring.unwrap("first", wrapped, b"another's")
     with pytest.raises(KeyUnavailableError, match=r"'third' is not in .*'first', 'second'"):
         keyring.unwrap("third", wrapped, b"whose")
+    file.write_text("# none yet\n", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"^The keyring .* has no key"):
+        open_keyring(load_settings(keyring_file=file))
 
 
 def test_a_file_is_read_again_where_it_lacks_a_key(tmp_path: Path) -> None:
