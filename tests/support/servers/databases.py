@@ -121,7 +121,7 @@ def make_tables(url: str, partitions: int | None = None) -> None:
 def temporary_database(server_url: str, template: str | None = None) -> Iterator[str]:
     """A clone of ``template``, by default this process's own, as a URL.
 
-    It is dropped some time after its use, whoever is connected to it.
+    It is closed to everybody after its use, and dropped after that of the next.
     """
     name = f"t_{uuid4().hex}"
     with _connected(server_url) as connection:
@@ -133,10 +133,17 @@ def temporary_database(server_url: str, template: str | None = None) -> Iterator
         yield url
         _end_look(url)
         del _lookers[os.getpid(), url]
+        _end_sessions(name, connection)
         _drop_left(server_url, connection)
         _left.setdefault(server_url, []).append(name)
         if server_url not in _connections:
             _drop_left(server_url, connection)
+
+
+def _end_sessions(name: str, connection: psycopg.Connection[Any]) -> None:
+    """The next test sees neither the sessions nor the locks that one has left behind."""
+    connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+    connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
 
 
 # By server, the database that was used last, which is dropped after the next: while one of its sessions is
