@@ -173,7 +173,7 @@ def test_a_call_that_was_refused_unread_is_not_counted(
     memory: Memory, server: ModelServer, database: Database, url: str
 ) -> None:
     limit(database, memory, tokens_per_day=10_000)
-    server.behave(status=429, message="slow down", retry_after="0")
+    server.behave(status=429, message="slow down", retry_after="0.001")
     with pytest.raises(ModelError):
         memory.facts.choose("Which tea?")
     assert used(database, memory)[:2] == (0, 0)

@@ -142,7 +142,7 @@ def outage(server: ModelServer, kind: str) -> None:
     elif kind == "refused connection":
         server.close()
     else:
-        server.behave(status=int(kind), message=SECRET, retry_after="0" if kind == "429" else None)
+        server.behave(status=int(kind), message=SECRET, retry_after="0.01" if kind == "429" else None)
 
 
 @pytest.mark.parametrize("kind", ["500", "429", "401", "hang", "refused connection"])

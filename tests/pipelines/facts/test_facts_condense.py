@@ -146,7 +146,8 @@ def test_a_model_that_refuses_to_condense_holds_no_merge_up(
 
     def refuse(request: RecordedRequest) -> Raw | None:
         said = request.body["messages"][-1]["content"]
-        return Raw(400, b'{"error": {"message": "no such words"}}') if "<facts>" in said else None
+        is_condensing = "<facts>" in said and DRINKS[0] in said  # a probe has no facts of hers
+        return Raw(400, b'{"error": {"message": "no such words"}}') if is_condensing else None
 
     rig.model.behave(responder=refuse)
     tell("Maren rows")

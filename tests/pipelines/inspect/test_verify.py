@@ -168,7 +168,7 @@ def test_a_break_shows_where_it_is_and_nowhere_else(database: Database, database
 
 
 def test_an_unknown_session_is_an_error(database: Database) -> None:
-    with pytest.raises(ConfigurationError, match="no session 'nobody' in namespace 'default'"):
+    with pytest.raises(ConfigurationError, match="Session 'nobody' does not exist in namespace 'default'"):
         verify(database, session_id="nobody")
 
 

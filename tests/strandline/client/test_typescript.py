@@ -208,7 +208,8 @@ def test_answers_that_are_cut_are_asked_for_again_and_nothing_is_doubled(
     assert [(one["content"], one["extra"]) for one in told["log"]] == [
         (one, {"refusal": "no"}) for one in said
     ]
-    assert told["context"] == [{"role": "user", "content": one} for one in said], "users refuse nothing there"
+    words = [[{"type": "text", "text": text} for text in (one, "no")] for one in said]
+    assert told["context"] == [{"role": "user", "content": one} for one in words], "users' have no such field"
     assert told["policy"]["deliver"] == "turn"
 
 
