@@ -143,7 +143,7 @@ def test_the_table_names_each_figure(evaluate: Eval) -> None:
         ({"question": "a", "expected": {}}, "expected", "list"),
         ({"question": "a"}, None, "evidence"),
         ({"question": "a", "evidence": ["boat"], "sesion_id": "talk"}, "sesion_id", "not a known field"),
-        ({"question": "a", "evidence": ["boat"], "session_id": "tlk"}, "session_id", "Session 'tlk' does not exist"),
+        ({"question": "a", "evidence": ["boat"], "session_id": "tlk"}, "session_id", "'tlk' does not exist"),
         ({"question": "a", "evidence": ["boat"], "user_id": "bo"}, "session_id", "of user 'bo'"),
         ({"question": "a", "evidence": ["boat"], "namespace": "acme"}, "session_id", "'acme'"),
         ({"question": "a", "evidence": ["boat"], "session_id": " talk"}, "session_id", "white space"),
