@@ -25,10 +25,12 @@ _MAX_VAIN = 4
 _MAX_TRIES = 10_000
 
 # Ends of a model's thoughts: the text before is not an answer.
+_THOUGHTS = r"(?:\w{1,20}:)?(?i:think|thought|reason|reflect|analysis|scratchpad)\w{0,10}[>\]\u25b7]"
 _THOUGHTS_END = (
-    r"[<\[\u25c1]/(?:\w{1,20}:)?(?i:think|thought|reason|reflect|analysis|scratchpad)\w{0,10}[>\]\u25b7]"
+    rf"[<\[\u25c1]/{_THOUGHTS}"
     r"|<\|channel\|>\s*final\b|<channel\|>|<\|end_of_(?:thought|thinking|reasoning)\|>"
 )
+_WITHIN_THOUGHTS = re.compile(rf"\s*+[<\[\u25c1]{_THOUGHTS}(?!(?s:.*?)(?:{_THOUGHTS_END}))")
 _BEGINNING = re.compile(rf"(?P<end>{_THOUGHTS_END})|[{{\[]")
 _BLANK = re.compile(r"(?:[\s\u200b-\u200d\u2060\ufeff]+|(?://|#\s)[^\n]*|/\*(?s:.{0,500}?)\*/)*")
 # Between the parts of one answer: marks, and no words.
@@ -86,6 +88,11 @@ def spellings(text: str) -> Iterator[str]:
         yield text.replace("\\n", "\n").replace('\\"', '"')
     if "\u201c" in text or "\u201d" in text:
         yield text.translate({0x201C: '"', 0x201D: '"'})
+
+
+def is_within_thoughts(text: str) -> bool:
+    """Whether a text that was cut off holds a model's thoughts alone, and drafts among them."""
+    return _WITHIN_THOUGHTS.match(text) is not None
 
 
 def find_values(text: str) -> list[Found]:

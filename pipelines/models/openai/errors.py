@@ -326,13 +326,15 @@ _MODERATED = re.compile(
 )
 # Prompts, and texts to embed, that are longer than the server takes.
 _TOO_LONG = re.compile(
-    r"context.{0,3}(length|window|size)|maximum (context|input|prompt|sequence|length)|n_ctx|longer than"
+    r"context.{0,3}(length|window|size)|maximum (context|input|prompt|sequence|length)|n_ctx"
+    r"|(?<!took )(?<!taking )longer than(?! expected)"
     r"|too (long|large|many (input )?tokens)|batch size|reduce the length|(fewer|less) than \d+ tokens"
     r"|exceeds? .{0,60}(context|tokens|limit)|(inputs?|prompt)\W{1,2}(length|tokens)|token (limit|size)",
     re.IGNORECASE,
 )
 _RATE = re.compile(
-    r"rate.?limit|too many requests|throttl|rate exceed|wait before|tokens per (minute|day)", re.IGNORECASE
+    r"rate.?limit|too many requests|throttl|rate exceed|wait before|tokens per (minute|day)|concurren",
+    re.IGNORECASE,
 )
 # In place of a quota that is used up.
 _OF_A_MINUTE = re.compile(r"\b[RT]PM\b|per min")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from http import HTTPStatus
 
 from strandline.pipelines.models.answer_forms import storable
 from strandline.pipelines.models.answers import (
@@ -21,6 +22,7 @@ from strandline.pipelines.models.answers import (
     without_items,
 )
 from strandline.pipelines.models.contract import ChooseTask, ModelAnswer, Task, TaskName
+from strandline.pipelines.models.loose_json import is_within_thoughts
 from strandline.pipelines.models.openai.client import PROBE_SECONDS, ModelClient
 from strandline.pipelines.models.openai.errors import (
     RejectedError,
@@ -126,7 +128,8 @@ class OpenAITextModel:
                     break
                 raise PermanentModelError("The model refused to answer for this input.")
             try:
-                checked = check_answer(task, completion.text)
+                is_draft = completion.is_cut_off and is_within_thoughts(completion.text)
+                checked = check_answer(task, "" if is_draft else completion.text)
             except PermanentModelError as error:
                 problem = str(error)
             else:
@@ -150,7 +153,7 @@ class OpenAITextModel:
                 break
             thinks = thinks or (completion.is_cut_off and not completion.text.lstrip().startswith(_BEGUN))
             messages = _repair(messages, completion, problem)
-        if thinks and completion.is_cut_off:
+        if thinks and completion.is_cut_off and not completion.is_broken:
             self._thoughts //= 2  # more did not help
         if best.text:
             logger.warning("an answer is used in part", extra={"model": self.model, "reason": problem})
@@ -225,7 +228,9 @@ class OpenAITextModel:
             if weaker is None and not _is_explained(rejection, problem):
                 weaker, is_explained = self._forms.plainer(form, rejection), False
             if weaker is None:
-                if isinstance(problem, PermanentModelError) and not is_too_long(rejection):
+                # A 500 may say of the server's own memory or queue what others say of an input.
+                is_certain = is_too_long(rejection) and rejection.status < HTTPStatus.INTERNAL_SERVER_ERROR
+                if isinstance(problem, PermanentModelError) and not is_certain:
                     if is_probe:
                         raise refuses_everything(rejection, self._role)
                     self.probe()  # a server that refuses everything has its own reason

@@ -7,13 +7,15 @@ in the arguments of a call; the rest of a body is ignored.
 from __future__ import annotations
 
 import base64
+import codecs
 import json
 import math
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from strandline.pipelines.models.openai.errors import RejectedError, error_within
@@ -111,10 +113,13 @@ class Body:
 
     def _text(self) -> str:
         _, _, named = self.headers.get("content-type", "").partition("charset=")
-        # Gateways name sets of their own for JSON, which is in UTF-8.
-        for charset in (json.detect_encoding(self.content), named.split(";")[0].strip(" \"'")):
+        # Gateways name sets of their own for JSON, which is in UTF-8; a body may end within a character.
+        detected = codecs.getincrementaldecoder(json.detect_encoding(self.content))()
+        decoders: list[Callable[[bytes], str]] = [detected.decode]
+        decoders.append(partial(str, encoding=named.split(";")[0].strip(" \"'")))
+        for decode in decoders:
             with suppress(LookupError, UnicodeError):
-                text = self.content.decode(charset)
+                text = decode(self.content)
                 break
         else:
             text = self.content.decode("utf-8", "replace")

@@ -145,6 +145,7 @@ ONE_REFUSAL: dict[str, tuple[int, Any, type[ModelError], str]] = {
         TOO_LONG,
     ),
     "a maximum length": (500, error("Input exceeded the maximum length"), PermanentModelError, TOO_LONG),
+    "a slow answer": (500, error("The request took longer than 60 s"), TransientModelError, "500"),
     "no reason": (400, error("The model has crashed. (Exit code: 6)"), PermanentModelError, "this input"),
 }
 
@@ -189,6 +190,13 @@ EACH_REFUSAL: dict[str, tuple[int, Any, type[ModelError], str]] = {
         RateLimitError,
         "429",
     ),
+    "a memory that is full": (
+        500,
+        error("GPU memory use exceeds the limit"),
+        ProviderSetupError,
+        "every request with 500",
+    ),
+    "a queue that is full": (500, error("Concurrent calls exceed the limit"), RateLimitError, "500"),
     "a rate in a fault": (
         500,
         {"fault": {"faultstring": "Rate limit quota violation"}},
@@ -262,6 +270,29 @@ def test_of_a_connection_that_ends_in_the_middle_the_complete_items_are_used(
     server.behave(responder=lambda _: broken(text))
     assert open_numbers(model.answer(task).text) == left_open
     assert len(server.requests) == 2
+
+
+def test_a_connection_that_ends_within_a_character_garbles_no_other(
+    server: ModelServer, model: OpenAITextModel
+) -> None:
+    model.answer(EXTRACT)
+    event = json.dumps(chunk(FACTS[:60].replace("Ann", "José")), ensure_ascii=False)
+    headers = (CUT_OFF, ("Content-Type", "text/event-stream; charset=ISO-8859-1"))
+    server.behave(responder=lambda _: Raw(200, f"data: {event}\n\ndata: é".encode()[:-1], headers))
+    (fact,) = parse_extract(model.answer(SIX).text, 6)
+    assert fact.text == "José has boat 1."
+
+
+def test_a_draft_among_thoughts_that_were_cut_is_no_answer(
+    server: ModelServer, model: OpenAITextModel
+) -> None:
+    draft = '<think>Without any it is {"facts": []}, but'
+    answers = iter([said(draft, finish="length"), said(GOOD)])
+    server.behave(responder=lambda _: next(answers))
+    assert len(parse_extract(model.answer(EXTRACT).text, 2)) == 2
+    server.behave(responder=lambda _: broken(draft))
+    with pytest.raises(TransientModelError):
+        model.answer(EXTRACT)
 
 
 @pytest.mark.parametrize("task", [SIX, FIVE], ids=["facts", "decisions"])
