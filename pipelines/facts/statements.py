@@ -35,7 +35,9 @@ _TELLING_NUMBER = 32
 _DENYING_LAST = frozenset({"japanese", "korean", "turkish", "hindi", "german"})
 
 # Languages that tell by endings who does what, and so need no order.
-_INFLECTING = frozenset({"russian", "cyrillic", "polish", "turkish", "finnish", "greek", "korean", "hindi"})
+_INFLECTING = frozenset({"russian", "cyrillic", "polish", "turkish", "finnish", "greek", "korean"})
+# There nouns have the endings of who does it, what it is done to, to whom, and whose it is.
+_KOREAN_CASE = re.compile(r"(?<!\w)([가-힣]{2,}?)(?:([은는이가])|([을를])|(에게서?|한테서?|께)|(의))(?!\w)")
 
 # So near before a wish stands what denies it.
 _DENIED_WITHIN = 16
@@ -142,7 +144,9 @@ def is_turned(one: str, other: str) -> bool:
     ended = next(_equal_until(left[begun:][::-1], right[begun:][::-1]))
     left, right = left[begun : len(left) - ended], right[begun : len(right) - ended]
     little, listed = joining_words(language_of(one)) - speakers(), pattern("listed")
-    lengths = range(1, _MAX_END_WORDS + 1 if _CHARACTER.search(one) else 2)
+    # Vowel signs are no letters to ``re``.
+    has_parts = _CHARACTER.search(one) or language_of(one) == "hindi"
+    lengths = range(1, _MAX_END_WORDS + 1 if has_parts else 2)
     for first, last in product(lengths, repeat=2):
         moved, between = (left[-last:], left[:first]), left[first:-last]
         if between and between != ["是"] and right == [*moved[0], *between, *moved[1]]:
@@ -154,10 +158,18 @@ def _are_inflected_otherwise(one: str, other: str) -> bool:
     """Whether two people have other endings: "Анна должна Борису", "Борис должен Анне"."""
     if {"partner"} & kinds_of(one) & kinds_of(other) or pattern("together").search(folded(one)):
         return False
+    if language_of(one) == "korean":
+        cases, its = _cases(one), _cases(other)
+        both = combinations(cases, 2)
+        return any(a != b and c != d and {(a, d), (b, c)} <= its - cases for (a, c), (b, d) in both)
     left, right = _people(one), _people(other)
     pairs = ((a, b, next(_equal_until(a, b))) for a, b in product(left - right, right - left))
     alike = [(a, b) for a, b, same in pairs if same >= max(2, min(len(a), len(b)) - 2)]
     return min(len({a for a, _b in alike}), len({b for _a, b in alike})) > 1
+
+
+def _cases(text: str) -> set[tuple[str, int | None]]:
+    return {(noun[1], noun.lastindex) for noun in _KOREAN_CASE.finditer(normal_form(text))}
 
 
 def _people(text: str) -> set[str]:

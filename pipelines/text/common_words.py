@@ -99,7 +99,8 @@ def negation_of(text: str) -> re.Pattern[str]:
 def _negation_in(language: str | None) -> re.Pattern[str]:
     if f"negation_in_{language}" in _table()["patterns"]:
         return pattern(f"negation_in_{language}")
-    others = _table()["homographs"].get(str(language), "(?!)")
+    table = _table()["homographs"]
+    others = "|".join(table[name] for name in ("all", language) if name in table) if language else "(?!)"
     return re.compile(rf"(?!(?<!\w)(?:{others})(?!\w))(?:{pattern('negation').pattern})")
 
 

@@ -16,7 +16,13 @@ from hypothesis import strategies as st
 from strandline.pipelines.facts.decisions import check_decision, is_made_of
 from strandline.pipelines.facts.folding import Candidate, is_older
 from strandline.pipelines.facts.grounding import ground_fact, may_mean
-from strandline.pipelines.facts.statements import adds_to, holds_all_of, is_negated, telling_words
+from strandline.pipelines.facts.statements import (
+    adds_to,
+    holds_all_of,
+    is_negated,
+    is_supposed,
+    telling_words,
+)
 from strandline.pipelines.models.answer_forms import is_placeholder
 from strandline.pipelines.models.answers import ExtractedFact, MergeOperation
 from strandline.pipelines.models.contract import TranscriptLine
@@ -90,10 +96,38 @@ def test_a_denial_is_read_in_each_person_and_repeats_nothing(affirmed: str, deni
         "L'utente ne ha due.",
         "Ni är med hos Anna och Per.",
         "Kullanıcı namaz kılıyor.",
+        "Kullanıcı Amazon'da çalışıyor.",
+        "Kullanıcının doktoru Yılmaz.",
+        "Användaren bor med sin fru.",
+        "Użytkownik jest bratem Ani.",
+        "L'utente vive a Roma sin dal 2010.",
+        "L'utilisateur, né à Lyon, parle italien.",
+        "User lives in Omaha, NE.",
+        "Ich hab ne Katze.",
+        "User's doctor is Dr. Gomez.",
+        "Der Chef des Nutzers heißt Yilmaz.",
     ],
 )
 def test_a_word_that_denies_in_another_language_denies_nothing(text: str) -> None:
     assert not is_negated(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "User wants to be called Sam from now on.",
+        "User could no longer afford the flat in Porto and moved to Leeds.",
+        "User could not keep the dog and gave him away.",
+        "User's favourite singer is Stevie Wonder.",
+        "User's daughter is called Hope.",
+        "User tells dad jokes.",
+        "사용자는 아마존에서 일한다.",
+        "ユーザーは仮想通貨を買った。",
+        "ユーザーの部屋は冷たい。",
+    ],
+)
+def test_what_only_sounds_like_a_wish_is_a_fact(text: str) -> None:
+    assert not is_supposed(text)
 
 
 @pytest.mark.parametrize(
