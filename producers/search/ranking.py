@@ -95,7 +95,7 @@ def recalled_hits(recall: Recalled) -> list[Hit]:
         if utterances is None:
             continue
         session_key = ranks.sessions[number - 1]
-        if len(utterances) == 1 and utterances[0].place[1] == ranks.from_seqs[place]:
+        if len(utterances) == 1 and utterances[0].place == key:
             (only,) = utterances
             hits.append(Hit(score, session_key, (only.message,), similarity, utterance=only))
             continue

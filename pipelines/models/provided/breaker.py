@@ -189,7 +189,7 @@ class Breaker:
                 if learned > 0:
                     provider.ask_at = max(provider.ask_at, now + learned)
                 if not waiting and provider.refusals:  # one call at a time finds out
-                    provider.ask_at = now + self._refusal_wait()
+                    provider.ask_at = now + self._growing_wait(provider.refusals)
                 if is_down and not waiting and (self._probe is None or self._late_probes >= _LATE_PROBES):
                     # This call stands for the probe; the others wait for its outcome.
                     self._ask_at = now + self._longest_wait
@@ -274,15 +274,12 @@ class Breaker:
             now = self._clock()
             if wait is None:
                 provider.refusals += 1
-                wait = learned or self._refusal_wait()
+                wait = learned or self._growing_wait(provider.refusals)
             elif now >= provider.ask_at:
                 # A server that refuses again after the wait that it named means nothing by it.
                 wait = max(wait, self._growing_wait(provider.told_waits) if provider.told_waits else 0.0)
                 provider.told_waits += 1
             provider.ask_at = max(provider.ask_at, now + min(wait, self._longest_pause))
-
-    def _refusal_wait(self) -> float:
-        return self._growing_wait(self._provider.refusals)
 
     def _growing_wait(self, times: int) -> float:
         return min(self._longest_pause, self._first_wait * 4.0 ** min(times - 1, 10))

@@ -51,6 +51,8 @@ FEW_MESSAGES = 200
 # The facts of an owner with more of them are always searched by the database.
 MAX_FACTS = 2_000
 
+NOTHING_KNOWN: Mapping[Place, Sequence[Utterance]] = MappingProxyType({})
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:
@@ -128,7 +130,7 @@ def search_index(
     indexes: IndexCache,
     standing: Standing,
     asked: IndexedSearch,
-    known: Mapping[Place, Sequence[Utterance]] = MappingProxyType({}),
+    known: Mapping[Place, Sequence[Utterance]] = NOTHING_KNOWN,
 ) -> Operation[Recalled | None]:
     """The hits found in memory, with a statement for missing messages; None: the database has to search.
 
@@ -151,9 +153,7 @@ def search_index(
         return None
     ranks = yield from _rank(index, asked.query)
     keeps = not (standing.is_bounded or asked.beside)
-    at_hand = _at_hand(index, ranks) if keeps else {}
-    messages = {**known, **at_hand}
-    missing = [place for place, key in enumerate(ranks.places) if key not in messages]
+    messages, missing = _at_hand(index if keeps else None, ranks, known)
     if missing or (facts is None and facts_scope is not None):
         fetched = yield from _fetch(asked, ranks, missing, with_facts=facts is None)
         if fetched.version != index.version:
@@ -163,7 +163,7 @@ def search_index(
         if facts is None and facts_scope is not None:
             facts = fetched.facts
             indexes.keep(facts_scope, facts)
-    if keeps and len(messages) > len(at_hand):
+    if keeps and (known or missing):
         _keep_utterances(index, messages)
     if facts is None or facts_scope is None:
         return Recalled(ranks, messages, ())
@@ -192,8 +192,8 @@ def extend_index(
     if facts_scope is not None and indexes.is_refused(facts_scope):
         return None
     ranks = NO_RANKS if index is None else (yield from _rank(index, asked.query))
-    at_hand = {} if index is None or standing.is_bounded or asked.beside else _at_hand(index, ranks)
-    missing = [place for place, key in enumerate(ranks.places) if key not in at_hand]
+    keeps = not (standing.is_bounded or asked.beside)
+    _messages, missing = _at_hand(index if keeps else None, ranks)
     with_facts = facts_scope is not None and indexes.find_index(facts_scope, standing.facts) is None
     fetched = yield from _fetch(asked, ranks, missing, with_facts=with_facts, added_to=(scope, begun))
     if fetched.version != begun.version:
@@ -211,9 +211,18 @@ def _rank(index: ScopeIndex, query: IndexQuery) -> Operation[Ranks]:
     return ranks
 
 
-def _at_hand(index: ScopeIndex, ranks: Ranks) -> dict[Place, Sequence[Utterance]]:
-    kept = index.utterances
-    return {key: [utterance] for key in ranks.places if (utterance := kept.get(key)) is not None}
+def _at_hand(
+    index: ScopeIndex | None, ranks: Ranks, known: Mapping[Place, Sequence[Utterance]] = NOTHING_KNOWN
+) -> tuple[dict[Place, Sequence[Utterance]], list[int]]:
+    """The known messages and those that an index keeps; and the numbers of the ranked that are missing."""
+    messages, missing = dict(known), []
+    kept = {} if index is None else index.utterances
+    for number, key in enumerate(ranks.places):
+        if (utterance := kept.get(key)) is not None:
+            messages[key] = [utterance]
+        elif key not in known:
+            missing.append(number)
+    return messages, missing
 
 
 def _keep_utterances(index: ScopeIndex, messages: Mapping[Place, Sequence[Utterance]]) -> None:
