@@ -214,7 +214,7 @@ def _rank(index: ScopeIndex, query: IndexQuery) -> Operation[Ranks]:
 def _at_hand(
     index: ScopeIndex | None, ranks: Ranks, known: Mapping[Place, Sequence[Utterance]] = NOTHING_KNOWN
 ) -> tuple[dict[Place, Sequence[Utterance]], list[int]]:
-    """The known messages and those that an index keeps; and the numbers of the ranked that are missing."""
+    """The messages known or kept by an index, and the numbers of ranked ones that are missing."""
     messages, missing = dict(known), []
     kept = {} if index is None else index.utterances
     for number, key in enumerate(ranks.places):
