@@ -30,7 +30,8 @@ _THOUGHTS_END = (
     rf"[<\[\u25c1]/{_THOUGHTS}"
     r"|<\|channel\|>\s*final\b|<channel\|>|<\|end_of_(?:thought|thinking|reasoning)\|>"
 )
-_WITHIN_THOUGHTS = re.compile(rf"\s*+[<\[\u25c1]{_THOUGHTS}(?!(?s:.*?)(?:{_THOUGHTS_END}))")
+_THOUGHTS_BEGINNING = re.compile(rf"[<\[\u25c1]{_THOUGHTS}")
+_ENDED = re.compile(_THOUGHTS_END)
 _BEGINNING = re.compile(rf"(?P<end>{_THOUGHTS_END})|[{{\[]")
 _BLANK = re.compile(r"(?:[\s\u200b-\u200d\u2060\ufeff]+|(?://|#\s)[^\n]*|/\*(?s:.{0,500}?)\*/)*")
 # Between the parts of one answer: marks, and no words.
@@ -92,7 +93,8 @@ def spellings(text: str) -> Iterator[str]:
 
 def is_within_thoughts(text: str) -> bool:
     """Whether a text that was cut off holds a model's thoughts alone, and drafts among them."""
-    return _WITHIN_THOUGHTS.match(text) is not None
+    begun = _THOUGHTS_BEGINNING.match(text := text.lstrip())
+    return begun is not None and _ENDED.search(text, begun.end()) is None
 
 
 def find_values(text: str) -> list[Found]:

@@ -42,7 +42,7 @@ SAID = (
 )  # fmt: skip
 REPEATED = (
     *SAID, " ", "\n", "1,1", "`", "```", "```a", "{", "[", "-", ":", "/", "@", "%", ",", "model ", "a;",
-    "\u1041a", "\u0e01a", "<", "&", "\n\n<", "3 weeks ", "x: ",
+    "\u1041a", "\u0e01a", "<", "&", "\n\n<", "3 weeks ", "x: ", "<think>",
 )  # fmt: skip
 BEGINNINGS = ("", "```json", "1.")
 
