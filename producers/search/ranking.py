@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import partial
@@ -26,7 +25,6 @@ from strandline.producers.search.index.indexed_search import (
     add_part,
     extend_index,
     keep_empty,
-    missing_scopes,
     search_index,
 )
 from strandline.producers.search.index.scope_index import FIRST_KEY, IndexQuery, ScopeKey
@@ -262,61 +260,73 @@ def rank_hits(
         ConfigurationError: the scope is shared, and the memory names none.
         StrandlineError: the statement failed.
     """
-    compared = _comparison_params(query, vectors)
     # Without a vector no hit has a similarity.
     cutoff = 0.0 if query.vector is None else similarity_cutoff
     if target.scope == "shared":
         shared = SearchSharedChunks.of(
             target,
-            **compared,
+            **_comparison_params(query, vectors),
             session_key=target.identity.session_key,
             similarity_cutoff=cutoff,
             top_k=limit,
         )
         return read_hits((yield from fetch(shared)))
-    part_of = extend = None
-    making: AbstractContextManager[Beginning | None] = nullcontext()
-    if indexes and standing and target.kinds == MESSAGES_ALONE and target.filters.is_open:
-        keys = yield from find_owner_keys(target.shard_key)
-        asked = _indexed_search(query, keys, target, vectors, limit, cutoff, facts)
-        missing = missing_scopes(indexes, standing, asked)
-        if missing:
-            part_of = missing[0]
-            making = indexes.next_part(part_of, standing.pieces, is_small=standing.is_small)
-            if vectors is not None and len(missing) == 1:
-                extend = partial(extend_index, indexes, standing, asked, part_of)
-        elif (recall := (yield from search_index(indexes, standing, asked))) is not None:
-            return recalled_hits(recall)
-    with making as taken:
-        begun = taken
-        if begun and (begun.onto or begun.is_small) and extend:
-            if (recall := (yield from extend(begun))) is not None:
+    search = partial(_search_database, query, vectors, target, limit, cutoff, facts)
+    if not (indexes and standing and target.kinds == MESSAGES_ALONE and target.filters.is_open):
+        hits, _ = yield from search()
+        return hits
+    keys = yield from find_owner_keys(target.shard_key)
+    asked = _indexed_search(query, keys, target, vectors, limit, cutoff, facts)
+    if (recall := (yield from search_index(indexes, standing, asked))) is not None:
+        return recalled_hits(recall)
+    scope = asked.kept_scope
+    with indexes.next_part(scope, standing.pieces, is_small=standing.is_small) as begun:
+        is_extensible = begun and vectors is not None and (begun.onto or begun.is_small)
+        if begun and is_extensible:
+            recall = yield from extend_index(indexes, standing, asked, begun)
+            if recall is not None:
                 return recalled_hits(recall)
-            begun = None
-        if vectors is None and facts is not None and not limit:
-            if begun and part_of and indexes:
-                yield from keep_empty(indexes, part_of, begun)
-            derivation = target.shard_key, facts.generation_id
-            return (yield from _facts_by_words(query, *derivation, ALL_FACTS, limit=facts.limit))
-        of_the_owner = SearchChunks.of(
-            target,
-            **compared,
-            **ALL_FACTS.params,
-            **target.filters.params(target.identity.session_key),
-            **_next_part(part_of, begun),
-            session_key=target.identity.session_key,
-            scope_key=target.identity.session_key if target.scope == "session" else None,
-            similarity_cutoff=cutoff,
-            top_k=limit,
-            messages="message" in target.kinds,
-            facts_shown=[UUID(fact_id) for fact_id in target.facts_shown],
-            facts_alone_id=None if facts is None else facts.generation_id,
-            top_facts=0 if facts is None else facts.limit,
-        )
-        rows = yield from fetch(of_the_owner)
-        if begun and part_of and indexes:
-            yield from add_part(indexes, part_of, begun, rows.pop().part or "{}")
-    return read_hits(rows)
+        hits, part = yield from search(scope, None if is_extensible else begun)
+        if begun and vectors is None:
+            yield from keep_empty(indexes, scope, begun)
+        elif begun and part is not None:
+            yield from add_part(indexes, scope, begun, part)
+    return hits
+
+
+def _search_database(
+    query: SearchQuery,
+    vectors: Vectors | None,
+    target: Target,
+    limit: int,
+    similarity_cutoff: float,
+    facts: FactsAlone | None,
+    part_of: ScopeKey | None = None,
+    begun: Beginning | None = None,
+) -> Operation[tuple[list[Hit], str | None]]:
+    """The hits, and the next part of the index of ``part_of`` if it is ``begun``."""
+    if vectors is None and facts is not None and not limit:
+        derivation = target.shard_key, facts.generation_id
+        hits = yield from _facts_by_words(query, *derivation, ALL_FACTS, limit=facts.limit)
+        return hits, None
+    statement = SearchChunks.of(
+        target,
+        **_comparison_params(query, vectors),
+        **ALL_FACTS.params,
+        **target.filters.params(target.identity.session_key),
+        **_next_part(part_of, begun),
+        session_key=target.identity.session_key,
+        scope_key=target.identity.session_key if target.scope == "session" else None,
+        similarity_cutoff=similarity_cutoff,
+        top_k=limit,
+        messages="message" in target.kinds,
+        facts_shown=[UUID(fact_id) for fact_id in target.facts_shown],
+        facts_alone_id=None if facts is None else facts.generation_id,
+        top_facts=0 if facts is None else facts.limit,
+    )
+    rows = yield from fetch(statement)
+    part = rows.pop().part if begun is not None else None
+    return read_hits(rows), part
 
 
 def _next_part(part_of: ScopeKey | None, begun: Beginning | None) -> _Part:

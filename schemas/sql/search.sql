@@ -84,22 +84,28 @@ ORDER BY place, seq
 
 -- name: added_hits
 -- As indexed_hits, for an index that lacks only added pieces: the id of the first row is their part of an index, and
--- behind the messages that the index has ranked come those of the first added pieces, in the order of the part.
--- params: sessions uuid[], numbers integer[], scope_key uuid?, pieces_since bigint, at_once bigint, shown bigint
+-- behind the messages that the index has ranked come those of the first added pieces in the session that is searched
+-- (shown_in, NULL: in all), in the order of the part.
+-- params: sessions uuid[], numbers integer[], scope_key uuid?, pieces_since bigint, at_once bigint, shown_in uuid?,
+--     shown bigint
 -- row: message_of_hit
 -- opens: envelope, metadata, envelope within facts.*.text=text:fact
 WITH pieces AS MATERIALIZED (
     @next_pieces(%(shard_key)s, %(generation_id)s, %(scope_key)s::uuid,
         ('00000000-0000-0000-0000-000000000000', 0, -1), %(pieces_since)s::bigint, %(at_once)s)
+), shown AS (
+    SELECT p.session_key, p.from_seq, p.through_seq, row_number() OVER (ORDER BY p.number) AS place
+    FROM pieces p
+    WHERE p.piece = 0 AND p.session_key = coalesce(%(shown_in)s::uuid, p.session_key)
+    ORDER BY p.number LIMIT %(shown)s
 )
 @index_head(%(shard_key)s, %(facts_generation_id)s::integer, (SELECT json_build_object(
-    'session_keys', json_agg(p.session_key ORDER BY p.number), 'from_seqs', json_agg(p.from_seq ORDER BY p.number))
-    FROM pieces p WHERE p.number < %(shown)s), @index_part(%(shard_key)s))
+    'session_keys', json_agg(s.session_key ORDER BY s.place), 'from_seqs', json_agg(s.from_seq ORDER BY s.place))
+    FROM shown s), @index_part(%(shard_key)s))
 UNION ALL
 @messages_of_hits(%(shard_key)s, (@given_hits()
     UNION ALL
-    SELECT cardinality(%(numbers)s::integer[]) + 1 + p.number, p.session_key, p.from_seq, p.through_seq
-    FROM pieces p WHERE p.piece = 0 AND p.number < %(shown)s))
+    SELECT cardinality(%(numbers)s::integer[]) + s.place, s.session_key, s.from_seq, s.through_seq FROM shown s))
 ORDER BY place, seq
 
 -- name: unsearched_messages

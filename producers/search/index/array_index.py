@@ -8,6 +8,7 @@ their choice.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from uuid import UUID
 
 import numpy as np
 
@@ -98,10 +99,16 @@ class ArrayIndex:
             self.utterances, self._utterance_bytes = {utterance.place: utterance}, size
 
     def with_pieces(self, version: str, since: int, added: ScopeArrays | None) -> ArrayIndex:
-        arrays = join(self._arrays, added) if self._arrays and added else self._arrays or added
+        arrays = join([self._arrays, added]) if self._arrays and added else self._arrays or added
         index = ArrayIndex(version, since, arrays)
         index.utterances, index._utterance_bytes = dict(self.utterances), self._utterance_bytes
         return index
+
+    def narrow(self, session_key: UUID) -> ArrayIndex:
+        arrays = self._arrays
+        if arrays is not None:
+            arrays = join([arrays], session_key) if session_key in arrays.sessions else None
+        return ArrayIndex(self.version, self.since, arrays)
 
     def rank(self, query: IndexQuery) -> Ranks:
         if self._arrays is None:

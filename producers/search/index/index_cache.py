@@ -103,7 +103,7 @@ class IndexCache:
     def next_part(
         self, scope: ScopeKey, version: str, *, is_small: bool = False
     ) -> Iterator[Beginning | None]:
-        """The parts that this search may extend: none while another thread does, nor the first time.
+        """The parts that this search may extend; None the first time, of a whole index, while another does.
 
         Args:
             is_small: one statement may return all pieces, so that the first search makes the index.
@@ -125,8 +125,9 @@ class IndexCache:
             return None
         begun, is_settled = self._begun.pop(scope, None), self._versions.get(scope) == version
         _note(self._versions, scope, version)
-        kept = self._indexes.get(scope)
-        if kept is not None and kept.version != version and _lacks_only_added(kept, version):
+        if (kept := self._indexes.get(scope)) is not None and kept.version == version:
+            return None
+        if kept is not None and _lacks_only_added(kept, version):
             return Beginning(version, onto=cast("ScopeIndex", kept))
         if begun is not None and begun.version == version:
             return begun

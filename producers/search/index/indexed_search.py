@@ -96,13 +96,9 @@ class IndexedSearch:
     top_facts: int = 0
 
     @property
-    def owner_scope(self) -> ScopeKey:
-        return self.scope._replace(scope_key=None)
-
-    @property
-    def ranked_scope(self) -> ScopeKey:
-        """The scope whose index ranks messages; facts alone are ranked by the owner's."""
-        return self.scope if self.query.limit else self.owner_scope
+    def kept_scope(self) -> ScopeKey:
+        """The scope whose index is kept: the owner's where facts are ranked, by all of the owner's pieces."""
+        return self.scope if self.facts_generation_id is None else self.scope._replace(scope_key=None)
 
     @property
     def facts_scope(self) -> ScopeKey | None:
@@ -116,14 +112,6 @@ class Recalled(NamedTuple):
     ranks: Ranks
     messages: Mapping[Place, Sequence[Utterance]]
     facts: Sequence[RankedFact]
-
-
-def missing_scopes(indexes: IndexCache, standing: Standing, asked: IndexedSearch) -> list[ScopeKey]:
-    """The scopes of which an index has to be there first."""
-    scopes = [asked.scope] if asked.query.limit else []
-    if asked.facts_generation_id is not None and not (scopes and standing.is_alone):
-        scopes.append(asked.owner_scope)
-    return [one for one in dict.fromkeys(scopes) if indexes.find_index(one, standing.pieces) is None]
 
 
 def search_index(
@@ -140,24 +128,21 @@ def search_index(
     Raises:
         StrandlineError: the statement failed.
     """
-    scope = asked.ranked_scope
-    index = cast("ScopeIndex | None", indexes.find_index(scope, standing.pieces))
-    owner, facts, facts_scope = index, None, asked.facts_scope
+    index = cast("ScopeIndex | None", indexes.find_index(asked.kept_scope, standing.pieces))
+    facts, facts_scope = None, asked.facts_scope
     if facts_scope is not None:
-        if not standing.is_alone:
-            owner = cast("ScopeIndex | None", indexes.find_index(asked.owner_scope, standing.pieces))
         facts = cast("FactIndex | None", indexes.find_index(facts_scope, standing.facts))
         if indexes.is_refused(facts_scope) if facts is None else not facts.is_whole:
             return None
-    if index is None or owner is None:
+    if index is None:
         return None
-    ranks = yield from _rank(index, asked.query)
+    ranks = yield from _rank(indexes, standing, asked, index)
     keeps = not (standing.is_bounded or asked.beside)
     messages, missing = _at_hand(index if keeps else None, ranks, known)
     if missing or (facts is None and facts_scope is not None):
         fetched = yield from _fetch(asked, ranks, missing, with_facts=facts is None)
         if fetched.version != index.version:
-            indexes.drop(scope, index)
+            indexes.drop(asked.kept_scope, index)
             return None
         messages.update(fetched.messages)
         if facts is None and facts_scope is not None:
@@ -169,13 +154,13 @@ def search_index(
         return Recalled(ranks, messages, ())
     if not facts.is_whole:
         return None
-    rank_facts = partial(owner.rank_facts, facts, asked.query, asked.top_facts)
-    ranked: list[RankedFact] = rank_facts() if owner.is_quick else (yield Compute(rank_facts))
+    rank_facts = partial(index.rank_facts, facts, asked.query, asked.top_facts)
+    ranked: list[RankedFact] = rank_facts() if index.is_quick else (yield Compute(rank_facts))
     return Recalled(ranks, messages, ranked)
 
 
 def extend_index(
-    indexes: IndexCache, standing: Standing, asked: IndexedSearch, scope: ScopeKey, begun: Beginning
+    indexes: IndexCache, standing: Standing, asked: IndexedSearch, begun: Beginning
 ) -> Operation[Recalled | None]:
     """Search an index that lacks added pieces, or all of a few: one statement brings them and their messages.
 
@@ -187,26 +172,40 @@ def extend_index(
         StrandlineError: the statement failed.
     """
     index, facts_scope = begun.onto, asked.facts_scope
-    if scope != asked.ranked_scope:
-        index = cast("ScopeIndex | None", indexes.find_index(asked.ranked_scope, standing.pieces))
     if facts_scope is not None and indexes.is_refused(facts_scope):
         return None
-    ranks = NO_RANKS if index is None else (yield from _rank(index, asked.query))
+    ranks = NO_RANKS if index is None else (yield from _rank(indexes, standing, asked, index))
     keeps = not (standing.is_bounded or asked.beside)
     _messages, missing = _at_hand(index if keeps else None, ranks)
     with_facts = facts_scope is not None and indexes.find_index(facts_scope, standing.facts) is None
-    fetched = yield from _fetch(asked, ranks, missing, with_facts=with_facts, added_to=(scope, begun))
+    fetched = yield from _fetch(asked, ranks, missing, with_facts=with_facts, begun=begun)
     if fetched.version != begun.version:
         return None
     if facts_scope is not None and with_facts:
         indexes.keep(facts_scope, fetched.facts)
-    yield from add_part(indexes, scope, begun, fetched.part)
+    yield from add_part(indexes, asked.kept_scope, begun, fetched.part)
     return (yield from search_index(indexes, standing, asked, fetched.messages))
 
 
-def _rank(index: ScopeIndex, query: IndexQuery) -> Operation[Ranks]:
+def _rank(
+    indexes: IndexCache, standing: Standing, asked: IndexedSearch, index: ScopeIndex
+) -> Operation[Ranks]:
+    """The ranks of the pieces that are searched: those of one session are taken from the owner's index."""
+    scope = asked.scope
+    session_key = None if standing.is_alone or scope == asked.kept_scope else scope.scope_key
+    if not asked.query.limit:
+        return NO_RANKS
+
+    def rank() -> Ranks:
+        if session_key is None:
+            return index.rank(asked.query)
+        narrowed = cast("ScopeIndex | None", indexes.find_index(scope, index.version))
+        if narrowed is None:
+            narrowed = index.narrow(session_key)
+            indexes.keep(scope, narrowed)
+        return narrowed.rank(asked.query)
+
     # Off the event loop: of a large scope this takes some hundredths of a second.
-    rank = partial(index.rank, query)
     ranks: Ranks = rank() if index.is_quick else (yield Compute(rank))
     return ranks
 
@@ -244,7 +243,7 @@ def _fetch(
     missing: Sequence[int],
     *,
     with_facts: bool,
-    added_to: tuple[ScopeKey, Beginning] | None = None,
+    begun: Beginning | None = None,
 ) -> Operation[_Fetched]:
     from_seqs = [ranks.from_seqs[place] for place in missing]
     statement = IndexedHits(
@@ -258,18 +257,18 @@ def _fetch(
         max_facts=MAX_FACTS + 1,
         page_bytes=DEFAULT_WINDOW_BYTES,
     )
-    if added_to is None:
+    if begun is None:
         rows = yield from fetch(statement)
     else:
-        scope, begun = added_to
         rows = yield from fetch(
             AddedHits(
                 **statement.params,
-                generation_id=scope.generation_id,
-                scope_key=scope.scope_key,
+                generation_id=asked.kept_scope.generation_id,
+                scope_key=asked.kept_scope.scope_key,
                 pieces_since=begun.pieces_since,
                 at_once=PIECES_AT_ONCE,
-                shown=ADDED_AT_ONCE if asked.query.limit and scope == asked.scope else 0,
+                shown_in=asked.scope.scope_key,
+                shown=ADDED_AT_ONCE if asked.query.limit else 0,
             )
         )
     head: dict[str, Any] = json.loads(rows[0].envelope)

@@ -5,10 +5,10 @@ This module imports numpy at once, so it is itself imported only where an index 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import Any, NamedTuple
+from itertools import accumulate, chain, compress
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 import numpy as np
@@ -61,6 +61,11 @@ class PieceVectors:
             block = self.rows[first : first + ROWS_AT_ONCE].astype(np.float32)
             np.vecdot(block, vector, out=products[first : first + ROWS_AT_ONCE])
         return products * self.scales
+
+    def beginning(self) -> Singles:
+        """The first vectors, whose mean is what all have in common."""
+        rows: Singles = self.rows[:PIECES_OF_THE_MEAN].astype(np.float32)
+        return rows if self.scales is None else rows * self.scales[:PIECES_OF_THE_MEAN, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,81 +228,97 @@ class ScopeParts:
         )
 
 
-def join(first: ScopeArrays, second: ScopeArrays) -> ScopeArrays:
-    """The pieces of both; a message that both have is the first one's."""
-    sessions = sorted({*first.sessions, *second.sessions})
+def join(parts: Sequence[ScopeArrays], session_key: UUID | None = None) -> ScopeArrays:
+    """The pieces of all parts, or those of one session; a message that several have is the first one's."""
+    sessions = (
+        sorted({key for part in parts for key in part.sessions}) if session_key is None else [session_key]
+    )
     numbers = {key: number for number, key in enumerate(sessions)}
     session = np.concatenate(
-        [np.array([numbers[key] for key in one.sessions], np.int32)[one.session] for one in (first, second)]
+        [np.array([numbers.get(key, -1) for key in part.sessions], np.int32)[part.session] for part in parts]
     )
-    from_seqs = np.concatenate([first.from_seqs, second.from_seqs])
+    from_seqs = np.concatenate([part.from_seqs for part in parts])
     _, order = np.unique((session.astype(np.int64) << 40) + from_seqs, return_index=True)
+    order = order[session[order] >= 0]
     place = np.full(len(session), -1)
     place[order] = np.arange(len(order))
-    counts = np.concatenate([np.diff(one.firsts, append=len(one.trust)) for one in (first, second)])
+    counts = np.concatenate([np.diff(part.firsts, append=len(part.trust)) for part in parts])
     message = place[np.repeat(np.arange(len(session)), counts)]
     pieces = np.argsort(message, kind="stable")[np.count_nonzero(message < 0) :]
-    vectors = _join_vectors(first.vectors, second.vectors, pieces)
-    centre, share = first.centre, first.share
-    if vectors.scales is None:
-        beginning = vectors.rows[:PIECES_OF_THE_MEAN]
-        centre, share = _centre(beginning.astype(np.float16), np.logical_or.reduce(beginning, axis=1))
-    days = np.concatenate([first.days, second.days])[order]
-    postings = _join_postings(first, second, place)
+    vectors = _join_vectors([part.vectors for part in parts], pieces)
+    beginning = vectors.beginning()
+    centre, share = _centre(beginning.astype(np.float16), np.logical_or.reduce(beginning, axis=1))
+    days = np.concatenate([part.days for part in parts])[order]
+    postings = _join_postings(parts, place)
     beside = _beside(session[order].astype(np.int64), from_seqs[order], days)
     return ScopeArrays(
         sessions=sessions,
         session=session[order],
         from_seqs=from_seqs[order],
-        through_seqs=np.concatenate([first.through_seqs, second.through_seqs])[order],
+        through_seqs=np.concatenate([part.through_seqs for part in parts])[order],
         firsts=np.cumsum(counts[order]) - counts[order],
         vectors=vectors,
         centre=centre,
         share=share,
         centred=np.zeros(len(pieces), np.float32) if centre is None else vectors.times(centre),
-        trust=np.concatenate([first.trust, second.trust])[pieces],
+        trust=np.concatenate([part.trust for part in parts])[pieces],
         postings=postings,
-        is_assistant=np.concatenate([first.is_assistant, second.is_assistant])[order],
-        tones=np.concatenate([first.tones, second.tones])[order],
+        is_assistant=np.concatenate([part.is_assistant for part in parts])[order],
+        tones=np.concatenate([part.tones for part in parts])[order],
         days=days,
-        speakers=_join_speakers(first, second, place),
+        speakers=_join_speakers(parts, place),
         beside=beside,
         size=_size(vectors, beside, postings),
     )
 
 
-def _join_vectors(first: PieceVectors, second: PieceVectors, pieces: Numbers) -> PieceVectors:
-    if first.scales is not None:
-        added = _as_bytes(_of_width(second.rows, first.rows.shape[1]))
-        scales = np.concatenate([first.scales, added.scales])
-        return PieceVectors(np.concatenate([first.rows, added.rows])[pieces], scales[pieces])
-    width = max(first.rows.shape[1], second.rows.shape[1])
-    return _keep_vectors(np.concatenate([_of_width(one.rows, width) for one in (first, second)])[pieces])
+def _join_vectors(parts: Sequence[PieceVectors], pieces: Numbers) -> PieceVectors:
+    width = max(part.rows.shape[1] for part in parts)
+    rows = [_of_width(part.rows, width) for part in parts]
+    if parts[0].scales is None:
+        return _keep_vectors(np.concatenate(rows)[pieces])
+    small = [parts[0], *map(_as_bytes, rows[1:])]
+    scales = np.concatenate([cast("Singles", part.scales) for part in small])
+    return PieceVectors(np.concatenate([part.rows for part in small])[pieces], scales[pieces])
 
 
-def _join_postings(first: ScopeArrays, second: ScopeArrays, place: Numbers) -> Postings:
-    words = dict(first.postings.words)
-    numbers = np.array([words.setdefault(word, len(words)) for word in second.postings.words], np.int64)
-    known = np.repeat(np.arange(len(first.postings.words)), np.diff(first.postings.starts))
-    added = np.repeat(numbers, np.diff(second.postings.starts))
-    message = place[np.concatenate([first.postings.messages, second.postings.messages + len(first.session)])]
-    keys = (np.concatenate([known, added]) << 32) + message
+def _join_postings(parts: Sequence[ScopeArrays], place: Numbers) -> Postings:
+    numbers: dict[str, int] = {}
+    for lexeme in chain.from_iterable(part.postings.words for part in parts):
+        numbers.setdefault(lexeme, len(numbers))
+    word = np.concatenate(
+        [
+            np.repeat([numbers[lexeme] for lexeme in part.postings.words], np.diff(part.postings.starts))
+            for part in parts
+        ]
+    )
+    message = place[np.concatenate([part.postings.messages + first for first, part in _numbered(parts)])]
+    is_there = message >= 0
+    word, message = word[is_there], message[is_there]
+    is_held = np.bincount(word, minlength=len(numbers)) > 0
+    keys = (np.cumsum(is_held)[word] - 1 << 32) + message
     order = np.argsort(keys, kind="stable")
-    order = order[message[order] >= 0]
+    words = {lexeme: number for number, lexeme in enumerate(compress(numbers, is_held.tolist()))}
     return Postings(
         words=words,
         starts=np.searchsorted(keys[order], np.arange(len(words) + 1, dtype=np.int64) << 32),
         messages=message[order].astype(np.int32),
-        times=np.concatenate([first.postings.times, second.postings.times])[order],
+        times=np.concatenate([part.postings.times for part in parts])[is_there][order],
     )
 
 
-def _join_speakers(first: ScopeArrays, second: ScopeArrays, place: Numbers) -> dict[str, SmallNumbers]:
-    speakers = dict(first.speakers)
-    for name, messages in second.speakers.items():
-        speakers[name] = np.concatenate([speakers.get(name, messages[:0]), messages + len(first.session)])
+def _join_speakers(parts: Sequence[ScopeArrays], place: Numbers) -> dict[str, SmallNumbers]:
+    speakers: dict[str, SmallNumbers] = {}
+    for first, part in _numbered(parts):
+        for name, messages in part.speakers.items():
+            speakers[name] = np.concatenate([speakers.get(name, messages[:0]), messages + first])
     placed = {name: place[messages] for name, messages in speakers.items()}
     return {name: messages[messages >= 0].astype(np.int32) for name, messages in placed.items()}
+
+
+def _numbered(parts: Sequence[ScopeArrays]) -> Iterator[tuple[int, ScopeArrays]]:
+    """Each part with the number of its first message among those of all."""
+    return zip(accumulate((len(part.session) for part in parts), initial=0), parts, strict=False)
 
 
 def _size(vectors: PieceVectors, beside: SmallNumbers, postings: Postings) -> int:

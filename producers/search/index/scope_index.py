@@ -193,6 +193,10 @@ class ScopeIndex(KeptIndex, Protocol):
         """Whether it ranks too quickly to leave the event loop."""
         ...
 
+    def narrow(self, session_key: UUID) -> ScopeIndex:
+        """The index of one session's pieces alone."""
+        ...
+
     def rank(self, query: IndexQuery) -> Ranks:
         """The best messages, as the SQL function ``search_small_v1`` ranks them."""
         ...

@@ -172,8 +172,8 @@ class IndexedHits(Query[MessageOfHitRow], name="indexed_hits", repeatable=True):
 
 class AddedHits(Query[MessageOfHitRow], name="added_hits", repeatable=True):
     """As indexed_hits, for an index that lacks only added pieces: the id of the first row is their part of an
-    index, and behind the messages that the index has ranked come those of the first added pieces, in the
-    order of the part.
+    index, and behind the messages that the index has ranked come those of the first added pieces in the
+    session that is searched (shown_in, NULL: in all), in the order of the part.
     """
 
     marks = Marks(
@@ -189,9 +189,10 @@ class AddedHits(Query[MessageOfHitRow], name="added_hits", repeatable=True):
     scope_key: UUID | None
     pieces_since: int
     at_once: int
+    shown_in: UUID | None
+    shown: int
     facts_generation_id: int | None
     max_facts: int
-    shown: int
     sessions: list[UUID]
     numbers: list[int]
     from_seqs: list[int]

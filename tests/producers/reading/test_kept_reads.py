@@ -171,14 +171,14 @@ def test_the_index_of_a_small_scope_with_long_messages_is_made_in_parts(
         assert contents(memory.get(QUESTIONS[1])) == by_the_database(database_url, QUESTIONS[1])
 
 
-def test_the_indexes_of_one_session_and_of_all_grow_each_by_its_own_pieces(
-    talked: Memory, make_memory: MakeMemory, database: Database, database_url: str
+def test_the_index_of_all_sessions_grows_and_gives_each_session_its_own(
+    talked: Memory, make_memory: MakeMemory, database: Database, database_url: str, asked: list[str]
 ) -> None:
     other = make_memory("other", user_id="ann", **LIMITS)
     blocks = [VectorMemoryBlock(scope="session"), FactExtractionMemoryBlock()]
 
-    def say(text: str) -> None:
-        for memory in (talked, other):
+    def say(text: str, *speaking: Memory) -> None:
+        for memory in speaking:
             memory.put({"role": "user", "content": f"{text} of session {memory.session_id}."})
             memory.flush(all=True)
         derive(database, database_url)
@@ -187,16 +187,19 @@ def test_the_indexes_of_one_session_and_of_all_grow_each_by_its_own_pieces(
         hits = reader.search("Which lamp?", scope="owner", include_window=False)
         return [(hit.text, round(hit.score, 4)) for hit in hits]
 
-    say("A blue lamp")
+    say("A blue lamp", talked, other)
     with another_process(database_url, memory_blocks=blocks) as reader:
         for _ in range(3):
             reader.get(QUESTIONS[0])
             found(reader)
-        say("A red lamp")
-        for question in QUESTIONS:
-            reader.get(question)
-        with another_process(database_url, memory_blocks=blocks) as afresh:
-            assert found(reader) == found(afresh)
+        for speaking in ((talked, other), (talked,), (other,)):
+            say("A red lamp", *speaking)
+            assert sent(asked, lambda: reader.get(QUESTIONS[0])) == ["read", "added_hits"]
+            for question in QUESTIONS:
+                given = contents(reader.get(question))
+                assert given == by_the_database(database_url, question, memory_blocks=blocks)
+            with another_process(database_url, memory_blocks=blocks) as afresh:
+                assert found(reader) == found(afresh)
 
 
 def test_a_read_whose_facts_are_too_many_for_memory_asks_the_database_alone(
@@ -250,8 +253,8 @@ def contents(context: MemoryContext) -> list[tuple[str, str]]:
     return [(hit.message.id or "", f"{hit.score:.4f}") for hit in context.hits]
 
 
-def by_the_database(url: str, question: str) -> list[tuple[str, str]]:
-    with pytest.MonkeyPatch.context() as patch, another_process(url) as memory:
+def by_the_database(url: str, question: str, **options: Any) -> list[tuple[str, str]]:
+    with pytest.MonkeyPatch.context() as patch, another_process(url, **options) as memory:
         patch.setattr(indexed_search, "FEW_MESSAGES", 0)
         return contents(memory.get(question))
 

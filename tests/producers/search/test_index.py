@@ -184,7 +184,9 @@ def test_it_ranks_as_the_database_does(
         scope_key=scope_key,
     )
     at_once = data.draw(st.sampled_from([17, 1_000, None]))
-    if at_once is None:
+    if scope_key and data.draw(st.booleans()):
+        index = _index(pieces, None, pieces_database, 1_000).narrow(scope_key)
+    elif at_once is None:
         first = None if scope_key else data.draw(st.sampled_from([None, *pieces.sessions]))
         index = _grown(pieces, scope_key, pieces_database, first)
     else:
@@ -209,14 +211,17 @@ def _searched(filled: Pieces, query: IndexQuery) -> list[tuple[Any, ...]]:
     return filled.connection.execute(SEARCH, (*keys, *compared, *else_asked)).fetchall()
 
 
+@pytest.mark.parametrize("session", [None, 1])
 def test_vectors_of_one_byte_each_find_nearly_the_same(
-    pieces: Pieces, pieces_database: Database, monkeypatch: pytest.MonkeyPatch
+    pieces: Pieces, pieces_database: Database, session: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draw = Random(3)  # noqa: S311  # made-up queries
     precise = _index(pieces, None, pieces_database, 1_000)
     monkeypatch.setattr(scope_arrays, "PRECISE_PIECES", 0)
     small = _index(pieces, None, pieces_database, 1_000)
     assert small.size < precise.size
+    if session is not None:
+        precise, small = precise.narrow(pieces.sessions[session]), small.narrow(pieces.sessions[session])
     for _ in range(20):
         vector = vector_text([draw.gauss(0, 0.35) for _ in range(DIMENSIONS)])
         query = IndexQuery(vector, ["alpha"], False, [], [], (uuid4(), FAR), 0.0, 10, None)
