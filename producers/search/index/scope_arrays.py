@@ -292,7 +292,7 @@ def _join_postings(parts: Sequence[ScopeArrays], place: Numbers) -> Postings:
             for part in parts
         ]
     )
-    message = place[np.concatenate([part.postings.messages + first for first, part in _numbered(parts)])]
+    message = place[np.concatenate([part.postings.messages + first for first, part in _number_parts(parts)])]
     is_there = message >= 0
     word, message = word[is_there], message[is_there]
     is_held = np.bincount(word, minlength=len(numbers)) > 0
@@ -309,14 +309,14 @@ def _join_postings(parts: Sequence[ScopeArrays], place: Numbers) -> Postings:
 
 def _join_speakers(parts: Sequence[ScopeArrays], place: Numbers) -> dict[str, SmallNumbers]:
     speakers: dict[str, SmallNumbers] = {}
-    for first, part in _numbered(parts):
+    for first, part in _number_parts(parts):
         for name, messages in part.speakers.items():
             speakers[name] = np.concatenate([speakers.get(name, messages[:0]), messages + first])
     placed = {name: place[messages] for name, messages in speakers.items()}
     return {name: messages[messages >= 0].astype(np.int32) for name, messages in placed.items()}
 
 
-def _numbered(parts: Sequence[ScopeArrays]) -> Iterator[tuple[int, ScopeArrays]]:
+def _number_parts(parts: Sequence[ScopeArrays]) -> Iterator[tuple[int, ScopeArrays]]:
     """Each part with the number of its first message among those of all."""
     return zip(accumulate((len(part.session) for part in parts), initial=0), parts, strict=False)
 
