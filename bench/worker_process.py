@@ -74,9 +74,10 @@ def _answer(task: Task) -> dict[str, Any]:
 
 def derive() -> int:
     """Serve every stage."""
-    building: Any = importlib.import_module("strandline.pipelines.generations.stages")
-    building.build_text_model = lambda *_, **__: InstantTextModel()
-    building.build_embedder = lambda *_, **__: InstantEmbedder()
+    definitions: Any = importlib.import_module("strandline.pipelines.generations.definitions")
+    for name, model in (("build_text_model", InstantTextModel), ("build_embedder", InstantEmbedder)):
+        assert hasattr(definitions, name)
+        setattr(definitions, name, lambda *_, made=model, **__: made())
     settings = load_settings()
     assert settings.database_url is not None and settings.broker_url is not None
     return run_worker(

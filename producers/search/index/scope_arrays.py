@@ -62,7 +62,7 @@ class PieceVectors:
             np.vecdot(block, vector, out=products[first : first + ROWS_AT_ONCE])
         return products * self.scales
 
-    def beginning(self) -> Singles:
+    def first_vectors(self) -> Singles:
         """The first vectors, whose mean is what all have in common."""
         rows: Singles = self.rows[:PIECES_OF_THE_MEAN].astype(np.float32)
         return rows if self.scales is None else rows * self.scales[:PIECES_OF_THE_MEAN, None]
@@ -246,7 +246,7 @@ def join(parts: Sequence[ScopeArrays], session_key: UUID | None = None) -> Scope
     message = place[np.repeat(np.arange(len(session)), counts)]
     pieces = np.argsort(message, kind="stable")[np.count_nonzero(message < 0) :]
     vectors = _join_vectors([part.vectors for part in parts], pieces)
-    beginning = vectors.beginning()
+    beginning = vectors.first_vectors()
     centre, share = _centre(beginning.astype(np.float16), np.logical_or.reduce(beginning, axis=1))
     days = np.concatenate([part.days for part in parts])[order]
     postings = _join_postings(parts, place)
