@@ -29,11 +29,15 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span as OtelSpan
     from opentelemetry.trace import SpanContext, Tracer
 
+    from strandline.wiring.early_sampling import EarlySampling
+
 logger = logging.getLogger("strandline.traces")
 
 # A collector that is away delays the end of a process for as long, for each 512 spans.
 EXPORT_SECONDS = 2.0
 _EXPORT_TIMEOUTS = {"OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT"}
+
+SCOPE = ("strandline", VERSION)
 
 # By the names of operations; others have no span of their own.
 MEMORY_OPERATIONS = {
@@ -76,7 +80,7 @@ def operation_spans() -> Measure:
     """
     with _needs("opentelemetry-api"):
         from opentelemetry import trace
-    tracer = OtelTracer(trace.get_tracer("strandline", VERSION))
+    tracer = OtelTracer(trace.get_tracer(*SCOPE))
     tracing.install(tracer)
     values = {name: {tracing.OPERATION: name, tracing.PROVIDER: "strandline"} for name in MEMORY_OPERATIONS}
 
@@ -105,7 +109,8 @@ class OtelTracer:
     def __init__(self, tracer: Tracer) -> None:
         from opentelemetry import context, trace
 
-        self.tracer, self.context, self.trace = tracer, context, trace
+        self.context, self.trace = context, trace
+        self._use(tracer)
         self.kinds = {
             "client": trace.SpanKind.CLIENT,
             "producer": trace.SpanKind.PRODUCER,
@@ -132,16 +137,28 @@ class OtelTracer:
         return _OtelSpan(self, span, is_current=is_current)
 
     def _start(self, name: str, kind: Kind, values: Values, causes: Sequence[str | None]) -> OtelSpan:
-        contexts = [context for cause in causes if (context := self._read(cause)) is not None]
+        if self._sampling is None and isinstance(self.tracer, self.trace.ProxyTracer):
+            provider = self.trace.get_tracer_provider()
+            if not isinstance(provider, self.trace.ProxyTracerProvider):
+                self._use(provider.get_tracer(*SCOPE))
+        contexts = [one for cause in causes if (one := self._read(cause)) is not None]
+        context = self._parent(contexts) if contexts else self.context.get_current()
+        links = [self.trace.Link(one) for one in contexts] if len(causes) > 1 else ()
+        if self._sampling is not None:
+            return self._sampling.start_span(name, context, self.kinds[kind], values, links)
         return self.tracer.start_span(
-            name,
-            context=self._parent(contexts) if contexts else None,
-            kind=self.kinds[kind],
-            attributes=values,
-            links=[self.trace.Link(one) for one in contexts] if len(causes) > 1 else None,
-            record_exception=False,
-            set_status_on_exception=False,
-        )
+            name, context, self.kinds[kind], values, links,
+            record_exception=False, set_status_on_exception=False,
+        )  # fmt: skip
+
+    def _use(self, tracer: Tracer) -> None:
+        """Ask the sampler first if the tracer is the SDK's; another's decides when it starts a span."""
+        self.tracer = tracer
+        self._sampling: EarlySampling | None = None
+        if type(tracer).__module__.startswith("opentelemetry.sdk."):
+            from strandline.wiring.early_sampling import early_sampling
+
+            self._sampling = early_sampling(tracer)
 
     @contextmanager
     def within(self, traceparent: str) -> Iterator[None]:
