@@ -118,11 +118,14 @@ def _steps_over_texts(length: int) -> Iterator[tuple[str, Callable[[], object]]]
 
 
 def _steps_over_patterns(length: int) -> Iterator[tuple[str, Callable[[], object]]]:
+    texts = {
+        f"{beginning!r} and many {repeated!r}": beginning + repeated * (length // len(repeated))
+        for repeated in REPEATED
+        for beginning in BEGINNINGS
+    }
     for name, pattern in patterns():
-        for repeated in REPEATED:
-            for beginning in BEGINNINGS:
-                text = beginning + repeated * (length // len(repeated))
-                yield f"{name} over {beginning!r} and many {repeated!r}", partial(pattern.sub, "", text)
+        for kind, text in texts.items():
+            yield f"{name} over {kind}", partial(pattern.sub, "", text)
 
 
 @pytest.mark.timeout(900)
