@@ -28,6 +28,7 @@ _PROGRAM = ("program", "programoutput")
 _WRAPPERS = (
     "functionCall", "function_call", "functionResponse", "function_response", "toolUse", "toolResult",
 )  # fmt: skip
+_WRAPPER_NAMES = frozenset(_WRAPPERS)
 # Anthropic, Bedrock and Gemini want a user's message first; the others do not have these.
 _USER_FIRST = frozenset({"tooluse", "toolresult", "functionresponse"})
 # Items of the Responses API have an ``id`` as well, which is not the call's.
@@ -95,10 +96,14 @@ class Half:
 def own_halves(content: Content) -> Iterator[tuple[Mapping[str, Any], Half | None]]:
     """Each part of a content, and the half that it is."""
     for part in () if content is None or isinstance(content, str) else content:
-        kind, kept = _kind(part.get("type")), part.get("item")
+        kind = _kind(part.get("type"))
         is_later = kind.endswith(_OWN_RESULTS) and kind not in _RESULTS
+        if not is_later and kind not in _OWN_CALLS:
+            yield part, None
+            continue
+        kept = part.get("item")
         body = kept if isinstance(kept, Mapping) else part  # the Agents SDK's adapter keeps items whole
-        shared = _first(body, _OWN_IDS) if is_later or kind in _OWN_CALLS else None
+        shared = _first(body, _OWN_IDS)
         half = Half(shared, is_later, "approval" in kind) if isinstance(shared, str) else None
         yield part, half
 
@@ -156,6 +161,8 @@ def with_call_id(part: Mapping[str, Any], call_id: str) -> Mapping[str, Any]:
 
 
 def _wrapper(part: Mapping[str, Any]) -> str | None:
+    if _WRAPPER_NAMES.isdisjoint(part):
+        return None  # as most parts are
     return next((key for key in _WRAPPERS if isinstance(part.get(key), Mapping)), None)
 
 
