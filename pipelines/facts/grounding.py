@@ -67,9 +67,10 @@ def _is_made_up(text: str, spoken: Sequence[str]) -> bool:
     if not names_in(text):
         return False
     words = [word[:_SHORT_STEM] for word in (*telling_words(text), *map(folded, names_in(text)))]
+    numbers = numbers_in(text)
     for line in spoken:
         plain = folded(line)
-        if any(word in plain for word in words) or numbers_in(line) & numbers_in(text):
+        if any(word in plain for word in words) or (numbers and numbers_in(line) & numbers):
             return False
     return not is_foreign(text, spoken)
 

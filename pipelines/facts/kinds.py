@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
+from itertools import chain
 from typing import NamedTuple
 from unicodedata import normalize  # noqa: TID251 - of the table's words
 
@@ -123,7 +124,7 @@ def _end_of_word(plain: str, place: int) -> int:
 
 
 def _at(plain: str, start: int, entries: _Entries) -> list[_Entry]:
-    near = (*entries.get(plain[start : start + 2], ()), *entries.get(plain[start : start + 1], ()))
+    near = chain.from_iterable(entries.get(plain[start : start + size], ()) for size in (3, 2, 1))
     return [
         entry
         for entry in near
@@ -157,13 +158,13 @@ def _lead_words() -> _Entries:
 
 
 def _read(lines: Iterable[tuple[str, str]]) -> _Entries:
-    """The entries of a part of the table, by their first two letters."""
+    """The entries of a part of the table, by their first three letters."""
     entries: defaultdict[str, dict[_Entry, None]] = defaultdict(dict)
     for name, words in lines:
         for word in words.split(", "):
             text = _plain(word.removesuffix("*"))
             is_beginning = word.endswith("*") or _IS_JOINED.match(text) is not None
-            bare = normalize("NFC", _ACCENTS.sub("", normalize("NFD", text)))
+            bare = text if text.isascii() else normalize("NFC", _ACCENTS.sub("", normalize("NFD", text)))
             for form in {text, bare if len(bare) >= _FEWEST_WITHOUT_ACCENTS else text}:
-                entries[form[:2]][_Entry(form, is_beginning, name)] = None
+                entries[form[:3]][_Entry(form, is_beginning, name)] = None
     return {first: tuple(listed) for first, listed in entries.items()}

@@ -20,7 +20,7 @@ from uuid import UUID
 from strandline.pipelines.facts.kinds import MARK
 from strandline.pipelines.facts.statements import is_negated, names_in
 from strandline.pipelines.text.common_words import pattern, speakers
-from strandline.pipelines.text.lexemes import query_lexemes
+from strandline.pipelines.text.lexemes import query_lexemes, remembered
 from strandline.pipelines.text.numbers import numbers_in
 from strandline.schemas.queries.derived.facts_edit import DecidingFactEventsRow
 from strandline.schemas.values.normal_form import fingerprint, folded
@@ -223,13 +223,18 @@ def trace_of(
     text: str, said_by: str | None, session_key: UUID | None = None, seqs: Iterable[int] = ()
 ) -> Trace:
     """The trace of a candidate, or of other words."""
+    return Trace(fingerprint(text), session_key, frozenset(seqs), *_sets_of(text, said_by))
+
+
+@remembered
+def _sets_of(text: str, said_by: str | None) -> tuple[frozenset[str], ...]:
+    """The sets of a trace: marks of all telling lexemes, of names, of numbers, of denied words."""
     numbers = set(map(str, numbers_in(text)))
     words = telling_lexemes(query_lexemes(pattern("speaker").sub(" ", folded(text))), said_by)
     lexemes = numbers.union(word for word in words if not word[0].isdigit())
     kinds = set(query_lexemes(" ".join(names_in(text)))), numbers, _denied_lexemes(text)
     marks = {lexeme: blake2b(lexeme.encode(), digest_size=8).hexdigest() for lexeme in lexemes}
-    sets = (frozenset(marks[lexeme] for lexeme in lexemes.intersection(kind)) for kind in (lexemes, *kinds))
-    return Trace(fingerprint(text), session_key, frozenset(seqs), *sets)
+    return tuple(frozenset(marks[one] for one in lexemes.intersection(kind)) for kind in (lexemes, *kinds))
 
 
 def _denied_lexemes(text: str) -> set[str]:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, wraps
 from itertools import chain
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 from unicodedata import normalize  # noqa: TID251 - of one token, whose marks are few
 
 import snowballstemmer  # type: ignore[import-untyped]
@@ -28,6 +28,7 @@ from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import renew_in_child
 from strandline.schemas.values.normal_form import normal_form
 
+P = ParamSpec("P")
 T = TypeVar("T")
 # Longer texts are read each time: facts are this short.
 MAX_REMEMBERED_CHARACTERS = 1_000
@@ -227,7 +228,7 @@ _Word = tuple[tuple[str, ...], Sequence[str]]
 def _words(text: str, language: str) -> Iterator[_Word]:
     check_language(language)
     stop = STOP_WORDS.get(language, frozenset())
-    plain = _UNSEEN.sub("", _APOSTROPHES.sub("'", normal_form(text)))
+    plain = text if text.isascii() else _UNSEEN.sub("", _APOSTROPHES.sub("'", normal_form(text)))
     is_question = plain.rstrip().endswith("?")
     for place, (run, number, word) in enumerate(_TOKEN.findall(plain)):
         if run:
@@ -293,14 +294,15 @@ def _stems(forms: tuple[str, ...], language: str) -> tuple[str, ...]:
 _forgetting: list[Callable[[], None]] = []
 
 
-def remembered(read: Callable[[str], T]) -> Callable[[str], T]:
+def remembered(read: Callable[Concatenate[str, P], T]) -> Callable[Concatenate[str, P], T]:
     """``read``, once for each short text: a decision on facts asks for the same many times."""
     kept = lru_cache(maxsize=512)(read)
     _forgetting.append(kept.cache_clear)
 
     @wraps(read)
-    def remember(text: str) -> T:
-        return kept(text) if len(text) <= MAX_REMEMBERED_CHARACTERS else read(text)
+    def remember(text: str, *args: P.args, **kwargs: P.kwargs) -> T:
+        asked = kept if len(text) <= MAX_REMEMBERED_CHARACTERS else read
+        return asked(text, *args, **kwargs)
 
     return remember
 

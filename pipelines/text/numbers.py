@@ -111,11 +111,12 @@ def is_miscounted(text: str, parts: Iterable[str], *, has_dates: bool = True) ->
 
     ``has_dates``: days and lengths of time count too; they may have been computed.
     """
+    counted = list(_counts(text, has_dates))
     numbers_of: dict[str, set[int]] = {}
-    for part in parts:
+    for part in parts if counted else ():
         for word, number in _counts(part, has_dates):
             numbers_of.setdefault(word, set()).add(number)
-    return any(number not in numbers_of.get(word, {number}) for word, number in _counts(text, has_dates))
+    return any(number not in numbers_of.get(word, {number}) for word, number in counted)
 
 
 def _counts(text: str, has_dates: bool) -> Iterator[tuple[str, int]]:

@@ -7,6 +7,7 @@ is first divided, as Unicode's Stream-Safe Text Format (UAX #15) prescribes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import blake2b
@@ -15,6 +16,7 @@ from unicodedata import combining, normalize  # noqa: TID251 - here it is safe
 MAX_MARKS = 30
 # Combining Grapheme Joiner: it joins what stands around it, but nothing is ordered across it.
 _DIVIDER = "\u034f"
+_WORD = re.compile(r"[^\W_]+")
 
 
 def normal_form(text: str) -> str:
@@ -60,5 +62,4 @@ def _edges(character: str) -> tuple[int, int, bool]:
 
 def fingerprint(text: str) -> bytes:
     """A digest that is equal for the same words: case, width, punctuation and spacing do not count."""
-    words = "".join(c if c.isalnum() else " " for c in folded(text)).split()
-    return blake2b(" ".join(words).encode(), digest_size=16).digest()
+    return blake2b(" ".join(_WORD.findall(folded(text))).encode(), digest_size=16).digest()

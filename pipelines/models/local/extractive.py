@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from strandline.pipelines.models.answers import MAX_FACT_CHARACTERS
 from strandline.pipelines.models.contract import SummaryTask, TranscriptLine
-from strandline.pipelines.text.lexemes import STOP_WORDS, word_set
+from strandline.pipelines.text.lexemes import STOP_WORDS, remembered, word_set
 from strandline.pipelines.text.spoken_dates import spoken_date
 from strandline.schemas.values.message import speaker_of_line
 from strandline.schemas.values.normal_form import folded
@@ -42,9 +42,10 @@ def sentences(text: str) -> list[str]:
     return [" ".join(pieces) for pieces in sentences]
 
 
-def words(text: str) -> list[str]:
+@remembered
+def words(text: str) -> tuple[str, ...]:
     """Case-folded words; each Chinese, Japanese or Korean character counts as one."""
-    return _WORD.findall(folded(text).replace("\u2019", "'"))
+    return tuple(_WORD.findall(folded(text).replace("\u2019", "'")))
 
 
 def is_wide(text: str) -> bool:
