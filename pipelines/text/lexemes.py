@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, wraps
 from itertools import chain
 from types import MappingProxyType
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar, cast
 from unicodedata import normalize  # noqa: TID251 - of one token, whose marks are few
 
 import snowballstemmer  # type: ignore[import-untyped]
@@ -298,10 +298,11 @@ def remembered(read: Callable[Concatenate[str, P], T]) -> Callable[Concatenate[s
     """``read``, once for each short text: a decision on facts asks for the same many times."""
     kept = lru_cache(maxsize=512)(read)
     _forgetting.append(kept.cache_clear)
+    once = cast("Callable[Concatenate[str, P], T]", kept)
 
     @wraps(read)
-    def remember(text: str, *args: P.args, **kwargs: P.kwargs) -> T:
-        asked = kept if len(text) <= MAX_REMEMBERED_CHARACTERS else read
+    def remember(text: str, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        asked = once if len(text) <= MAX_REMEMBERED_CHARACTERS else read
         return asked(text, *args, **kwargs)
 
     return remember
