@@ -281,12 +281,13 @@ def rank_hits(
         return recalled_hits(recall)
     scope = asked.kept_scope
     with indexes.next_part(scope, standing.pieces, is_small=standing.is_small) as begun:
-        is_extensible = begun and vectors is not None and (begun.onto or begun.is_small)
-        if begun and is_extensible:
+        if begun and vectors is not None and begun.is_extensible:
             recall = yield from extend_index(indexes, standing, asked, begun)
             if recall is not None:
                 return recalled_hits(recall)
-        hits, part = yield from search(scope, None if is_extensible else begun)
+            hits, _ = yield from search()
+            return hits
+        hits, part = yield from search(scope, begun)
         if begun and vectors is None:
             yield from keep_empty(indexes, scope, begun)
         elif begun and part is not None:

@@ -47,6 +47,11 @@ class Beginning:
     is_small: bool = False
 
     @property
+    def is_extensible(self) -> bool:
+        """Whether one statement returns all missing pieces with their messages, as a rule."""
+        return self.onto is not None or self.is_small
+
+    @property
     def pieces_since(self) -> int:
         """The transaction from which on pieces are missing; 0: all are."""
         return 0 if self.onto is None or self.onto.is_empty else self.onto.since
@@ -103,7 +108,9 @@ class IndexCache:
     def next_part(
         self, scope: ScopeKey, version: str, *, is_small: bool = False
     ) -> Iterator[Beginning | None]:
-        """The parts that this search may extend; None the first time, of a whole index, while another does.
+        """The parts that this search may extend.
+
+        None at the first search of a version, if the index is whole, and while another search extends it.
 
         Args:
             is_small: one statement may return all pieces, so that the first search makes the index.
@@ -204,9 +211,9 @@ class IndexCache:
 
 
 def _lacks_only_added(index: KeptIndex, version: str) -> bool:
-    """Whether pieces were added since the index was made, and all of its own are still there.
+    """Whether an index lacks only pieces that were added after it was made, and none of its own was removed.
 
-    An empty index has none that could have gone.
+    An empty index has no pieces to lose.
     The changes in ``version`` have to continue those that the index knows: a database that was restored
     lacks some, or numbers its transactions otherwise.
     """

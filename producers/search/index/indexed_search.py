@@ -191,23 +191,23 @@ def _rank(
     indexes: IndexCache, standing: Standing, asked: IndexedSearch, index: ScopeIndex
 ) -> Operation[Ranks]:
     """The ranks of the pieces that are searched: those of one session are taken from the owner's index."""
-    scope = asked.scope
-    session_key = None if standing.is_alone or scope == asked.kept_scope else scope.scope_key
     if not asked.query.limit:
         return NO_RANKS
-
-    def rank() -> Ranks:
-        if session_key is None:
-            return index.rank(asked.query)
-        narrowed = cast("ScopeIndex | None", indexes.find_index(scope, index.version))
-        if narrowed is None:
-            narrowed = index.narrow(session_key)
-            indexes.keep(scope, narrowed)
-        return narrowed.rank(asked.query)
-
+    if asked.scope != asked.kept_scope and not standing.is_alone:
+        index = yield from _narrow(indexes, asked.scope, index)
+    rank = partial(index.rank, asked.query)
     # Off the event loop: of a large scope this takes some hundredths of a second.
     ranks: Ranks = rank() if index.is_quick else (yield Compute(rank))
     return ranks
+
+
+def _narrow(indexes: IndexCache, scope: ScopeKey, owner: ScopeIndex) -> Operation[ScopeIndex]:
+    """The kept index of a session, or a new one taken from its owner's."""
+    kept = cast("ScopeIndex | None", indexes.find_index(scope, owner.version))
+    if kept is None:
+        kept = yield Compute(partial(owner.narrow, cast("UUID", scope.scope_key)))
+        indexes.keep(scope, kept)
+    return kept
 
 
 def _at_hand(
@@ -299,7 +299,7 @@ def _fact_index(version: str, facts: Sequence[Mapping[str, Any]]) -> FactIndex:
 
 
 def add_part(indexes: IndexCache, scope: ScopeKey, begun: Beginning, part: str) -> Operation[None]:
-    """Add the next part, as ``index_part_v1`` gives it; after a failure there is no index for a while."""
+    """Add the next part, as ``index_part_v1`` gives it; a scope where that fails gets none for minutes."""
     try:
         yield Compute(partial(_add, indexes, scope, begun, part))
     except StrandlineError as error:

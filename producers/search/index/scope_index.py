@@ -37,7 +37,7 @@ class IndexQuery:
         similarity_cutoff: the least cosine of a hit.
         limit: of the hits.
         scope_key: the session that is searched; None for all of the owner's.
-        words: how many words the lexemes are of; None: each of its own.
+        words: how many words the lexemes come from; None: one for each lexeme.
     """
 
     vector: str | None
