@@ -20,7 +20,7 @@ SPEAKERS = frozenset({"user", "assistant"})
 
 EARLIEST = date(1800, 1, 1)
 LATEST_AHEAD = timedelta(days=36_525)
-# A date or a name may stand in so many lines before the one that takes it up ("yes", "on that day").
+# A date or a name may stand up to so many lines before the line that refers to it ("yes", "on that day").
 LINES_BEFORE = 10
 _SHORT_STEM = 3
 # A day within this time of a message needs no word for it: "on Saturday", "last month" and "soon" in any

@@ -18,7 +18,7 @@ _MAX_DIGITS = 1_000
 # Between the words of one number, and words for one that may stand apart.
 _JOINED = "(?: and | y | e | et |-et-|und|en|ën|[ -]|)"
 _ET, _ONES = (" et ", "-et-"), frozenset({"one", "bir", "jeden", "один", "одна"})
-# Vowel signs are no letters to ``re``.
+# ``re`` does not count vowel signs as letters.
 _NAME = re.compile(r"[^\s\d.,;:!?()]+")
 # Numbers that stand before what they count, and in dates; a single one is an article as well.
 _COUNTED = re.compile(

@@ -39,7 +39,7 @@ _EXPORT_TIMEOUTS = {"OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_TRACES_TIM
 
 SCOPE = ("strandline", VERSION)
 
-# By the names of operations; others have no span of their own.
+# By the names of operations; other operations get no span.
 MEMORY_OPERATIONS = {
     "update_memory": "put set replace add_run fork add settle feedback create_from instruct",
     "search_memory": "get get_all search history context_window run_history summarize_last choose",

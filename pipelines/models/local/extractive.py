@@ -242,8 +242,8 @@ def _picks(line: TranscriptLine) -> Iterator[Pick]:
 
 
 def _is_said_by_a_person(line: TranscriptLine) -> bool:
-    """Whether a person spoke: an assistant without a name of its own is a program, whose statements about
-    itself and whose advice are not facts about a person.
+    """Whether a person spoke: an assistant without a name is a program, and neither its advice nor its
+    statements about itself are facts about a person.
     """
     is_named = line.name is not None and line.name.casefold() not in PROGRAMS
     return line.role == "user" or (line.role == "assistant" and is_named)

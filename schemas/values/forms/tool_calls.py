@@ -109,7 +109,7 @@ def own_halves(content: Content) -> Iterator[tuple[Mapping[str, Any], Half | Non
 
 
 class Called(NamedTuple):
-    """A call, read from ``tool_calls``; ``arguments`` are as they stand there, most often JSON text."""
+    """A call, read from ``tool_calls``; ``arguments`` are unchanged, most often JSON text."""
 
     id: Any
     name: str

@@ -549,6 +549,6 @@ LINES = st.lists(st.sampled_from(ODD) | st.text(max_size=12), max_size=12)
 
 @given(LINES)
 def test_a_text_has_as_many_tokens_as_its_lines(lines: list[str]) -> None:
-    """The default tokenizer begins anew at each line, so lines that were counted need not be again."""
+    """The default tokenizer starts afresh at each line, so lines that were counted need not be again."""
     text = "\n".join(lines)
     assert RecentCounts().count(count_default, text) == count_default(text)
