@@ -28,6 +28,7 @@ from strandline.schemas.queries.derived.facts_edit import (
     FactsUntil,
     FactTraces,
     FindFact,
+    FindFactRow,
     LiveFactLike,
     LockFactLanes,
     MarkDoubt,
@@ -56,6 +57,11 @@ class FactSet:
     @property
     def keys(self) -> DerivationKeys:
         return {"shard_key": self.shard_key, "generation_id": self.generation_id}
+
+    def find(self, fact_id: UUID) -> Operation[FindFactRow | None]:
+        """One of these facts, live or not; None if none has this id."""
+        rows = yield from fetch(FindFact(**self.keys, fact_id=fact_id))
+        return rows[0] if rows else None
 
 
 def lock_facts(shard_key: UUID) -> Operation[tuple[list[FactSet], FactSet | None]]:
@@ -304,17 +310,16 @@ class _Application(_Removal[FactEvent]):
 
     def _mark_doubt(self, fact_id: UUID | None, doubted_id: UUID) -> Operation[None]:
         """Mark an added fact as doubtful, if the fact it may contradict is in this derivation already."""
-        rows = yield from fetch(FindFact(**self.keys, fact_id=doubted_id))
-        if not rows:
-            traced = yield from self.find_traced(since=self.event.number)
-            rows = (yield from fetch(FindFact(**self.keys, fact_id=traced[0]))) if traced else []
-        if rows and fact_id is not None and rows[0].fact_id != fact_id:
+        doubted = yield from self.fact_set.find(doubted_id)
+        if doubted is None and (traced := (yield from self.find_traced(since=self.event.number))):
+            doubted = yield from self.fact_set.find(traced[0])
+        if doubted is not None and fact_id is not None and doubted.fact_id != fact_id:
             yield from fetch(
                 MarkDoubt(
                     **self.keys,
                     fact_id=fact_id,
                     doubt_reason="contradicts",
-                    doubt_fact_id=rows[0].fact_id,
+                    doubt_fact_id=doubted.fact_id,
                     number=self.event.number,
                 )
             )
@@ -368,10 +373,9 @@ class _Application(_Removal[FactEvent]):
 
         The derivation that the event was made in has the fact itself; a similar fact there is another one.
         """
-        named: list[UUID] = []
-        if self.event.fact_id is not None:
-            rows = yield from fetch(FindFact(**self.keys, fact_id=self.event.fact_id))
-            named = [row.fact_id for row in rows]
+        fact_id = self.event.fact_id
+        fact = None if fact_id is None else (yield from self.fact_set.find(fact_id))
+        named = [] if fact is None else [fact.fact_id]
         if named and self.fact_set.generation_id == self.event.made_in:
             return named
         return list(dict.fromkeys(named + (yield from self.find_traced(since=self.event.number))))
@@ -408,8 +412,8 @@ class _Application(_Removal[FactEvent]):
             yield from self._revise(fact_id, "duplicate")
 
     def _has_worded(self, fact_id: UUID) -> Operation[bool]:
-        rows = yield from fetch(FindFact(**self.keys, fact_id=fact_id))
-        return bool(rows) and (rows[0].worded_by or 0) >= self.event.number
+        fact = yield from self.fact_set.find(fact_id)
+        return fact is not None and (fact.worded_by or 0) >= self.event.number
 
     def _revise(self, fact_id: UUID, operation: str) -> Operation[None]:
         number, words = self.event.number, self.event.words

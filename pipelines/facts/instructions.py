@@ -167,13 +167,13 @@ def carry_out(database: Database, shard_key: UUID, work: Sequence[CarriedOut]) -
 
 
 def _change(shard_key: UUID, work: CarriedOut) -> Operation[None]:
-    _fact_sets, serving = yield from lock_registered(shard_key)
+    facts = yield from lock_registered(shard_key)
     event_id = work.instruction.event_id
     (done,) = yield from fetch(IsCarriedOut(shard_key=shard_key, event_id=event_id))
     if done.is_over:
         return
     shown = [fact.fact_id for fact in work.instruction.facts]
-    rows = yield from fetch(FactsAsTheyAre(**serving.keys, fact_ids=shown))
+    rows = yield from fetch(FactsAsTheyAre(**facts.serving.keys, fact_ids=shown))
     present = {row.fact_id: row.fingerprint for row in rows}
     changed = 0
     for change in work.changes:

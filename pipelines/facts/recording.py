@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
@@ -32,7 +32,6 @@ from strandline.schemas.queries.derived.facts_edit import (
     BlankFactEvents,
     DecidingFactEvents,
     FactDerivations,
-    FindFact,
     FindFactRow,
     LiveFacts,
     LockSessionLanes,
@@ -59,6 +58,55 @@ _NOT_DOUBTFUL = (
 _EXCLUSIVE = frozenset({"residence", "work", "age", "name", "partner"})
 MAX_ARTICLE_CHARACTERS = 3
 _WORD = re.compile(r"[^\W_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Edited:
+    """An edit's number, and the facts that it removed from each set."""
+
+    number: int
+    gone: Mapping[FactSet, Sequence[RemoveFactsRow]]
+
+
+@dataclass(frozen=True, slots=True)
+class LockedFacts:
+    """An owner's facts, locked: the set of each generation, the serving set, and who edits them.
+
+    ``instruction`` is the event of the instruction that asks for it.
+    """
+
+    fact_sets: Sequence[FactSet]
+    serving: FactSet
+    actor: str | None
+    instruction: UUID | None
+
+    def edit(
+        self,
+        kind: str,
+        fact_id: UUID | None,
+        *,
+        payload: Mapping[str, Any] | None = None,
+        traces: tuple[Trace, ...] = (),
+        made_in: FactSet | None = None,
+    ) -> Operation[_Edited]:
+        """Record an edit and apply it to each set; ``made_in`` has the fact, default: the serving set."""
+        (recorded,) = yield from fetch(
+            RecordFactEvent(
+                shard_key=self.serving.shard_key,
+                kind=kind,
+                fact_id=fact_id,
+                payload=None if payload is None else json.dumps(payload),
+                traces=write_traces(traces),
+                actor=actor_or_current(self.actor),
+                instruction=self.instruction,
+            )
+        )
+        number, generation_id = recorded.number, (made_in or self.serving).generation_id
+        event = FactEvent(number, kind, fact_id, traces, recorded.created_at, (), payload, generation_id)
+        gone: dict[FactSet, Sequence[RemoveFactsRow]] = {}
+        for fact_set in self.fact_sets:
+            gone[fact_set] = yield from apply_fact_event(fact_set, event)
+        return _Edited(number, gone)
 
 
 def edit_facts(shard_key: UUID, change: Callable[[], Operation[T]]) -> Operation[T]:
@@ -89,16 +137,13 @@ def add_fact(
     Raises:
         UnknownPipelineError: no worker has registered facts in this database.
     """
-    fact_sets, serving = yield from lock_registered(shard_key)
+    facts = yield from lock_registered(shard_key, actor, instruction)
     traces: tuple[Trace, ...] = ()
     if is_checked:
-        payload, traces = yield from _compare(serving, payload)
-    like = yield from fact_like(serving, payload["text"])
-    id_ = (yield from _free_id(serving, fact_id)) if like is None else like
-    event = yield from _record_event(
-        serving, "add", id_, payload=payload, traces=traces, actor=actor, instruction=instruction
-    )
-    yield from _apply_event(fact_sets, event)
+        payload, traces = yield from _compare(facts.serving, payload)
+    like = yield from fact_like(facts.serving, payload["text"])
+    id_ = (yield from _free_id(facts.serving, fact_id)) if like is None else like
+    yield from facts.edit("add", id_, payload=payload, traces=traces)
     return id_
 
 
@@ -115,7 +160,7 @@ def _compare(fact_set: FactSet, payload: Mapping[str, Any]) -> Operation[_Compar
     if other is None:
         return payload, ()
     like = yield from fact_like(fact_set, text)
-    known = None if like is None else (yield from _find(fact_set, like))
+    known = None if like is None else (yield from fact_set.find(like))
     if known is not None and known.doubts is None:
         return payload, ()
     return {**payload, "doubts": str(other)}, (yield from _traces(fact_set, other))
@@ -131,7 +176,7 @@ def add_facts_once(
     Raises:
         UnknownPipelineError: no worker has registered facts in this database.
     """
-    fact_sets, serving = yield from lock_registered(shard_key)
+    facts = yield from lock_registered(shard_key)
     rows = yield from fetch(AddedFacts(shard_key=shard_key, fact_ids=list(payloads)))
     known = {row.fact_id for row in rows}
     for fact_id, payload in payloads.items():
@@ -139,10 +184,9 @@ def add_facts_once(
             continue
         wording = {name: value for name, value in payload.items() if name != "feedback"}
         actor = actors[fact_id]
-        event = yield from _record_event(serving, "add", fact_id, payload=wording, actor=actor)
-        yield from _apply_event(fact_sets, event)
+        yield from replace(facts, actor=actor).edit("add", fact_id, payload=wording)
         if payload.get("feedback") is not None:
-            like = yield from fact_like(serving, payload["text"])
+            like = yield from fact_like(facts.serving, payload["text"])
             if like is not None:
                 yield from judge_fact(shard_key, like, payload["feedback"], actor)
     return len(payloads) - len(known)
@@ -157,23 +201,15 @@ def replace_fact(
     instruction: UUID | None = None,
 ) -> Operation[UUID | None]:
     """Give a live fact other words; returns its id after that, or None if there is no such fact."""
-    fact_sets, serving = yield from lock_registered(shard_key)
-    rows = yield from fetch(FindFact(**serving.keys, fact_id=fact_id))
-    if not rows or not rows[0].live:
+    facts = yield from lock_registered(shard_key, actor, instruction)
+    fact = yield from facts.serving.find(fact_id)
+    if fact is None or not fact.live:
         return None
-    kept = _said_payload(rows[0])
+    kept = _said_payload(fact)
     del kept["said_at"]
-    event = yield from _record_event(
-        serving,
-        "replace",
-        fact_id,
-        payload=kept | dict(payload),
-        traces=(yield from _traces(serving, fact_id)),
-        actor=actor,
-        instruction=instruction,
-    )
-    like = yield from fact_like(serving, payload["text"])
-    yield from _apply_event(fact_sets, event)
+    traces = yield from _traces(facts.serving, fact_id)
+    like = yield from fact_like(facts.serving, payload["text"])
+    yield from facts.edit("replace", fact_id, payload=kept | dict(payload), traces=traces)
     return like if like is not None else fact_id
 
 
@@ -184,21 +220,19 @@ def delete_fact(
 
     Its id may be one of another derivation that is kept, which served when the caller read it.
     """
-    fact_sets, serving = yield from lock_registered(shard_key)
-    for fact_set in sorted(fact_sets, key=lambda one: one != serving):
-        if (yield from fetch(FindFact(**fact_set.keys, fact_id=fact_id))):
+    facts = yield from lock_registered(shard_key, actor, instruction)
+    for fact_set in sorted(facts.fact_sets, key=lambda one: one != facts.serving):
+        if (yield from fact_set.find(fact_id)) is not None:
             break
     else:
         return False
     traces = yield from _traces(fact_set, fact_id)
-    event = yield from _record_event(
-        fact_set, "delete", fact_id, traces=traces, actor=actor, instruction=instruction
-    )
-    gone = yield from _apply_event(fact_sets, event)
+    edited = yield from facts.edit("delete", fact_id, traces=traces, made_in=fact_set)
+    gone = list(chain.from_iterable(edited.gone.values()))
     yield from fetch(
         BlankFactEvents(
             shard_key=shard_key,
-            number=event.number,
+            number=edited.number,
             fact_ids=[row.fact_id for row in gone],
             numbers=sorted({number for row in gone for number in row.worded_by}),
         )
@@ -224,18 +258,12 @@ def _sources(shard_key: UUID, fact_id: UUID) -> Operation[dict[UUID, set[int]]]:
 
 def clear_facts(shard_key: UUID, actor: str | None) -> Operation[int]:
     """Delete all of an owner's facts for good; returns how many of them were live."""
-    fact_sets, serving = yield from lock_registered(shard_key)
-    live = yield from fetch(LiveFacts(**serving.keys))
-    traces = yield from traces_of(serving, [row.fact_id for row in live])
-    event = yield from _record_event(
-        serving, "clear", None, traces=tuple(chain.from_iterable(traces.values())), actor=actor
-    )
-    cleared = 0
-    for fact_set in fact_sets:
-        gone = yield from apply_fact_event(fact_set, event)
-        cleared += sum(row.live for row in gone) if fact_set == serving else 0
-    yield from fetch(BlankFactEvents(shard_key=shard_key, number=event.number, fact_ids=None, numbers=[]))
-    return cleared
+    facts = yield from lock_registered(shard_key, actor)
+    live = yield from fetch(LiveFacts(**facts.serving.keys))
+    traces = yield from traces_of(facts.serving, [row.fact_id for row in live])
+    edited = yield from facts.edit("clear", None, traces=tuple(chain.from_iterable(traces.values())))
+    yield from fetch(BlankFactEvents(shard_key=shard_key, number=edited.number, fact_ids=None, numbers=[]))
+    return sum(row.live for row in edited.gone[facts.serving])
 
 
 def was_taken_away(shard_key: UUID, text: str, agent: str) -> Operation[bool]:
@@ -258,18 +286,11 @@ def judge_fact(
     shard_key: UUID, fact_id: UUID, feedback: str | None, actor: str | None
 ) -> Operation[UUID | None]:
     """Record people's opinion of a fact; returns its id, or None if there is no such fact."""
-    fact_sets, serving = yield from lock_registered(shard_key)
-    if not (yield from fetch(FindFact(**serving.keys, fact_id=fact_id))):
+    facts = yield from lock_registered(shard_key, actor)
+    if (yield from facts.serving.find(fact_id)) is None:
         return None
-    event = yield from _record_event(
-        serving,
-        "feedback",
-        fact_id,
-        payload={"feedback": feedback},
-        traces=(yield from _traces(serving, fact_id)),
-        actor=actor,
-    )
-    yield from _apply_event(fact_sets, event)
+    traces = yield from _traces(facts.serving, fact_id)
+    yield from facts.edit("feedback", fact_id, payload={"feedback": feedback}, traces=traces)
     return fact_id
 
 
@@ -284,11 +305,11 @@ def settle_doubt(
     Raises:
         ConflictError: the fact is not doubtful.
     """
-    fact_sets, serving = yield from lock_registered(shard_key)
-    new = yield from _find(serving, fact_id)
+    facts = yield from lock_registered(shard_key, actor)
+    new = yield from facts.serving.find(fact_id)
     if new is None:
         return None
-    old = None if new.doubts is None else (yield from _find(serving, new.doubts))
+    old = None if new.doubts is None else (yield from facts.serving.find(new.doubts))
     if old is None:
         raise ConflictError(_NOT_DOUBTFUL, for_clients=_NOT_DOUBTFUL)
     if keep == "new":
@@ -296,16 +317,8 @@ def settle_doubt(
     if keep == "old":
         yield from delete_fact(shard_key, fact_id, actor)
     for fact in (old, new) if keep == "both" else (old,):
-        event = yield from _record_event(
-            serving, "add", fact.fact_id, payload=_said_payload(fact), actor=actor
-        )
-        yield from _apply_event(fact_sets, event)
+        yield from facts.edit("add", fact.fact_id, payload=_said_payload(fact))
     return new.fact_id if keep == "both" else old.fact_id
-
-
-def _find(fact_set: FactSet, fact_id: UUID) -> Operation[FindFactRow | None]:
-    rows = yield from fetch(FindFact(**fact_set.keys, fact_id=fact_id))
-    return rows[0] if rows else None
 
 
 def _said_payload(fact: FindFactRow) -> dict[str, Any]:
@@ -319,19 +332,25 @@ def _said_payload(fact: FindFactRow) -> dict[str, Any]:
     }
 
 
-def lock_registered(shard_key: UUID) -> Operation[tuple[list[FactSet], FactSet]]:
-    """Lock an owner's facts; returns the set of each generation, and the serving generation."""
+def lock_registered(
+    shard_key: UUID, actor: str | None = None, instruction: UUID | None = None
+) -> Operation[LockedFacts]:
+    """Lock an owner's facts, to be edited by ``actor`` because of an instruction, if there was one.
+
+    Raises:
+        UnknownPipelineError: no worker has registered facts in this database.
+    """
     fact_sets, serving = yield from lock_facts(shard_key)
     if serving is None:
         raise UnknownPipelineError(
             "No worker has registered the pipeline 'facts' in this database, so there is nowhere to keep"
             " facts; start a worker once."
         )
-    return fact_sets, serving
+    return LockedFacts(fact_sets, serving, actor, instruction)
 
 
 def _free_id(serving: FactSet, fact_id: UUID | None) -> Operation[UUID]:
-    if fact_id is None or (yield from fetch(FindFact(**serving.keys, fact_id=fact_id))):
+    if fact_id is None or (yield from serving.find(fact_id)) is not None:
         return uuid4()
     return fact_id
 
@@ -348,39 +367,6 @@ def _traces(fact_set: FactSet, fact_id: UUID) -> Operation[tuple[Trace, ...]]:
         if trace.session_key == twin.session_key
         and (copied := frozenset(seq for seq in trace.seqs if seq <= twin.through_seq))
     )
-
-
-def _record_event(
-    made_in: FactSet,
-    kind: str,
-    fact_id: UUID | None,
-    *,
-    payload: Mapping[str, Any] | None = None,
-    traces: tuple[Trace, ...] = (),
-    actor: str | None,
-    instruction: UUID | None = None,
-) -> Operation[FactEvent]:
-    rows = yield from fetch(
-        RecordFactEvent(
-            shard_key=made_in.shard_key,
-            kind=kind,
-            fact_id=fact_id,
-            payload=None if payload is None else json.dumps(payload),
-            traces=write_traces(traces),
-            actor=actor_or_current(actor),
-            instruction=instruction,
-        )
-    )
-    (recorded,) = rows
-    number, at = recorded.number, recorded.created_at
-    return FactEvent(number, kind, fact_id, traces, at, payload=payload, made_in=made_in.generation_id)
-
-
-def _apply_event(fact_sets: Sequence[FactSet], event: FactEvent) -> Operation[list[RemoveFactsRow]]:
-    gone: list[RemoveFactsRow] = []
-    for fact_set in fact_sets:
-        gone += yield from apply_fact_event(fact_set, event)
-    return gone
 
 
 def may_contradict(one: str, other: str) -> bool:

@@ -119,17 +119,8 @@ def add_fact(
     fact_id = yield from recording.add_fact(
         owner.shard_key, wording.payload, actor, fact_id=fact_id, is_checked=not as_is
     )
-    yield from fetch(
-        NameFactOwner(shard_key=owner.shard_key, namespace=owner.namespace, user_id=owner.user_id)
-    )
+    yield from fetch(NameFactOwner.of(owner))
     return fact_id
-
-
-def replace_fact(
-    shard_key: UUID, fact_id: UUID, wording: Wording, actor: str | None
-) -> Operation[UUID | None]:
-    """Give a live fact other words; returns its id after that, or None if there is no such fact."""
-    return (yield from recording.replace_fact(shard_key, fact_id, wording.payload, actor))
 
 
 def checked_feedback(feedback: object) -> str | None:

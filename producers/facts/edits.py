@@ -15,6 +15,7 @@ from strandline.pipelines.facts.recording import (
     delete_fact,
     judge_fact,
     lock_sources,
+    replace_fact,
     settle_doubt,
 )
 from strandline.pipelines.redaction.hook import Redaction
@@ -24,7 +25,6 @@ from strandline.producers.facts.edit_operations import (
     add_fact,
     redact_feedback,
     redact_wording,
-    replace_fact,
 )
 from strandline.producers.facts.importing import FactsImported, ImportedFact, import_facts, redact_imported
 from strandline.producers.facts.listing import Fact, as_fact_id, get_fact
@@ -67,7 +67,8 @@ class FactChanges:
 
     def replace(self, fact_id: UUID | str, wording: Wording) -> Operation[Fact | None]:
         """Give a live fact other words; None if there is no such fact."""
-        return self._change(fact_id, lambda id_: replace_fact(self.owner.shard_key, id_, wording, self.actor))
+        payload, owner_key = wording.payload, self.owner.shard_key
+        return self._change(fact_id, lambda id_: replace_fact(owner_key, id_, payload, self.actor))
 
     def delete(self, fact_id: UUID | str) -> Operation[bool]:
         """Delete a fact for good; False if there is no such fact."""

@@ -93,7 +93,5 @@ def import_facts(owner: Owner, facts: Sequence[ImportedFact]) -> Operation[Facts
     actors = {fact.id: fact.actor for fact in facts}
     yield from claim_owner_keys(owner.namespace, owner.shard_key)
     added = yield from recording.add_facts_once(owner.shard_key, payloads, actors)
-    yield from fetch(
-        NameFactOwner(shard_key=owner.shard_key, namespace=owner.namespace, user_id=owner.user_id)
-    )
+    yield from fetch(NameFactOwner.of(owner))
     return FactsImported(len(payloads) - added, added)

@@ -120,18 +120,16 @@ def apply_optimization(optimization: Optimization) -> Operation[None]:
         ConflictError: a fact was added, changed or removed since, or another derivation serves.
     """
     keys = optimization.keys
-    _fact_sets, serving = yield from lock_registered(keys["shard_key"])
+    facts = yield from lock_registered(keys["shard_key"])
     live = yield from fetch(NewestFacts(**keys, limit=MAX_COMPARED_FACTS))
     condensable = yield from fetch(CondensableFacts(**keys, limit=MAX_LOADED_FACTS))
     parts = {fact_id for one in optimization.merged for fact_id in one.fact_ids}
     is_unchanged = _snapshot(live) == optimization.compared and parts <= {row.fact_id for row in condensable}
-    if serving.keys != keys or not is_unchanged:
+    if facts.serving.keys != keys or not is_unchanged:
         raise _change_error()
     for place, one in enumerate(optimization.merged, 1):
-        fact_id, sentence = (
-            uuid5(optimization.id, f"condense-{place}"),
-            CondensedFact(text=one.text, facts=(), topics=one.topics),
-        )
+        fact_id = uuid5(optimization.id, f"condense-{place}")
+        sentence = CondensedFact(text=one.text, facts=(), topics=one.topics)
         answered = optimization.model, optimization.prompt_hash
         if not (yield from put_in_place(keys, fact_id, optimization.id, sentence, one.fact_ids, answered)):
             raise _change_error()
