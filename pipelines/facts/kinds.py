@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
 from itertools import chain
-from typing import NamedTuple
 from unicodedata import normalize  # noqa: TID251 - of the table's words
 
 from strandline.pipelines.text.lexemes import indexed_lexemes, query_lexemes, remembered
@@ -37,27 +36,22 @@ _ACCENTS = re.compile("[\u0300-\u036f]")
 _SPELLING = str.maketrans({"ё": "е", "’": "'"})
 
 
-class _Entry(NamedTuple):
-    text: str
-    is_beginning: bool
-    name: str
-
-
-_Entries = Mapping[str, Sequence[_Entry]]
+# By the first letters of their words: a word, whether it is only the beginning of one, and what it tells.
+_Entries = Mapping[str, Iterable[tuple[str, bool, str]]]
 
 
 @remembered
 def kinds_of(text: str) -> frozenset[str]:
     """The kinds of statement that ``text`` makes, such as ``residence``; none if no word tells one."""
-    return frozenset(entry.name for entry in _entries_in(_plain(text)))
+    return frozenset(kind for _word, kind in _entries_in(_plain(text)))
 
 
 def words_of_kinds(plain: str) -> set[str]:
     """The words of several characters in a text in small letters that tell its kinds."""
-    return {entry.text for entry in _entries_in(plain) if len(entry.text) > 1}
+    return {word for word, _kind in _entries_in(plain) if len(word) > 1}
 
 
-def _entries_in(plain: str) -> Iterator[_Entry]:
+def _entries_in(plain: str) -> Iterator[tuple[str, str]]:
     for start in _START.finditer(plain):
         yield from _at(plain, start.start(), _kinds())
 
@@ -88,13 +82,13 @@ def subject_of(text: str, speaker: str | None = None) -> str | None:
         place = start.start()
         words = _at(plain, place, _others()) or _at(plain, place, _lead_words())
         if named and plain.startswith(named, place):
-            words = [_Entry(named, is_beginning=False, name=USER)]
+            words = [(named, USER)]
         if words:
-            word = max(words, key=lambda entry: len(entry.text))
+            word, name = max(words, key=lambda entry: len(entry[0]))
             # "User's sister's dog": the last of them.
-            if word.name != _OTHER and (word.name != USER or subject is None):
-                subject = word.name
-            place = _end_of_word(plain, place + len(word.text))
+            if name != _OTHER and (name != USER or subject is None):
+                subject = name
+            place = _end_of_word(plain, place + len(word))
         elif possessor := _POSSESSOR.match(plain, place):
             place = possessor.end()
         else:
@@ -105,7 +99,7 @@ def subject_of(text: str, speaker: str | None = None) -> str | None:
 @remembered
 def kin_of(word: str) -> str | None:
     """The relation that a word names, such as ``mother`` for "mum", in any language."""
-    names = {entry.name for entry in _at(word, 0, _others())} - {_OTHER}
+    names = {name for _word, name in _at(word, 0, _others())} - {_OTHER}
     return names.pop() if len(names) == 1 else None
 
 
@@ -123,13 +117,14 @@ def _end_of_word(plain: str, place: int) -> int:
     return place if rest is None else rest.end()
 
 
-def _at(plain: str, start: int, entries: _Entries) -> list[_Entry]:
+def _at(plain: str, start: int, entries: _Entries) -> list[tuple[str, str]]:
+    """The words of entries that stand at a place, each with what it tells."""
     near = chain.from_iterable(entries.get(plain[start : start + size], ()) for size in (3, 2, 1))
     return [
-        entry
-        for entry in near
-        if plain.startswith(entry.text, start)
-        and (entry.is_beginning or not plain[start + len(entry.text) :][:1].isalnum())
+        (word, name)
+        for word, is_beginning, name in near
+        if plain.startswith(word, start)
+        and (is_beginning or not plain[start + len(word) : start + len(word) + 1].isalnum())
     ]
 
 
@@ -159,12 +154,13 @@ def _lead_words() -> _Entries:
 
 def _read(lines: Iterable[tuple[str, str]]) -> _Entries:
     """The entries of a part of the table, by their first three letters."""
-    entries: defaultdict[str, dict[_Entry, None]] = defaultdict(dict)
+    entries: defaultdict[str, dict[tuple[str, bool, str], None]] = defaultdict(dict)
     for name, words in lines:
-        for word in words.split(", "):
-            text = _plain(word.removesuffix("*"))
-            is_beginning = word.endswith("*") or _IS_JOINED.match(text) is not None
-            bare = text if text.isascii() else normalize("NFC", _ACCENTS.sub("", normalize("NFD", text)))
-            for form in {text, bare if len(bare) >= _FEWEST_WITHOUT_ACCENTS else text}:
-                entries[form[:3]][_Entry(form, is_beginning, name)] = None
-    return {first: tuple(listed) for first, listed in entries.items()}
+        plain = folded(words).translate(_SPELLING)
+        bare = plain if plain.isascii() else normalize("NFC", _ACCENTS.sub("", normalize("NFD", plain)))
+        for entry, without_accents in zip(plain.split(", "), bare.split(", "), strict=True):
+            word, short = entry.removesuffix("*"), without_accents.removesuffix("*")
+            is_beginning = word != entry or _IS_JOINED.match(word) is not None
+            for form in {word, short if len(short) >= _FEWEST_WITHOUT_ACCENTS else word}:
+                entries[form[:3]][form, is_beginning, name] = None
+    return entries
