@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import warnings
 from collections.abc import Callable, Sequence
@@ -113,4 +114,6 @@ def _work(worker: Worker, celery_worker: Any, app: WorkerApp, patience: Patience
     if worker.is_stopping:
         worker.stop()
     else:
+        # Modules and settings stay for good: a full collection need not look at them.
+        gc.freeze()
         celery_worker.start()
