@@ -25,6 +25,8 @@ from strandline.pipelines.facts.statements import (
     holds_all_of,
     is_denied_otherwise,
     is_negated,
+    is_qualified_as,
+    is_qualified_otherwise,
     is_supposed,
     is_turned,
     leading_name,
@@ -157,7 +159,7 @@ def repeats_badly(candidate: Statement, known: Statement) -> DoubtReason | None:
         or _names_another(candidate.text, known.text)
         or len({subject_of(candidate.text), subject_of(known.text)} - {None, USER}) > 1
     )
-    checks = (differ_in_part, is_turned, _says_other)
+    checks = (differ_in_part, is_turned, is_qualified_otherwise, _says_other)
     return "loses" if is_lost or any(check(candidate.text, known.text) for check in checks) else None
 
 
@@ -193,7 +195,7 @@ def _fault(text: str, held: Sequence[str], parts: Sequence[str]) -> DoubtReason 
         return "language"
     if is_denied_otherwise(text, held):
         return "negation"
-    if not holds_all_of(text, held) or are_exchanged(text, parts):
+    if not (holds_all_of(text, held) and is_qualified_as(text, held, parts)) or are_exchanged(text, parts):
         return "loses"
     if not is_supposed(text) and any(map(is_supposed, held)):
         return "supposed"

@@ -15,7 +15,9 @@ from strandline.pipelines.text.common_words import (
     negation_of,
     opposites,
     pattern,
+    qualifiers_of,
     speakers,
+    supposing_in,
     weak_words,
 )
 from strandline.pipelines.text.lexemes import lexemes, query_lexemes, remembered
@@ -39,6 +41,8 @@ _INFLECTING = frozenset({"russian", "cyrillic", "polish", "turkish", "finnish", 
 # There nouns have the endings of who does it, what it is done to, to whom, and whose it is.
 _KOREAN_CASE = re.compile(r"(?<!\w)([가-힣]{2,}?)(?:([은는이가])|([을를])|(에게서?|한테서?|께)|(의))(?!\w)")
 
+# How often, or of how many: what says nothing of it may be of any.
+_FREQUENCIES = frozenset({"always", "often", "sometimes"})
 # So near before a wish stands what denies it.
 _DENIED_WITHIN = 16
 _FORM = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
@@ -234,7 +238,7 @@ def contradict(one: str, other: str) -> bool:
 
 def is_supposed(text: str) -> bool:
     """Whether a statement tells only a wish, a question or a possibility, and denies none."""
-    match = pattern("supposed").search(_plain(text))
+    match = supposing_in(language_of(text)).search(_plain(text))
     # "No longer wants to" is a decision.
     before = "" if match is None or language_of(text) in _DENYING_LAST else match.string[: match.start()]
     return match is not None and not negation_of(text).search(before[-_DENIED_WITHIN:])
@@ -246,6 +250,19 @@ def _opposed_words(one: str, other: str) -> set[str]:
     pairs = [(word, table.get(word, frozenset()) & (there - here)) for word in here - there]
     words = {word for own, its in pairs if its for word in (own, *its)}
     return words.union(*map(query_lexemes, words))
+
+
+def is_qualified_otherwise(one: str, other: str) -> bool:
+    """Whether one of two statements alone is a wish, past or exclusive, or they differ in how often."""
+    left, right = qualifiers_of(_plain(one)), qualifiers_of(_plain(other))
+    is_open = left.isdisjoint(_FREQUENCIES) or right.isdisjoint(_FREQUENCIES)
+    return not left ^ right <= (_FREQUENCIES if is_open else frozenset())
+
+
+def is_qualified_as(text: str, held: Sequence[str], parts: Sequence[str]) -> bool:
+    """Whether a text has the qualifiers of all it must hold, and no others than its parts."""
+    least, most = (frozenset().union(*(qualifiers_of(_plain(one)) for one in some)) for some in (held, parts))
+    return least <= qualifiers_of(_plain(text)) <= most
 
 
 def counts_otherwise(one: str, other: str) -> bool:

@@ -104,6 +104,28 @@ def _negation_in(language: str | None) -> re.Pattern[str]:
     return re.compile(rf"(?!(?<!\w)(?:{others})(?!\w))(?:{pattern('negation').pattern})")
 
 
+@cache
+def supposing_in(language: str | None) -> re.Pattern[str]:
+    """The words of a language that only wish, ask or think something possible."""
+    own = _table()["patterns"].get(f"supposed_in_{language}", ())
+    return re.compile("|".join((pattern("supposed").pattern, *own)))
+
+
+@remembered
+def qualifiers_of(text: str) -> frozenset[str]:
+    """What the force of a text in small letters hangs on, such as ``only`` and ``sometimes``."""
+    return frozenset(match.lastgroup or "" for match in _qualifiers_in(language_of(text)).finditer(text))
+
+
+@cache
+def _qualifiers_in(language: str | None) -> re.Pattern[str]:
+    table, names = (
+        _table()["qualifiers"],
+        ("wanted", "past", "only", "except", "always", "often", "sometimes"),
+    )
+    return re.compile("|".join(f"(?P<{n}>{table[n]}{table.get(f'{n}_in_{language}', '')})" for n in names))
+
+
 def any_of(phrases: Iterable[str]) -> str:
     """A part of a pattern, for phrases that begin with a letter: each is tried only where its letter stands.
 
