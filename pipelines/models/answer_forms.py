@@ -152,12 +152,17 @@ class _Form(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-_MESSAGES = "message lines line sources source message_numbers message_ids line_numbers line_ids references"
+_MESSAGES = (
+    "message lines line sources source message_numbers message_ids line_numbers line_ids references n number"
+    " message_number message_id line_number line_id"
+)
 _OP, _CANDIDATE = "operation action event decision", "candidate_number candidate_id"
 
 
 class FactAnswer(_Form):
-    text: Annotated[_Sentences, _also("text", "fact content statement memory sentence description value")]
+    text: Annotated[
+        _Sentences, _also("text", "fact content statement memory sentence description value fact_text")
+    ]
     messages: Annotated[_Numbers, _also("messages", _MESSAGES)] = []
     topics: _Words = None
     said_by: _Phrase = None
@@ -348,7 +353,7 @@ def _fields(candidate: Found, listed: str, item: type[BaseModel] | None, is_alon
     is_bare = isinstance(candidate.value, list)
     value = _unwrapped(_readable(candidate.value, _MAX_FORM_LEVELS + _MAX_WRAPPING), listed)
     if item and is_alone and isinstance(value, dict) and not (listed in value or _has_form(item, value)):
-        value = _sole_list(value) or value
+        value = _sole_list(value, item) or value
     is_list = isinstance(value, list) and candidate.is_outermost
     if is_list and (any(map(_is_object, value)) or (value == [] and is_bare and is_alone)):
         value = {listed: value}
@@ -384,8 +389,10 @@ def _unwrapped(value: Any, listed: str) -> Any:
     return value
 
 
-def _sole_list(value: dict[str, Any]) -> list[Any] | None:
-    """The list of objects in an object whose other values are words and numbers."""
+def _sole_list(value: dict[str, Any], item: type[BaseModel]) -> list[Any] | None:
+    """The list of objects in an object whose other values are words and numbers; or items, each by a name."""
+    if value and all(_is_object(one) and _has_form(item, one) for one in value.values()):
+        return list(value.values())
     held = [one for one in value.values() if isinstance(one, (list, dict))]
     return held[0] if len(held) == 1 and isinstance(held[0], list) and any(map(_is_object, held[0])) else None
 

@@ -46,6 +46,8 @@ _WORD = re.compile(rf"[^\s{_COMMAS}{_COLONS}{{}}()\[\]{_QUOTES}/\\]+")
 _WORDS = {"true": True, "false": False, "null": None, "none": None, "nan": None, "undefined": None}
 _WORDS |= {"infinity": None, "-infinity": None}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_ESCAPED_MARK = re.compile("&(quot|#0*34|#x0*22);", re.IGNORECASE)
+_PRINTED = str.maketrans("\u201c\u201d\uff5b\uff5d\uff3b\uff3d", '""{}[]')
 _HEX = re.compile(r"[0-9A-Fa-f]{4}")
 # A quotation within a string: on one line, without the marks of JSON's own structure.
 _QUOTED = {quote: re.compile(rf"[^\\{quote}{{}}\[\]:\n]*{quote}") for quote in _QUOTES}
@@ -83,12 +85,12 @@ class Found:
 def spellings(text: str) -> Iterator[str]:
     """The text, and how it reads where its quotation marks are escaped or printed ones."""
     yield text
-    if "&quot;" in text:
+    if _ESCAPED_MARK.search(text):
         yield html.unescape(text)
     if '\\"' in text or "\\n" in text:
         yield text.replace("\\n", "\n").replace('\\"', '"')
-    if "\u201c" in text or "\u201d" in text:
-        yield text.translate({0x201C: '"', 0x201D: '"'})
+    if (plain := text.translate(_PRINTED)) != text:
+        yield plain
 
 
 def is_within_thoughts(text: str) -> bool:

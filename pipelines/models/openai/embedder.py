@@ -204,11 +204,15 @@ class _EmbeddingCall:
         except RejectedError as error:
             return self._after_refusal(batch, error.rejection)
         except MiscountedError:
-            if len(batch) == 1:
+            if len(batch) > 1:
+                return self._embed_halves(batch, Rejection(HTTPStatus.OK))
+            if self._is_probe:
                 raise TransientModelError(
                     "The model server did not return one embedding for each text."
                 ) from None
-            return self._embed_halves(batch, Rejection(HTTPStatus.OK))
+            self.probe()
+            self._refused_alone += 1
+            return [NONE]
         self.answered += 1
         self.tokens += usage.prompt_tokens if usage else sum(map(len, batch)) // 4
         # A server that gives others as many numbers as they need gives a wrong vector for a text of its own.

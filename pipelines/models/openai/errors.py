@@ -38,13 +38,13 @@ _MAX_BODY = 200_000
 _TOLD_IN = frozenset(
     "error errors message detail details msg error_msg status_msg raw metadata reason reasons status type"
     " title description error_description loc fault faultstring error_message errormessage exception"
-    " innererror code __type".split()
+    " innererror code __type body".split()
 )
 # Of these, where servers put codes.
 _CODES_IN = frozenset("error errors details innererror code type status reason reasons __type".split())
 # Where a body with status 200 holds an error.
 _ERRORS = ("error", "errors", "base_resp")
-_STATUSES = ("code", "status", "status_code", "http_status", "http_code")
+_STATUSES = ("code", "status", "status_code", "statusCode", "http_status", "http_code")
 _WAITS = frozenset({"retryDelay", "retry_after", "retry_after_seconds"})
 # A quotation of several words, and an object: parts of the request, or of the model's answer.
 _QUOTED = re.compile(
@@ -137,7 +137,7 @@ def error_within(value: object, headers: Mapping[str, str]) -> Rejection | None:
     holders = [holder for holder in (first, value) if isinstance(holder, dict)]
     errors = (holder[key] for holder in holders for key in _ERRORS if holder.get(key))
     error = next((one for one in errors if not _is_success(one)), None)
-    if error is None and not choices and _is_bare_error(value):
+    if error is None and not choices and (_is_bare_error(value) or _own_status(value)):
         error = value
     if error is None:
         return None
@@ -154,18 +154,21 @@ def _is_success(error: object) -> bool:
 
 def _is_bare_error(value: Mapping[str, Any]) -> bool:
     """Whether an object has sentences alone, where an error, or an answer, would be an object."""
-    return any(isinstance(value.get(key), str) for key in ("message", "detail", "msg")) and not any(
-        isinstance(content, (dict, list)) for content in value.values()
-    )
+    has_sentence = any(isinstance(value.get(key), str) for key in ("message", "detail", "msg"))
+    holds_more = any(isinstance(content, (dict, list)) for content in value.values())
+    return has_sentence and not holds_more and not _is_success(value)
 
 
 def _status_of(error: object, words: str) -> int:
     """The status that an error stands for; without one it is the server's own trouble, which passes."""
-    for key in _STATUSES if isinstance(error, dict) else ():
-        number = str(error.get(key, ""))  # type: ignore[attr-defined]
-        if number.isdecimal() and len(number) == 3 and 400 <= int(number) < 600:
-            return int(number)
+    if isinstance(error, dict) and (status := _own_status(error)):
+        return status
     return next((status for pattern, status in _MEANING.items() if pattern.search(words)), 502)
+
+
+def _own_status(error: Mapping[str, Any]) -> int:
+    numbers = (str(error.get(key, "")) for key in _STATUSES)
+    return next((int(one) for one in numbers if one.isdecimal() and len(one) == 3 and one[0] in "45"), 0)
 
 
 def _rejection(status: int, value: Any, headers: Mapping[str, str]) -> Rejection:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from strandline.pipelines.models.loose_json import find_values
 from strandline.pipelines.models.openai.errors import RejectedError, error_within
 from strandline.pipelines.models.openai.repetition import NO_END
 from strandline.schemas.errors import TransientModelError
@@ -32,22 +33,28 @@ _REASONS = ("finish_reason", "finishReason", "stop_reason")
 _CALLS = "answer in a call"
 # Where servers put an answer, thoughts, the arguments of a call, and a refusal.
 _PLACES = {
-    "answer": "content text output_text value parts parsed json output candidates generated_text completion",
-    "thoughts": "reasoning_content reasoning reasoning_details thinking",
+    "answer": (
+        "content text output_text value parts parsed json output candidates generated_text completion"
+        " response result results predictions generation outputText completions"
+    ),
+    "thoughts": "reasoning_content reasoning_text reasoning reasoning_details thinking",
     _CALLS: "tool_calls function_call function arguments input",
     "refusal": "refusal",
 }
 _KINDS = {place: kind for kind, places in _PLACES.items() for place in places.split()}
 _THOUGHTS = re.compile(r"think|reason", re.IGNORECASE)
 # Around the body of OpenAI's form, and around its list of vectors.
-_AROUND = tuple("data embeddings result response float output results vectors predictions values".split())
-# Where a body without choices has the answer itself.
-_ANSWERS = ("output", "content", "candidates", "generated_text", "completion")
-_VECTORS = ("embedding", "vector", "embeddings", "values", "float")
+_AROUND = tuple(
+    "body data d payload embeddings result response completion float float_ base64 output results vectors"
+    " predictions values dense_vecs".split()
+)
+# What a body of OpenAI's form has and no answer of a model, which may be JSON itself.
+_OF_BODIES = frozenset({"choices", "data", "embeddings", "embedding"})
+_VECTORS = ("embedding", "vector", "embeddings", "values", "float", "base64", "dense_embedding")
 
 _EVENTS = re.compile(r"^data:", re.MULTILINE)
 # Characters that may stand before a value: also the marks that keep a browser from running a list.
-_BEFORE_FIRST = re.compile(r"[^\w{\[<]{0,16}")
+_BEFORE_FIRST = re.compile(r"[^\w{\[<\"]{0,16}")
 _BEFORE_NEXT = re.compile(r"[\s\0,;]*")
 _END = "[DONE]"
 
@@ -107,7 +114,8 @@ class Body:
                 except (ValueError, RecursionError):
                     if before is _BEFORE_NEXT:
                         return  # a page's end, or an event that was cut
-                    raise not_of_form() from None
+                    yield from _amid_words(text[begin:])
+                    return
             yield value
             before = _BEFORE_NEXT
 
@@ -124,6 +132,13 @@ class Body:
         else:
             text = self.content.decode("utf-8", "replace")
         return text.lstrip("\ufeff \t\r\n")  # some servers keep a connection alive by empty lines
+
+
+def _amid_words(text: str) -> list[Any]:
+    """The values in a body that a gateway's warning precedes, or that is JSON with slips."""
+    if not (values := [one.value for one in find_values(text) if one.is_outermost and not one.is_cut]):
+        raise not_of_form()
+    return values
 
 
 def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
@@ -164,9 +179,10 @@ class _Choice:
 
     def add(self, choice: Mapping[str, Any]) -> None:
         """Take in a choice of a body, or its part in a chunk of a stream."""
-        reason = next((choice[key] for key in _REASONS if choice.get(key)), None)
-        self.reason = reason.lower() if isinstance(reason, str) and reason else self.reason
         message = choice.get("message") or choice.get("delta")
+        holders = [one for one in (choice, message) if isinstance(one, dict)]
+        reason = next((one[key] for one in holders for key in _REASONS if one.get(key)), None)
+        self.reason = reason.lower() if isinstance(reason, str) and reason else self.reason
         if choice.get("message") and "done" not in choice:
             self.parts = {}  # a stream that ends with all of it
         self._collect(choice if message is None else message, "answer", _MAX_LEVELS)
@@ -201,16 +217,17 @@ def read_completion(body: Body) -> Completion:
     usage, is_of_form, is_whole, is_streamed = None, False, False, False
     for value in body.values():
         is_whole = is_whole or value is None
-        for chunk in map(_inner, value if isinstance(value, list) else [value]):
-            if rejection := error_within(chunk, body.headers):
-                raise RejectedError(rejection)
+        whole = _opened(value, body.headers)
+        for one in whole if isinstance(whole, list) else [whole]:
+            chunk = _opened(one, body.headers)
             offered = _choices(chunk)
             is_of_form = is_of_form or offered is not None
             usage = _usage(chunk) or usage
             for place, choice in enumerate(offered or ()):
                 index = choice.get("index")
                 choices.setdefault(index if isinstance(index, int) else place, _Choice()).add(choice)
-                is_streamed = is_streamed or "delta" in choice
+                is_streamed = is_streamed or not {"delta", "done"}.isdisjoint(choice)
+                is_whole = is_whole or choice.get("done") is True
     is_broken = is_streamed and not is_whole and not any(choice.reason for choice in choices.values())
     ordered = [choices[index] for index in sorted(choices)]
     kind = "answer" if any(choice.texts("answer") for choice in ordered) else "thoughts"
@@ -228,11 +245,27 @@ def read_completion(body: Body) -> Completion:
     )
 
 
-def _inner(value: object) -> object:
-    """The body of OpenAI's form that a gateway has put into another one; else the value."""
-    if isinstance(value, dict) and not {"choices", "error"}.intersection(value):
-        return next((value[key] for key in _AROUND if isinstance(value.get(key), dict)), value)
+def _opened(value: object, headers: Mapping[str, str], levels: int = _MAX_LEVELS) -> object:
+    """The body of OpenAI's form that a gateway has put into another one, or into a text; else the value.
+
+    Raises:
+        RejectedError: one of them holds an error.
+    """
+    if levels and isinstance(value, str) and value.lstrip()[:1] in ("{", "[", '"'):
+        with suppress(ValueError, RecursionError):
+            held = json.loads(value)
+            is_body = not isinstance(held, dict) or not _OF_BODIES.isdisjoint(held)
+            return _opened(held, headers, levels - 1) if is_body else value
+    if rejection := error_within(value, headers):
+        raise RejectedError(rejection)
+    if levels and isinstance(value, dict) and not value.get("choices"):
+        inner = (_opened(value[key], headers, levels - 1) for key in _AROUND if key in value)
+        return next((one for one in inner if isinstance(one, dict) and _is_body(one)), value)
     return value
+
+
+def _is_body(value: dict[str, Any]) -> bool:
+    return not _OF_BODIES.isdisjoint(value) or bool(_choices(value))
 
 
 def _choices(chunk: object) -> list[dict[str, Any]] | None:
@@ -244,8 +277,12 @@ def _choices(chunk: object) -> list[dict[str, Any]] | None:
         offered = [offered] if {"message", "delta", "text"}.intersection(offered) else list(offered.values())
     if isinstance(offered, list):
         return [choice for choice in offered if isinstance(choice, dict)]
-    holds_answer = any(isinstance(chunk.get(key), (list, str)) for key in _ANSWERS)
-    is_choice = "choices" not in chunk and (holds_answer or isinstance(chunk.get("message"), dict))
+    is_choice = "choices" not in chunk and (
+        isinstance(chunk.get("message") or chunk.get("delta"), dict)
+        or any(
+            _KINDS.get(key) == "answer" and isinstance(one, (list, str, dict)) for key, one in chunk.items()
+        )
+    )
     return [chunk] if is_choice else [] if "choices" in chunk else None
 
 
@@ -257,9 +294,7 @@ def read_embeddings(body: Body, expected: int) -> tuple[list[Sequence[float]], U
         MiscountedError: fewer or more vectors than expected.
         TransientModelError: as for ``read_completion``.
     """
-    value = next(body.values(), None)
-    if rejection := error_within(value, body.headers):
-        raise RejectedError(rejection)
+    value = _opened(next(body.values(), None), body.headers)
     vectors, numbers = [], []
     for row in _rows(value, _MAX_LEVELS):
         vector = _held(row)
@@ -282,6 +317,8 @@ def _held(row: Any) -> Any:
 
 
 def _rows(value: object, levels: int) -> list[Any]:
+    with suppress(ValueError, RecursionError):
+        value = json.loads(value) if isinstance(value, str) else value
     if isinstance(value, dict) and "embedding" in value:
         return [value]
     if isinstance(value, dict) and value and all(map(str.isdecimal, value)):
@@ -306,7 +343,8 @@ def _vector(value: object) -> Sequence[float]:
     while isinstance(value, list) and len(value) == 1 and isinstance(value[0], (list, str)):
         value = value[0]
     try:
-        numbers: Any = json.loads(value) if isinstance(value, str) and value.startswith("[") else value
+        is_list = isinstance(value, str) and "," in value
+        numbers: Any = json.loads(f"[{str(value).strip(' []')}]") if is_list else value
         return _floats(numbers) if isinstance(numbers, str) else [float(item) for item in numbers]
     except (TypeError, ValueError, OverflowError, RecursionError):
         return ()

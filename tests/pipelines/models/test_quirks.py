@@ -130,6 +130,12 @@ AROUND = {
     "words and an empty value beside": json.dumps({"status": "ok", "error": None, "results": [BOAT, REX]}),
     "a count beside, one key around": json.dumps({"answer": {"total": 2, "data": [BOAT, REX]}}),
     "a count beside, in a fence": f"```json\n{json.dumps({'n': 2, 'list': [BOAT, REX], 'more': False})}\n```",
+    "marks by their numbers": GOOD.replace('"', "&#34;"),
+    "wide marks": GOOD.translate({ord("{"): "\uff5b", ord("}"): "\uff5d"}),
+    "items by their names": json.dumps({"1": BOAT, "2": REX}),
+    "the name that lines have": GOOD.replace('"messages": [1]', '"n": 1'),
+    "a number of a message": GOOD.replace('"messages": [1]', '"message_number": 1'),
+    "a fact's text": GOOD.replace('"text"', '"fact_text"'),
     "names without quotes": GOOD.replace('"facts"', "facts").replace('"text"', "text"),
 }
 
