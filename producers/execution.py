@@ -252,10 +252,7 @@ def async_method(
         running = operation(face._subject, *arguments, **named)
         return await face._runner.arun(running, named.get("connection"), operation.__name__, face._subject)
 
-    twin.__name__ = f"a{operation.__name__}"
-    twin.__qualname__ = f"{operation.__qualname__.removesuffix(operation.__name__)}{twin.__name__}"
-    twin.__doc__ = f"Async twin of ``{operation.__name__}``."
-    return signed(twin, operation)
+    return signed_twin(twin, operation)
 
 
 def methods(
@@ -308,7 +305,7 @@ def signed(method: M, operation: Callable[..., Any], *, page_as: str | None = No
     """
     signature = inspect.signature(operation)
     face, *others = signature.parameters.values()
-    result = str(signature.return_annotation).removeprefix("Operation[").removesuffix("]")
+    result = str(signature.return_annotation).partition("[")[2].removesuffix("]")
     if page_as is not None:
         result = f"{page_as}[{result.removeprefix('PageOf[')}"
         others = others[1:]
@@ -319,6 +316,15 @@ def signed(method: M, operation: Callable[..., Any], *, page_as: str | None = No
         return_annotation=result,
     )
     return method
+
+
+def signed_twin(twin: M, operation: Callable[..., Any]) -> M:
+    """``signed`` for the async twin of a method, which has a name and a docstring of its own."""
+    named: Any = twin
+    named.__name__ = f"a{operation.__name__}"
+    named.__qualname__ = f"{operation.__qualname__.removesuffix(operation.__name__)}{named.__name__}"
+    named.__doc__ = f"Async twin of ``{operation.__name__}``."
+    return signed(twin, operation)
 
 
 class Closing:

@@ -29,13 +29,13 @@ from strandline.adapters.agno.operations import MemoryOperations
 from strandline.adapters.agno.overlay import overlay_memories
 from strandline.adapters.agno.runs import AnySession, RunKeeper, memory_maker
 from strandline.adapters.relevant_facts import changes_text
+from strandline.adapters.twins import Act, call, twins
 from strandline.producers.arguments import check_timeout
-from strandline.producers.execution import OperationRunner
+from strandline.producers.execution import Closing, OperationRunner
 from strandline.producers.facts.listing import checked_limit
 from strandline.producers.namespace_facts import NamespaceFacts
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError
-from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_user
 from strandline.schemas.values.message import Message
 from strandline.wiring.environment import settings_with
@@ -63,7 +63,7 @@ _ELSEWHERE = {
 }
 
 
-class StrandlineMemoryManager(MemoryManager):
+class StrandlineMemoryManager(Closing, MemoryManager):
     """Agno's ``MemoryManager`` on Strandline; one for all agents, teams and users of an application.
 
     Its methods ``recall`` and ``keep`` (``arecall`` and ``akeep`` for ``arun``) are an agent's hooks.  No
@@ -132,65 +132,40 @@ class StrandlineMemoryManager(MemoryManager):
     # Hooks.  Agno calls a pre-hook with the input and the session of a run, and a post-hook with its output.
     # It logs a hook's exception and continues the run.
 
-    def recall(
+    def _recall(
         self,
         run_input: RunInput | TeamRunInput,
         run_context: RunContext,
         user_id: str | None = None,
         agent: Agent | None = None,
         team: Team | None = None,
-    ) -> None:
+    ) -> Act[None]:
         """A pre-hook: look up the memories that fit the run's input, for its system message."""
         user = user_or_default(user_id)
         self._keeper.begin(run_context.run_id, _runner_of(agent, team))
         self._keeper.remember(user, [])  # for a run whose look-up fails
-        self._keeper.remember(user, self._runner.run(self._relevant(user, run_input)))
+        relevant = self._operations.relevant(user, query_of(run_input), self._max_memories)
+        self._keeper.remember(user, (yield from call(self._runner.run, relevant)))
 
-    async def arecall(
-        self,
-        run_input: RunInput | TeamRunInput,
-        run_context: RunContext,
-        user_id: str | None = None,
-        agent: Agent | None = None,
-        team: Team | None = None,
-    ) -> None:
-        """Async twin of ``recall``, for ``arun``."""
-        user = user_or_default(user_id)
-        self._keeper.begin(run_context.run_id, _runner_of(agent, team))
-        self._keeper.remember(user, [])
-        self._keeper.remember(user, await self._runner.arun(self._relevant(user, run_input)))
+    recall, arecall = twins(_recall)
 
-    def keep(
+    def _keep(
         self,
         run_output: RunOutput | TeamRunOutput,
         session: AnySession,
         user_id: str | None = None,
         agent: Agent | None = None,
         team: Team | None = None,
-    ) -> None:
+    ) -> Act[None]:
         """A post-hook: store the messages of the run, and deliver them to the workers.
 
         A run that comes again, retried, continued or regenerated, replaces its earlier messages.  A team
         keeps the runs of its members with its own.
         """
         runner = _runner_of(agent, team)
-        self._keeper.keep(run_output, session, user_or_default(user_id), runner)
+        yield from call(self._keeper.keep, run_output, session, user_or_default(user_id), runner)
 
-    async def akeep(
-        self,
-        run_output: RunOutput | TeamRunOutput,
-        session: AnySession,
-        user_id: str | None = None,
-        agent: Agent | None = None,
-        team: Team | None = None,
-    ) -> None:
-        """Async twin of ``keep``, for ``arun``."""
-        await self._keeper.akeep(run_output, session, user_or_default(user_id), _runner_of(agent, team))
-
-    def _relevant(
-        self, user_id: str, run_input: RunInput | TeamRunInput | None
-    ) -> Operation[list[UserMemory]]:
-        return self._operations.relevant(user_id, query_of(run_input), self._max_memories)
+    keep, akeep = twins(_keep)
 
     def overlay(self, db: Db) -> Db:
         """Your own Agno database, with these memories in the place of its own, as for AgentOS.
@@ -202,40 +177,24 @@ class StrandlineMemoryManager(MemoryManager):
         """
         return overlay_memories(db, self._resources, self.namespace, self._operations.actor)
 
-    def close(self) -> None:
-        """Close the resources that this process shares: pools, threads, the embedded servers; its memories
-        cannot be used after that.
-        """
-        self._resources.close()
-
-    async def aclose(self) -> None:
-        """Async twin of ``close``; to be called on the event loop that used the manager."""
-        await self._resources.aclose()
-
     # Reads.
 
-    def read_from_db(self, user_id: str | None = None) -> dict[str, list[UserMemory]]:
+    def _read_from_db(self, user_id: str | None = None) -> Act[dict[str, list[UserMemory]]]:
         """Memories by user; without a user those of all users of the namespace."""
-        return _by_user(self._runner.run(self._operations.page(user_id, MemoryQuery())).memories)
-
-    async def aread_from_db(self, user_id: str | None = None) -> dict[str, list[UserMemory]]:
-        """Async twin of ``read_from_db``."""
-        page = await self._runner.arun(self._operations.page(user_id, MemoryQuery()))
+        page = yield from call(self._runner.run, self._operations.page(user_id, MemoryQuery()))
         return _by_user(page.memories)
 
-    def get_user_memories(self, user_id: str | None = None) -> list[UserMemory]:
-        """For a run's system message, what ``recall`` looked up for it; else all memories of the user."""
-        recalled = self._keeper.take_recalled(user_or_default(user_id))
-        if recalled is not None:
-            return recalled
-        return self._runner.run(self._operations.all(user_or_default(user_id)))
+    read_from_db, aread_from_db = twins(_read_from_db)
 
-    async def aget_user_memories(self, user_id: str | None = None) -> list[UserMemory]:
-        """Async twin of ``get_user_memories``."""
-        recalled = self._keeper.take_recalled(user_or_default(user_id))
+    def _get_user_memories(self, user_id: str | None = None) -> Act[list[UserMemory]]:
+        """For a run's system message, what ``recall`` looked up for it; else all memories of the user."""
+        user = user_or_default(user_id)
+        recalled = self._keeper.take_recalled(user)
         if recalled is not None:
             return recalled
-        return await self._runner.arun(self._operations.all(user_or_default(user_id)))
+        return (yield from call(self._runner.run, self._operations.all(user)))
+
+    get_user_memories, aget_user_memories = twins(_get_user_memories)
 
     def get_user_memory(self, memory_id: str, user_id: str | None = None) -> UserMemory | None:
         """One memory of the user; None if no memory has this id."""
@@ -289,13 +248,11 @@ class StrandlineMemoryManager(MemoryManager):
         """Delete a memory of the user for good; earlier messages do not bring it back."""
         self._runner.run(self._operations.delete(user_or_default(user_id), [memory_id]))
 
-    def clear_user_memories(self, user_id: str | None = None) -> None:
+    def _clear_user_memories(self, user_id: str | None = None) -> Act[None]:
         """Delete all memories of the user for good; conversations stay."""
-        self._runner.run(self._operations.clear(user_or_default(user_id)))
+        yield from call(self._runner.run, self._operations.clear(user_or_default(user_id)))
 
-    async def aclear_user_memories(self, user_id: str | None = None) -> None:
-        """Async twin of ``clear_user_memories``."""
-        await self._runner.arun(self._operations.clear(user_or_default(user_id)))
+    clear_user_memories, aclear_user_memories = twins(_clear_user_memories)
 
     def clear(self) -> None:
         """Delete all memories of all users of this namespace for good, and nothing of another."""
@@ -303,7 +260,7 @@ class StrandlineMemoryManager(MemoryManager):
 
     # Changes by workers.
 
-    def create_user_memories(
+    def _create_user_memories(
         self,
         message: str | None = None,
         messages: list[AgnoMessage] | None = None,
@@ -311,7 +268,7 @@ class StrandlineMemoryManager(MemoryManager):
         team_id: str | None = None,
         user_id: str | None = None,
         run_metrics: Any = None,
-    ) -> str:
+    ) -> Act[str]:
         """Have memories made of messages that are in no conversation; says in a sentence what came of it.
 
         Agno calls it for each run with ``update_memory_on_run``: that does nothing where ``keep`` keeps the
@@ -321,46 +278,29 @@ class StrandlineMemoryManager(MemoryManager):
             return _KEPT_WITH_RUN
         source = plain_messages(message, messages)
         wait = None if run_metrics is not None else self._wait
-        return changes_text(self.facts(user_id).create_from(source, key=_key(source), wait=wait))
+        facts = self.facts(user_id)
+        return changes_text((yield from call(facts.create_from, source, key=_key(source), wait=wait)))
 
-    async def acreate_user_memories(
-        self,
-        message: str | None = None,
-        messages: list[AgnoMessage] | None = None,
-        agent_id: str | None = None,
-        team_id: str | None = None,
-        user_id: str | None = None,
-        run_metrics: Any = None,
-    ) -> str:
-        """Async twin of ``create_user_memories``."""
-        if run_metrics is not None and self._keeper.keeps_runs_of(agent_id or team_id):
-            return _KEPT_WITH_RUN
-        source = plain_messages(message, messages)
-        wait = None if run_metrics is not None else self._wait
-        return changes_text(await self.facts(user_id).acreate_from(source, key=_key(source), wait=wait))
+    create_user_memories, acreate_user_memories = twins(_create_user_memories)
 
-    def update_memory_task(self, task: str, user_id: str | None = None) -> str:
+    def _update_memory_task(self, task: str, user_id: str | None = None) -> Act[str]:
         """Have this user's memories changed as asked ("forget my address"); returns a description of the
         changes.
 
         An agent with ``enable_agentic_memory`` calls it, so a namespace can forbid it.
         """
-        if not self._runner.run(self._operations.agents_may_write()):
+        if not (yield from call(self._runner.run, self._operations.agents_may_write())):
             return _READ_ONLY
-        return changes_text(self.facts(user_id).instruct(task, wait=self._wait))
+        return changes_text((yield from call(self.facts(user_id).instruct, task, wait=self._wait)))
 
-    async def aupdate_memory_task(self, task: str, user_id: str | None = None) -> str:
-        """Async twin of ``update_memory_task``."""
-        if not await self._runner.arun(self._operations.agents_may_write()):
-            return _READ_ONLY
-        return changes_text(await self.facts(user_id).ainstruct(task, wait=self._wait))
+    update_memory_task, aupdate_memory_task = twins(_update_memory_task)
 
-    def optimize_memories(
+    def _optimize_memories(
         self,
         user_id: str | None = None,
         strategy: Strategy = MemoryOptimizationStrategyType.SUMMARIZE,
         apply: bool = True,
-    ) -> list[UserMemory]:
+    ) -> Act[list[UserMemory]]:
         """Say the user's memories in fewer sentences; returns all of them as they are then, or would be.
 
         All or nothing is done.  A strategy of your own works on the memories with ``model``; memories that it
@@ -372,43 +312,23 @@ class StrandlineMemoryManager(MemoryManager):
             And as ``OwnerFacts.optimize`` and ``apply_optimization``.
         """
         user = user_or_default(user_id)
-        before = self._runner.run(self._operations.all(user))
+        before = yield from call(self._runner.run, self._operations.all(user))
         if not before:
             return []
         if isinstance(strategy, MemoryOptimizationStrategy):
             compared = self._operations.snapshot(user, before)
-            after = strategy.optimize(memories=before, model=self.get_model())
-            return self._runner.run(self._operations.exchange(user, compared, after)) if apply else after
+            after = yield from call(strategy.optimize, memories=before, model=self.get_model())
+            if not apply:
+                return after
+            return (yield from call(self._runner.run, self._operations.exchange(user, compared, after)))
         facts = self.facts(user)
-        proposal = facts.optimize()
+        proposal = yield from call(facts.optimize)
         if not apply:
             return optimized_memories(before, proposal, user)
-        facts.apply_optimization(proposal)
-        return self._runner.run(self._operations.all(user))
+        yield from call(facts.apply_optimization, proposal)
+        return (yield from call(self._runner.run, self._operations.all(user)))
 
-    async def aoptimize_memories(
-        self,
-        user_id: str | None = None,
-        strategy: Strategy = MemoryOptimizationStrategyType.SUMMARIZE,
-        apply: bool = True,
-    ) -> list[UserMemory]:
-        """Async twin of ``optimize_memories``."""
-        user = user_or_default(user_id)
-        before = await self._runner.arun(self._operations.all(user))
-        if not before:
-            return []
-        if isinstance(strategy, MemoryOptimizationStrategy):
-            compared = self._operations.snapshot(user, before)
-            after = await strategy.aoptimize(memories=before, model=self.get_model())
-            return (
-                await self._runner.arun(self._operations.exchange(user, compared, after)) if apply else after
-            )
-        facts = self.facts(user)
-        proposal = await facts.aoptimize()
-        if not apply:
-            return optimized_memories(before, proposal, user)
-        await facts.aapply_optimization(proposal)
-        return await self._runner.arun(self._operations.all(user))
+    optimize_memories, aoptimize_memories = twins(_optimize_memories)
 
     def _upsert(self, memory: UserMemory, user_id: str) -> str | None:
         memory.user_id = user_id

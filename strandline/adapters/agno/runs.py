@@ -20,13 +20,14 @@ from uuid import uuid4
 from agno.agent import Agent
 from agno.db.schemas import UserMemory
 from agno.run.base import RunStatus
-from agno.run.cancel import aget_member_run_ids, get_member_run_ids
+from agno.run.cancel import get_member_run_ids
 from agno.session import AgentSession, TeamSession
 from agno.team import Team
 
 from strandline.adapters.agno.messages import Run, messages_of
 from strandline.adapters.recently_used import RecentlyUsed
 from strandline.adapters.storable import parts_of, storable
+from strandline.adapters.twins import Act, call, twins
 from strandline.memory import Memory
 from strandline.producers.memory import SessionMemory
 from strandline.schemas.errors import DatabaseUnavailableError, StrandlineError
@@ -130,39 +131,25 @@ class RunKeeper:
         """Whether the messages of this agent's or team's runs are kept when a run has ended."""
         return runner_id is not None and bool(self._kept.get(runner_id))
 
-    def keep(self, run: Run, session: AnySession, user_id: str, runner: Agent | Team) -> None:
+    def _keep(self, run: Run, session: AnySession, user_id: str, runner: Agent | Team) -> Act[None]:
         """Store the messages of a run, in place of its earlier ones if it comes again.
 
         Raises:
             StrandlineError: they could not be stored.  If Postgres could not be reached, the next run of
                 this conversation puts them first, within the bounds of the buffer.
         """
-        team_runs = self._end(run, runner)
-        if any(run.run_id in get_member_run_ids(team_run) for team_run in team_runs):
-            return  # the team's run has the task and the answer in its own messages
+        for team_run in self._end(run, runner):
+            if run.run_id in (yield from call(get_member_run_ids, team_run)):
+                return  # the team's run has the task and the answer in its own messages
         memory = self._make_memory(session.session_id, user_id, bool(runner.enable_agentic_memory))
-        with self._runs_to_store(
-            (session.session_id, user_id), self._ended_run(run, session, memory)
-        ) as runs:
+        ended_run = self._ended_run(run, session, memory)
+        with self._runs_to_store((session.session_id, user_id), ended_run) as runs:
             while runs:
-                _store(memory, runs[0])
+                yield from _store(memory, runs[0])
                 if runs.pop(0).is_open:
-                    memory.deliver()
+                    yield from call(memory.deliver)
 
-    async def akeep(self, run: Run, session: AnySession, user_id: str, runner: Agent | Team) -> None:
-        """Async twin of ``keep``."""
-        team_runs = self._end(run, runner)
-        for team_run in team_runs:
-            if run.run_id in await aget_member_run_ids(team_run):
-                return
-        memory = self._make_memory(session.session_id, user_id, bool(runner.enable_agentic_memory))
-        with self._runs_to_store(
-            (session.session_id, user_id), self._ended_run(run, session, memory)
-        ) as runs:
-            while runs:
-                await _astore(memory, runs[0])
-                if runs.pop(0).is_open:
-                    await memory.adeliver()
+    keep, akeep = twins(_keep)
 
     def _end(self, run: Run, runner: Agent | Team) -> tuple[str, ...]:
         self._kept.put(str(runner.id), True)
@@ -221,20 +208,12 @@ class RunKeeper:
             )
 
 
-def _store(memory: SessionMemory, run: _EndedRun) -> None:
+def _store(memory: SessionMemory, run: _EndedRun) -> Act[None]:
     if run.is_long:
         for part in parts_of(run.messages):
-            memory.put_messages(part)
+            yield from call(memory.put_messages, part)
     elif run.messages:
-        memory.add_run(run.run_id, run.messages, agent_id=run.agent_id, team_id=run.team_id)
-
-
-async def _astore(memory: SessionMemory, run: _EndedRun) -> None:
-    if run.is_long:
-        for part in parts_of(run.messages):
-            await memory.aput_messages(part)
-    elif run.messages:
-        await memory.aadd_run(run.run_id, run.messages, agent_id=run.agent_id, team_id=run.team_id)
+        yield from call(memory.add_run, run.run_id, run.messages, agent_id=run.agent_id, team_id=run.team_id)
 
 
 def _stored_run_id(run: Run, session: AnySession) -> str:

@@ -9,6 +9,7 @@ from agno.session.summary import SessionSummary, SessionSummaryManager
 
 from strandline.adapters.agno.memories import user_or_default
 from strandline.adapters.agno.runs import memory_maker
+from strandline.adapters.twins import Act, call, twins
 from strandline.producers.arguments import check_timeout
 from strandline.producers.memory import SessionMemory
 from strandline.producers.reading.summary import Summary
@@ -48,25 +49,17 @@ class StrandlineSummaryManager(SessionSummaryManager):
         """The same object: copies of an agent share it."""
         return self
 
-    def create_session_summary(
+    def _create_session_summary(
         self, session: AgentSession | TeamSession, run_metrics: object = None
-    ) -> SessionSummary | None:
+    ) -> Act[SessionSummary | None]:
         """Deliver the session's messages, and give the session its summary; None: none is derived yet."""
         try:
-            summary = self._memory_of(session).summarize(wait=self._wait)
+            summary = yield from call(self._memory_of(session).summarize, wait=self._wait)
         except NotFoundError:  # no run of it was kept
             return None
         return self._give(session, summary)
 
-    async def acreate_session_summary(
-        self, session: AgentSession | TeamSession, run_metrics: object = None
-    ) -> SessionSummary | None:
-        """Async twin of ``create_session_summary``."""
-        try:
-            summary = await self._memory_of(session).asummarize(wait=self._wait)
-        except NotFoundError:  # no run of it was kept
-            return None
-        return self._give(session, summary)
+    create_session_summary, acreate_session_summary = twins(_create_session_summary)
 
     def _memory_of(self, session: AgentSession | TeamSession) -> SessionMemory:
         return self._make_memory(session.session_id, user_or_default(session.user_id), False)

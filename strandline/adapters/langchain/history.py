@@ -17,6 +17,7 @@ from langchain_core.runnables.history import RunnableWithMessageHistory
 from strandline.adapters.converter import in_chat_form
 from strandline.adapters.langchain.messages import LIBRARY, langchain_message_of, message_of
 from strandline.adapters.storable import parts_of, storable
+from strandline.adapters.twins import Act, call, twins
 from strandline.memory import Memory
 from strandline.schemas.values.message import Message, shown_with
 
@@ -80,26 +81,20 @@ class StrandlineHistory(BaseChatMessageHistory):
         """Async twin of ``add_messages``."""
         await self.memory.aput_messages(self._storable(map(message_of, self._without_shown(messages))))
 
-    def add_state(self, messages: Sequence[BaseMessage]) -> None:
+    def _add_state(self, messages: Sequence[BaseMessage]) -> Act[None]:
         """Accept those messages of a graph's state that are new: the state of a checkpointer has all of them.
 
         They are known by the ids that LangGraph gives them, so doing it again adds nothing; or, if an
         application hands in the history again without ids, by the speeches before the log ends.  A message
         that was edited in the state stays in the log as it was said: ``memory.replace`` edits it there.
         """
-        newest = self.memory.history(limit=_NEWEST)
+        newest = yield from call(self.memory.history, limit=_NEWEST)
         if not _count_known(messages, newest):
-            newest = self.memory.history(limit=_NEWEST_SPOKEN, roles=_SPEAKERS)
+            newest = yield from call(self.memory.history, limit=_NEWEST_SPOKEN, roles=_SPEAKERS)
         for part in _new_parts(messages, newest):
-            self.memory.put_messages(self._storable(part))
+            yield from call(self.memory.put_messages, self._storable(part))
 
-    async def aadd_state(self, messages: Sequence[BaseMessage]) -> None:
-        """Async twin of ``add_state``."""
-        newest = await self.memory.ahistory(limit=_NEWEST)
-        if not _count_known(messages, newest):
-            newest = await self.memory.ahistory(limit=_NEWEST_SPOKEN, roles=_SPEAKERS)
-        for part in _new_parts(messages, newest):
-            await self.memory.aput_messages(self._storable(part))
+    add_state, aadd_state = twins(_add_state)
 
     def _storable(self, messages: Iterable[Message]) -> list[Message]:
         return storable(messages, self.memory.put_limits)

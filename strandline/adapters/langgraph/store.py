@@ -12,7 +12,7 @@ from langgraph.store.base import BaseStore, Op, Result, TTLConfig
 from strandline.adapters.langgraph.operations import Batch
 from strandline.adapters.langgraph.vector_index import NO_VECTORS, OWN_EMBEDDER, VectorIndex
 from strandline.producers.audit.carrying_out import Recorder
-from strandline.producers.execution import OperationRunner
+from strandline.producers.execution import Closing, OperationRunner
 from strandline.producers.items.operations import Answer, Request, answer_recorded
 from strandline.producers.items.requests import check_ttl
 from strandline.schemas.display.shown_text import quote
@@ -26,7 +26,7 @@ from strandline.wiring.runtime import Pool, runtime_for
 _TTL_KEYS = frozenset({"default_ttl", "omit_expired", "refresh_on_read", "sweep_interval_minutes"})
 
 
-class StrandlineStore(BaseStore):
+class StrandlineStore(Closing, BaseStore):
     """A store of LangGraph in a table of its own, apart from Strandline's memory and facts.
 
     Sync and async methods may be used on one store, from any thread and event loop.  Making it does no I/O.
@@ -97,16 +97,6 @@ class StrandlineStore(BaseStore):
         async with self._turn():
             answers = await self._runner.arun(self._answer(batch.requests(vectors)))
         return batch.results(answers)
-
-    def close(self) -> None:
-        """Close the resources that this process shares: pools, threads, the embedded servers; its stores and
-        memories cannot be used after that.
-        """
-        self._resources.close()
-
-    async def aclose(self) -> None:
-        """Async twin of ``close``; to be called on the event loop that used the store."""
-        await self._resources.aclose()
 
     def _read_batch(self, ops: Iterable[Op]) -> Batch:
         return Batch(ops, self._index, self._resources.settings.max_content_bytes)

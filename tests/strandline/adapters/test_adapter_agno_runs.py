@@ -194,11 +194,11 @@ async def test_an_async_run_never_waits_for_a_read_on_its_loop(
     say(manager, "ana", "Ana keeps bees.")
     model, seen = requests_to(lambda _number: text("She does."))
 
-    def refuse(*_: object) -> None:
+    def run(*_: object) -> None:
         raise AssertionError("the loop would wait")
 
     agent = Agent(model=model, db=InMemoryDb(), **async_hooks_of(manager))
-    monkeypatch.setattr(OperationRunner, "run", refuse)
+    monkeypatch.setattr(OperationRunner, "run", run)
     await asyncio.gather(*(agent.arun("Who?", user_id=user, session_id=user) for user in ("ana", "rui")))
     await manager.aclose()
     assert sorted("- Ana keeps bees." in request[0] for request in seen) == [False, True]
