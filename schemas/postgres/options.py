@@ -48,9 +48,9 @@ class ConnectionOptions:
     server dies, the last moment's commits are lost, whole and in order. It is for workers, which make every
     write but a model's answer again from due work.
 
-    ``planned_once=True`` keeps one plan for each statement, whatever its parameters. It is for producers,
-    whose statements are look-ups by keys. By default Postgres compares estimated costs, and some statistics
-    make it plan each read again: that takes four times as long as reading.
+    ``planned_once=True`` keeps one plan for each statement, whatever its parameters. It is for producers and
+    workers, whose statements are look-ups by keys. By default Postgres compares estimated costs, and some
+    statistics make it plan each read again: that takes four times as long as reading.
 
     ``find_url`` returns the URL before each new connection, and may block: for a server that may have to be
     started again. Default: always ``url``.

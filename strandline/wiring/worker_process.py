@@ -52,7 +52,7 @@ def run_worker(
     if concurrency is not None:
         settings = settings.model_copy(update={"worker_concurrency": concurrency})
     patience = Patience(settings.startup_wait_seconds)
-    options = ConnectionOptions.from_settings(database_url, settings, durable=False)
+    options = ConnectionOptions.from_settings(database_url, settings, durable=False, planned_once=True)
     database = Database.connect(options, sealed_content(settings))
     try:
         built = patience.for_postgres(lambda: prepare_stages(database, settings, stages))

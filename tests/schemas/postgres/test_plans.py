@@ -347,8 +347,7 @@ def make_ready(connection: psycopg.Connection[Any], name: str, wanted: dict[str,
         wanted |= {"batch_id": batch_id, "lease_epoch": epoch}
 
 
-# Statements whose plan a connection keeps, made for no particular keys; the runner inside a process shares
-# its connections.
+# Statements whose plan a connection of a producer or a worker keeps, made for no particular keys.
 KEPT = [
     "put_one",
     "read",
@@ -363,13 +362,16 @@ KEPT = [
     "range_messages",
     "batch_messages",
     "related_facts",
+    "batch_events",
+    "replay_lanes",
     "ripe_watches",
+    "owners_with_facts",
     "happenings",
 ]
 
 
 def kept_plan(name: str, connection: psycopg.Connection[Any], wanted: dict[str, Any]) -> dict[str, Any]:
-    """The plan of a statement as producers' connections make it (``ConnectionOptions.planned_once``)."""
+    """The plan of a statement as kept connections make it (``ConnectionOptions.planned_once``)."""
     statement = compile_statements("strandline")[name]
     with connection.transaction(force_rollback=True):
         connection.execute("SET LOCAL plan_cache_mode = force_generic_plan")
@@ -392,9 +394,7 @@ def looks_up_by_keys(plan: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_a_plan_that_producers_keep_reads_no_big_table_whole(
-    name: str, full: psycopg.Connection[Any]
-) -> None:
+def test_a_plan_that_is_kept_reads_no_big_table_whole(name: str, full: psycopg.Connection[Any]) -> None:
     plan = kept_plan(name, full, parameters(full, name))
     assert looks_up_by_keys(plan)
     pages = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
