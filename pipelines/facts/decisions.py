@@ -13,7 +13,7 @@ from difflib import SequenceMatcher
 from itertools import product
 from typing import Protocol
 
-from strandline.pipelines.facts.kinds import USER, kinds_of, may_share_subject, subject_of
+from strandline.pipelines.facts.kinds import USER, are_about_others, kinds_of, may_share_subject, subject_of
 from strandline.pipelines.facts.statements import (
     adds_to,
     are_exchanged,
@@ -42,6 +42,7 @@ from strandline.schemas.values.doubts import Doubt, DoubtReason
 
 # Below are names of different places, as Berlin and Madrid.
 _LIKE = 0.5
+_IN_LATIN = str.maketrans("абвгдезиклмнопрстуфαβγδεικλμνοπρστηω", "abvgdeziklmnoprstufavgdeiklmnoprstio")
 # A repetition has so much of its telling words from what it repeats.
 REPEATED_SHARE = 0.5
 
@@ -88,6 +89,8 @@ def check_decision(
     if is_supposed(candidate.text) and not is_supposed(known.text):
         is_of_both = op.op == "update" and op.text and is_made_of(op.text, [known.text, candidate.text])
         return op if is_of_both else beside(op, "supposed")
+    if are_about_others(candidate.text, known.text, speaker):
+        return beside(op, "unrelated")
     if op.op == "invalidate":
         fault = op.text and _fault(op.text, [candidate.text], [known.text, candidate.text])
         return replace(op, text=None) if fault else op
@@ -159,7 +162,7 @@ def repeats_badly(candidate: Statement, known: Statement) -> DoubtReason | None:
         or _names_another(candidate.text, known.text)
         or len({subject_of(candidate.text), subject_of(known.text)} - {None, USER}) > 1
     )
-    checks = (differ_in_part, is_turned, is_qualified_otherwise, _says_other)
+    checks = (are_about_others, differ_in_part, is_turned, is_qualified_otherwise, _says_other)
     return "loses" if is_lost or any(check(candidate.text, known.text) for check in checks) else None
 
 
@@ -181,7 +184,7 @@ def _names_another(one: str, other: str) -> bool:
 
 def _is_like(one: str, other: str) -> bool:
     """Whether two names may be one in two languages, as Cologne and Köln are."""
-    pairs = product(query_lexemes(one), query_lexemes(other))
+    pairs = product(*(query_lexemes(name.casefold().translate(_IN_LATIN)) for name in (one, other)))
     return any(SequenceMatcher(None, left, right).ratio() > _LIKE for left, right in pairs)
 
 

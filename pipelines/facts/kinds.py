@@ -19,6 +19,7 @@ from strandline.pipelines.text.lexemes import indexed_lexemes, query_lexemes, re
 from strandline.schemas.values.normal_form import folded
 
 USER = "user"
+_GROUPS = {"son": "child", "daughter": "child", "mother": "parents", "father": "parents"}
 # Before a kind among the lexemes of a fact.
 MARK = "kind:"
 _OTHER = "other"
@@ -43,17 +44,17 @@ _Entries = Mapping[str, Iterable[tuple[str, bool, str]]]
 @remembered
 def kinds_of(text: str) -> frozenset[str]:
     """The kinds of statement that ``text`` makes, such as ``residence``; none if no word tells one."""
-    return frozenset(kind for _word, kind in _entries_in(_plain(text)))
+    return frozenset(kind for _word, kind in _entries_in(_plain(text), _kinds()))
 
 
 def words_of_kinds(plain: str) -> set[str]:
     """The words of several characters in a text in small letters that tell its kinds."""
-    return {word for word, _kind in _entries_in(plain) if len(word) > 1}
+    return {word for word, _kind in _entries_in(plain, _kinds()) if len(word) > 1}
 
 
-def _entries_in(plain: str) -> Iterator[tuple[str, str]]:
+def _entries_in(plain: str, entries: _Entries) -> Iterator[tuple[str, str]]:
     for start in _START.finditer(plain):
-        yield from _at(plain, start.start(), _kinds())
+        yield from _at(plain, start.start(), entries)
 
 
 def fact_lexemes(text: str) -> list[str]:
@@ -70,6 +71,7 @@ def _marks(text: str) -> list[str]:
     return [f"{MARK}{kind}" for kind in sorted(kinds_of(text))]
 
 
+@remembered
 def subject_of(text: str, speaker: str | None = None) -> str | None:
     """Whom ``text`` is about: ``USER``, someone of theirs such as ``sister``, or None if that is not said.
 
@@ -97,10 +99,18 @@ def subject_of(text: str, speaker: str | None = None) -> str | None:
 
 
 @remembered
-def kin_of(word: str) -> str | None:
-    """The relation that a word names, such as ``mother`` for "mum", in any language."""
-    names = {name for _word, name in _at(word, 0, _others())} - {_OTHER}
-    return names.pop() if len(names) == 1 else None
+def kin_in(plain: str) -> frozenset[str]:
+    """The relatives, friends and animals in a text in small letters, such as ``mother`` for "mum"."""
+    return frozenset(name for _word, name in _entries_in(plain, _others()))
+
+
+def are_about_others(one: str, other: str, speaker: str | None = None) -> bool:
+    """Whether one of two statements is about somebody whom the other does not name: "my brother", "I"."""
+    left, right = subject_of(one, speaker), subject_of(other, speaker)
+    if left == right or None in (left, right) or "partner" in kinds_of(one) & kinds_of(other):
+        return False
+    whose = ((left, kin_in(_plain(other))), (right, kin_in(_plain(one))))
+    return any(who != USER and kin.isdisjoint({who, _GROUPS.get(who or "")}) for who, kin in whose)
 
 
 def may_share_subject(one: str, other: str, speaker: str | None = None) -> bool:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations, groupby, product
 
-from strandline.pipelines.facts.kinds import kin_of, kinds_of, words_of_kinds
+from strandline.pipelines.facts.kinds import kin_in, kinds_of, words_of_kinds
 from strandline.pipelines.text.common_words import (
     SCRIPTS_WITHOUT_CASE,
     joining_words,
@@ -17,7 +17,6 @@ from strandline.pipelines.text.common_words import (
     pattern,
     qualifiers_of,
     speakers,
-    supposing_in,
     weak_words,
 )
 from strandline.pipelines.text.lexemes import lexemes, query_lexemes, remembered
@@ -38,8 +37,8 @@ _DENYING_LAST = frozenset({"japanese", "korean", "turkish", "hindi", "german"})
 
 # Languages that tell by endings who does what, and so need no order.
 _INFLECTING = frozenset({"russian", "cyrillic", "polish", "turkish", "finnish", "greek", "korean"})
-# There nouns have the endings of who does it, what it is done to, to whom, and whose it is.
-_KOREAN_CASE = re.compile(r"(?<!\w)([가-힣]{2,}?)(?:([은는이가])|([을를])|(에게서?|한테서?|께)|(의))(?!\w)")
+# A verb in Arabic is he's or she's.
+_ARABIC_PERSON = re.compile(r"(?<!\w)[يت](?=\w{2})|(?<=\w{2})ت(?!\w)")
 
 # How often, or of how many: what says nothing of it may be of any.
 _FREQUENCIES = frozenset({"always", "often", "sometimes"})
@@ -54,7 +53,8 @@ _WEEKDAY = re.compile("[월화수목금토일]요일|[月火水木金土日]曜|
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
 _CHARACTER = re.compile("[\u3041-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\u0e01-\u0e4e]")
 # Endings and joiners where no blanks are, and characters that are in too many words to tell anything.
-_TOKEN = re.compile("[\u3041-\u30fa\u3400-\u4dbf\u4e00-\u9fff\u0e01-\u0e4e]|[^\\W_]+")
+_SINGLE = "\u3041-\u30fa\u3400-\u4dbf\u4e00-\u9fff\u0e01-\u0e4e"
+_TOKEN = re.compile(f"[{_SINGLE}]|[^\\W_{_SINGLE}]+")
 _MAX_END_WORDS = 4
 _CONTENT = re.compile("[\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\u0e01-\u0e4e]")
 _PARTICLES = frozenset("和与跟及并且也的了是在有而はがをにでとものへやだのは은는이가을를에의로와과도고며다")
@@ -62,7 +62,7 @@ _COMMON_CHARACTERS = _PARTICLES | frozenset(
     "一二三两个個只会要去来到不没无新现年月日人大小上下中好想说用喜欢住家开始每天又再"
 )
 _JOINING_PHRASES = re.compile(
-    "という|である|です|ます|ている|こと|이라는|입니다|名叫|名为|并且|而且|以及|และ|แต่|(?<!\\S)(?:και|αλλά|είναι|और|लेकिन|है)(?!\\w)"
+    "という|である|です|ます|ている|こと|이라는|입니다|名叫|名为|并且|而且|以及|และ|แต่|(?<!\\S)(?:και|που|αλλά|είναι|और|लेकिन|है)(?!\\w)"
 )
 _CURRENCIES = str.maketrans(
     dict(zip("$€£¥₽", " dollar , euro , pound , yen , ruble ".split(","), strict=True))
@@ -141,8 +141,10 @@ def is_turned(one: str, other: str) -> bool:
 
     Of characters several are a word; where endings tell who does what, people have changed theirs.
     """
+    if _are_inflected_otherwise(one, other):
+        return True
     if language_of(one) in _INFLECTING:
-        return _are_inflected_otherwise(one, other)
+        return False
     left, right = _in_order(one), _in_order(other)
     begun = next(_equal_until(left, right))
     ended = next(_equal_until(left[begun:][::-1], right[begun:][::-1]))
@@ -162,27 +164,31 @@ def _are_inflected_otherwise(one: str, other: str) -> bool:
     """Whether two people have other endings: "Анна должна Борису", "Борис должен Анне"."""
     if {"partner"} & kinds_of(one) & kinds_of(other) or pattern("together").search(folded(one)):
         return False
-    if language_of(one) == "korean":
-        cases, its = _cases(one), _cases(other)
-        both = combinations(cases, 2)
-        return any(a != b and c != d and {(a, d), (b, c)} <= its - cases for (a, c), (b, d) in both)
+    ended, begun = _cases(one) - _cases(other), _cases(other) - _cases(one)
+    if any(a != b and c != d and {(a, d), (b, c)} <= begun for (a, c), (b, d) in combinations(ended, 2)):
+        return True
+    if language_of(one) not in _INFLECTING:
+        return False
     left, right = _people(one), _people(other)
     pairs = ((a, b, next(_equal_until(a, b))) for a, b in product(left - right, right - left))
     alike = [(a, b) for a, b, same in pairs if same >= max(2, min(len(a), len(b)) - 2)]
     return min(len({a for a, _b in alike}), len({b for _a, b in alike})) > 1
 
 
+@remembered
 def _cases(text: str) -> set[tuple[str, int | None]]:
-    return {(noun[1], noun.lastindex) for noun in _KOREAN_CASE.finditer(normal_form(text))}
+    nouns = pattern("cases", language_of(text)).finditer(folded(text))
+    return {(noun[1], noun.lastindex) for noun in nouns}
 
 
 def _people(text: str) -> set[str]:
     return {folded(w) for w in _FORM.findall(normal_form(text)) if w[0].isupper() or folded(w) in speakers()}
 
 
+@remembered
 def _in_order(text: str) -> list[str]:
     """The words of a text, without the article of a speaker."""
-    words, articles = _TOKEN.findall(_plain(text)), joining_words(language_of(text))
+    words, articles = _TOKEN.findall(_ARABIC_PERSON.sub("", _plain(text))), joining_words(language_of(text))
     return [
         word
         for word, after in zip(words, [*words[1:], ""], strict=False)
@@ -190,6 +196,7 @@ def _in_order(text: str) -> list[str]:
     ]
 
 
+@remembered
 def is_negated(text: str) -> bool:
     return negation_of(text).search(_plain(text)) is not None
 
@@ -222,6 +229,7 @@ def share_of(one: str, other: str) -> float:
     return min(1.0, (len(kept) + alike) / len(own)) if own else 1.0
 
 
+@remembered
 def _words_without_denial(text: str) -> frozenset[str]:
     return telling_words(negation_of(text).sub(" ", _plain(text)))
 
@@ -236,9 +244,10 @@ def contradict(one: str, other: str) -> bool:
     return _share(fewer, more) == 1 if fewer else len(more) < 2
 
 
+@remembered
 def is_supposed(text: str) -> bool:
     """Whether a statement tells only a wish, a question or a possibility, and denies none."""
-    match = supposing_in(language_of(text)).search(_plain(text))
+    match = pattern("supposed", language_of(text)).search(_plain(text))
     # "No longer wants to" is a decision.
     before = "" if match is None or language_of(text) in _DENYING_LAST else match.string[: match.start()]
     return match is not None and not negation_of(text).search(before[-_DENIED_WITHIN:])
@@ -254,15 +263,18 @@ def _opposed_words(one: str, other: str) -> set[str]:
 
 def is_qualified_otherwise(one: str, other: str) -> bool:
     """Whether one of two statements alone is a wish, past or exclusive, or they differ in how often."""
-    left, right = qualifiers_of(_plain(one)), qualifiers_of(_plain(other))
+    left, right = _qualifiers(one), _qualifiers(other)
     is_open = left.isdisjoint(_FREQUENCIES) or right.isdisjoint(_FREQUENCIES)
     return not left ^ right <= (_FREQUENCIES if is_open else frozenset())
 
 
 def is_qualified_as(text: str, held: Sequence[str], parts: Sequence[str]) -> bool:
     """Whether a text has the qualifiers of all it must hold, and no others than its parts."""
-    least, most = (frozenset().union(*(qualifiers_of(_plain(one)) for one in some)) for some in (held, parts))
-    return least <= qualifiers_of(_plain(text)) <= most
+    return _qualifiers(*held) <= _qualifiers(text) <= _qualifiers(*parts)
+
+
+def _qualifiers(*texts: str) -> frozenset[str]:
+    return frozenset().union(*(qualifiers_of(_plain(text)) for text in texts))
 
 
 def counts_otherwise(one: str, other: str) -> bool:
@@ -368,10 +380,14 @@ def differ_in_part(one: str, other: str) -> bool:
         return False
     ended = next(_equal_until(left[begun:][::-1], right[begun:][::-1]))
     parts = [set(words[begun : len(words) - ended]) for words in (left, right)]
+    if not all(parts) or max(map(len, parts)) > _MAX_END_WORDS or _share(*parts):
+        return False
     little = joining | weak_words() | _COMMON_CHARACTERS
-    little -= {word for part in parts for word in part if pattern("times").fullmatch(word)}
-    is_telling = all(any(word not in little and not numbers_in(word) for word in part) for part in parts)
-    return is_telling and max(map(len, parts)) <= _MAX_END_WORDS and _share(*parts) == 0
+    little -= {word for word in parts[0] | parts[1] if pattern("times").fullmatch(word)}
+    told = [
+        {word for word in part - little if not (numbers_in(word) or qualifiers_of(word))} for part in parts
+    ]
+    return all(told)
 
 
 @remembered
@@ -396,8 +412,8 @@ def _share(part: Collection[str], whole: Collection[str]) -> float:
 
 
 def _words_kept(part: Collection[str], whole: Collection[str]) -> set[str]:
-    stems, kin = _stems(whole), set(map(kin_of, whole)) - {None}
-    return {word for word in part if _is_known(word, whole, stems) or (kin and kin_of(word) in kin)}
+    stems, kin = _stems(whole), frozenset().union(*map(kin_in, whole))
+    return {word for word in part if _is_known(word, whole, stems) or (kin and kin & kin_in(word))}
 
 
 def _stems(words: Collection[str]) -> dict[str, list[str]]:

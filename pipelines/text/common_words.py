@@ -85,9 +85,10 @@ def spoken_table(name: str) -> dict[str, list[str]]:
 
 
 @cache
-def pattern(name: str) -> re.Pattern[str]:
-    """One of the table's ``patterns``, of small letters."""
-    return re.compile("".join(_table()["patterns"][name]))
+def pattern(name: str, language: str | None = None) -> re.Pattern[str]:
+    """One of the table's ``patterns``, of small letters, with what a language adds to it."""
+    patterns = _table()["patterns"]
+    return re.compile("".join((*patterns[name], *patterns.get(f"{name}_in_{language}", ()))))
 
 
 def negation_of(text: str) -> re.Pattern[str]:
@@ -104,26 +105,17 @@ def _negation_in(language: str | None) -> re.Pattern[str]:
     return re.compile(rf"(?!(?<!\w)(?:{others})(?!\w))(?:{pattern('negation').pattern})")
 
 
-@cache
-def supposing_in(language: str | None) -> re.Pattern[str]:
-    """The words of a language that only wish, ask or think something possible."""
-    own = _table()["patterns"].get(f"supposed_in_{language}", ())
-    return re.compile("|".join((pattern("supposed").pattern, *own)))
-
-
 @remembered
 def qualifiers_of(text: str) -> frozenset[str]:
     """What the force of a text in small letters hangs on, such as ``only`` and ``sometimes``."""
-    return frozenset(match.lastgroup or "" for match in _qualifiers_in(language_of(text)).finditer(text))
+    matches = _qualifiers(language_of(text) in _WITHOUT_BLANKS).finditer(text)
+    return frozenset(match.lastgroup or "" for match in matches)
 
 
 @cache
-def _qualifiers_in(language: str | None) -> re.Pattern[str]:
-    table, names = (
-        _table()["qualifiers"],
-        ("wanted", "past", "only", "except", "always", "often", "sometimes"),
-    )
-    return re.compile("|".join(f"(?P<{n}>{table[n]}{table.get(f'{n}_in_{language}', '')})" for n in names))
+def _qualifiers(is_joined: bool) -> re.Pattern[str]:
+    words = "|".join(f"(?P<{name}>{words[is_joined]})" for name, words in _table()["qualifiers"].items())
+    return re.compile(words if is_joined else rf"(?<!\w)(?:{words})(?!\w)")
 
 
 def any_of(phrases: Iterable[str]) -> str:
@@ -153,6 +145,7 @@ _SCRIPTS = (
 SCRIPTS_WITHOUT_CASE = frozenset({"japanese", "korean", "chinese", "arabic", "hebrew", "hindi", "thai"})
 # A character of these says as much as a few letters.
 _DENSE = frozenset({"japanese", "korean", "chinese"})
+_WITHOUT_BLANKS = _DENSE | {"thai"}
 _ENGLISH_I = re.compile(r"(?<!\w)I(?= [a-z])")
 _WORD = re.compile(r"[^\W\d_]+")
 

@@ -139,7 +139,9 @@ class Liar:
         """Delete the fact named in an instruction, and by chance another one after it."""
         facts = rows_in(prompt, "facts")
         meant = [row for row in facts if row["text"] in prompt.partition("<facts>")[0]]
-        others = [row for row in facts if row not in meant]
+        # Of the same aspect another may be meant as well.
+        aspects = {statement_of(row["text"]).aspect for row in meant}
+        others = [row for row in facts if statement_of(row["text"]).aspect not in aspects]
         operations = [{"op": "delete", "fact": row["n"], "text": None} for row in meant[:1]]
         if meant and others and self._chance.random() < self._lying:
             self.told[NOT_ASKED] += 1
