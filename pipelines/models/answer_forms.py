@@ -502,9 +502,9 @@ def _strict(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]
 
 # The longest that is looked at: more says something.
 _MAX_CHARACTERS = 120
-_WORD = re.compile(r"n/a|[^\s.,;:!?()\"]+")
-_TEMPLATE_SLOT = re.compile(r"<[^<>]+>|\{{1,3}[^{}]+\}{1,3}|\$[a-z_]+")
-_AROUND = "<>[](){}«»„“”\"'`*_.…。!?: \n\t-–—"
+_WORD = re.compile(r"n/a|\w[^\s.,;:!?()\"]*")
+_TEMPLATE_SLOT = re.compile(r"<[^<>]+>|\{{1,3}[^{}]+\}{1,3}|\$[a-z_]+|\[\w{1,12}\]")
+_AROUND = "<>[](){}«»„“”\"'`*_.…。।!?: \n\t-–—"
 _JAPANESE_DENIALS = ("なし", "ない", "ません")
 
 
@@ -515,12 +515,12 @@ def is_placeholder(text: str) -> bool:
     plain = folded(text).strip(_AROUND)
     if not any(map(str.isalnum, plain)) or _TEMPLATE_SLOT.fullmatch(text.strip()):
         return True
-    plain = (plain.strip(f"{_AROUND}#0123456789") or plain).replace("’", "'").replace(" / ", "/")
+    plain = (plain.lstrip(f"{_AROUND}#0123456789") or plain).replace("’", "'").replace(" / ", "/")
     forms, denying, empty, nouns, pieces, marks = _table()
     spoken = set(_WORD.findall(plain))
     words = spoken - speakers()
     is_of_nothing = bool(words & denying) and words <= empty and (words == spoken or bool(words & nouns))
-    if is_of_nothing or plain in forms:
+    if is_of_nothing or plain.rstrip(f"{_AROUND}#0123456789") in forms:
         return True
     denies = any(mark in plain for mark in (*marks, *_JAPANESE_DENIALS))
     return denies and pieces.fullmatch(plain) is not None
