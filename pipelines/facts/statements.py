@@ -384,10 +384,10 @@ def differ_in_part(one: str, other: str) -> bool:
         return False
     little = joining | weak_words() | _COMMON_CHARACTERS
     little -= {word for word in parts[0] | parts[1] if pattern("times").fullmatch(word)}
-    told = [
+    own_words = [
         {word for word in part - little if not (numbers_in(word) or qualifiers_of(word))} for part in parts
     ]
-    return all(told)
+    return all(own_words)
 
 
 @remembered
