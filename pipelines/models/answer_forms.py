@@ -152,10 +152,8 @@ class _Form(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-_MESSAGES = (
-    "message lines line sources source message_numbers message_ids line_numbers line_ids references n number"
-    " message_number message_id line_number line_id"
-)
+_MESSAGES = "message lines line sources source message_numbers message_ids line_numbers line_ids references"
+_MESSAGES += " n number message_number message_id line_number line_id"
 _OP, _CANDIDATE = "operation action event decision", "candidate_number candidate_id"
 
 

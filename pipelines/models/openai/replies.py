@@ -33,10 +33,8 @@ _REASONS = ("finish_reason", "finishReason", "stop_reason")
 _CALLS = "answer in a call"
 # Where servers put an answer, thoughts, the arguments of a call, and a refusal.
 _PLACES = {
-    "answer": (
-        "content text output_text value parts parsed json output candidates generated_text completion"
-        " response result results predictions generation outputText completions"
-    ),
+    "answer": "content text output_text value parts parsed json output candidates generated_text completion"
+    " response result results predictions generation outputText completions",
     "thoughts": "reasoning_content reasoning_text reasoning reasoning_details thinking",
     _CALLS: "tool_calls function_call function arguments input",
     "refusal": "refusal",
@@ -114,7 +112,10 @@ class Body:
                 except (ValueError, RecursionError):
                     if before is _BEFORE_NEXT:
                         return  # a page's end, or an event that was cut
-                    yield from _amid_words(text[begin:])
+                    values = [one for one in find_values(text[begin:]) if one.is_outermost and not one.is_cut]
+                    if not values:
+                        raise not_of_form() from None
+                    yield from (one.value for one in values)  # amid a gateway's words, or with slips
                     return
             yield value
             before = _BEFORE_NEXT
@@ -132,13 +133,6 @@ class Body:
         else:
             text = self.content.decode("utf-8", "replace")
         return text.lstrip("\ufeff \t\r\n")  # some servers keep a connection alive by empty lines
-
-
-def _amid_words(text: str) -> list[Any]:
-    """The values in a body that a gateway's warning precedes, or that is JSON with slips."""
-    if not (values := [one.value for one in find_values(text) if one.is_outermost and not one.is_cut]):
-        raise not_of_form()
-    return values
 
 
 def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
@@ -246,11 +240,7 @@ def read_completion(body: Body) -> Completion:
 
 
 def _opened(value: object, headers: Mapping[str, str], levels: int = _MAX_LEVELS) -> object:
-    """The body of OpenAI's form that a gateway has put into another one, or into a text; else the value.
-
-    Raises:
-        RejectedError: one of them holds an error.
-    """
+    """The body that a gateway has put into another one, or a text; else the value.  Raises RejectedError."""
     if levels and isinstance(value, str) and value.lstrip()[:1] in ("{", "[", '"'):
         with suppress(ValueError, RecursionError):
             held = json.loads(value)
@@ -260,12 +250,9 @@ def _opened(value: object, headers: Mapping[str, str], levels: int = _MAX_LEVELS
         raise RejectedError(rejection)
     if levels and isinstance(value, dict) and not value.get("choices"):
         inner = (_opened(value[key], headers, levels - 1) for key in _AROUND if key in value)
-        return next((one for one in inner if isinstance(one, dict) and _is_body(one)), value)
+        bodies = (one for one in inner if isinstance(one, dict))
+        return next((one for one in bodies if _choices(one) or not _OF_BODIES.isdisjoint(one)), value)
     return value
-
-
-def _is_body(value: dict[str, Any]) -> bool:
-    return not _OF_BODIES.isdisjoint(value) or bool(_choices(value))
 
 
 def _choices(chunk: object) -> list[dict[str, Any]] | None:

@@ -36,6 +36,8 @@ _FIELDS: Mapping[str, Sequence[str]] = {
     "input_image": ("image_url", "file_id", "detail"),
     "input_file": ("file_id", "filename", "file_data", "file_url", "detail"),
 }
+# The parts that stand in chat for the Responses API's.
+_IN_CHAT = {"input_image": "image_url", "input_file": "file"}
 # The API takes one of these sets of fields and refuses a second; ours is the first that a part has.
 _NEEDED: Mapping[str, Sequence[set[str]]] = {
     "image_url": ({"url"},),
@@ -129,16 +131,20 @@ def _content(role: str, own: Content, also: Collection[str]) -> str | list[dict[
     allowed = _PARTS.get(role, ("text",))
 
     def own_form(part: Mapping[str, Any]) -> dict[str, Any] | None:
-        return dict(part) if part["type"] in also else _part(part) if part["type"] in allowed else None
+        return dict(part) if part["type"] in also else _part(part, allowed)
 
     return list(given_parts(own, own_form, lambda text: {"type": "text", "text": text}))
 
 
-def _part(part: Mapping[str, Any]) -> dict[str, Any] | None:
-    kind = part["type"]
+def _part(part: Mapping[str, Any], allowed: Collection[str]) -> dict[str, Any] | None:
+    kind = _IN_CHAT.get(part["type"], part["type"])
+    if kind not in allowed:
+        return None
     if kind in ("text", "refusal"):
         return {"type": kind, kind: part[kind]} if isinstance(part.get(kind), str) else None
     body = body_of(part)
+    if body and kind != part["type"]:
+        body = body_of({"type": kind, kind: {**body, "url": body.get("image_url")}})
     return {"type": kind, kind: body} if body and body.get("format", "wav") in _AUDIO_FORMATS else None
 
 

@@ -9,6 +9,7 @@ from agents import SessionSettings, TResponseInputItem
 from agents.memory import OpenAIResponsesCompactionArgs
 
 from strandline.adapters.agents.items import Item, items_of, message_of
+from strandline.adapters.converter import without
 from strandline.adapters.storable import storable
 from strandline.memory import Memory
 from strandline.schemas.values.message import HEAD_ROLES, Message
@@ -56,10 +57,10 @@ class StrandlineSession:
         """
         if limit is None:
             items = list(_with_known_reasoning(await self.memory.aget()))
-            return _typed_items(without_compacted(items))
+            return _typed_items(_with_known_callers(without_compacted(items)))
         messages = (await self._bare.aget()).messages if limit > 0 else ()
         items = [item for message in messages for item in items_of(message)]
-        return _typed_items(without_compacted(items)[-limit:])
+        return _typed_items(_with_known_callers(without_compacted(items)[-limit:]))
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Accept items in one round trip, all or none; an empty list does nothing."""
@@ -115,6 +116,13 @@ def _with_known_reasoning(messages: Iterable[Message]) -> Iterator[Item]:
             is_cut = is_cut and item.get("role") != "user" and item.get("type") != "reasoning"
             is_lost = is_cut and item.get("role") not in HEAD_ROLES and item.get("type") in _WITHOUT_ID
             yield {key: value for key, value in item.items() if key != "id"} if is_lost else item
+
+
+def _with_known_callers(items: Sequence[Item]) -> list[Item]:
+    """The items, of which none names a program that is not there: the API would look for it."""
+    known = {None, *(item.get("call_id") for item in items if item.get("type") == "program")}
+    lost = [(item.get("caller") or {}).get("caller_id") not in known for item in items]
+    return [without(item, *["caller"] * is_lost) for item, is_lost in zip(items, lost, strict=True)]
 
 
 COMPACTION = "compaction"

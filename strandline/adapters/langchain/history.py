@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.runnables import ensure_config
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
-from strandline.adapters.converter import in_chat_form
+from strandline.adapters.converter import in_chat_form, without_leftovers
 from strandline.adapters.langchain.messages import LIBRARY, langchain_message_of, message_of
 from strandline.adapters.storable import parts_of, storable
 from strandline.adapters.twins import Act, call, twins
@@ -28,6 +28,7 @@ MAX_OPEN_TURNS = 100
 _NEWEST = 20
 _NEWEST_SPOKEN = 500
 _SPEAKERS = ("user", "assistant")
+_SUMMARY = "summarization"  # a middleware's, in the place of what was said, as words of the user
 
 # Where ``RunnableWithMessageHistory`` ends a turn: it asks how many messages of its input are not new.
 TURN_ENDS: frozenset[CodeType] = frozenset(
@@ -97,7 +98,9 @@ class StrandlineHistory(BaseChatMessageHistory):
     add_state, aadd_state = twins(_add_state)
 
     def _storable(self, messages: Iterable[Message]) -> list[Message]:
-        return storable(messages, self.memory.put_limits)
+        kept = ((one, without_leftovers(one, LIBRARY)[1].get("fields", {})) for one in messages)
+        own = (one for one, left in kept if left.get("additional_kwargs", {}).get("lc_source") != _SUMMARY)
+        return storable(own, self.memory.put_limits)
 
     def clear(self) -> None:
         """Start the session over; facts of its user stay (``memory.reset(derived=True)`` deletes them)."""

@@ -9,7 +9,7 @@ comes back, but never its text or its speaker.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from llama_index.core.base.llms.types import (
@@ -30,6 +30,7 @@ from strandline.adapters.converter import (
     read_arguments,
     tool_call,
     try_restore,
+    whole_content,
     with_leftovers,
     without_leftovers,
 )
@@ -86,7 +87,10 @@ def chat_messages_of(messages: Iterable[Message]) -> list[ChatMessage]:
 def _restore_message(message: Message, left: Mapping[str, Any]) -> ChatMessage:
     role = MessageRole(left.get("role", message.role))
     calls = [_call_block(call) for call in message.tool_calls or ()]
-    kwargs = dict(message.extra)
+    # LlamaIndex would take pictures here for documents of its own.
+    kwargs, content = dict(message.extra), message.content
+    if pictures := kwargs.pop("images", None):
+        content = whole_content(replace(message, extra={"images": pictures}))
     if message.name is not None:
         kwargs["name"] = message.name
     if message.tool_call_id is not None:
@@ -98,7 +102,7 @@ def _restore_message(message: Message, left: Mapping[str, Any]) -> ChatMessage:
         calls = [ToolCallBlock(**fields) for fields in left["call_blocks"]]
     if "kwargs" in left and _SAID.isdisjoint(left["kwargs"]):
         kwargs = dict(left["kwargs"])
-    blocks: list[Any] = _placed(_blocks(message.content), calls, left.get("places"))
+    blocks: list[Any] = _placed(_blocks(content), calls, left.get("places"))
     return ChatMessage(role=role, blocks=blocks, additional_kwargs=kwargs)
 
 

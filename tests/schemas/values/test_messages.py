@@ -20,6 +20,7 @@ from strandline.producers.writing.validate import PutLimits, prepare
 from strandline.schemas.errors import UndecodableEventError
 from strandline.schemas.queries.rows import MessageRow
 from strandline.schemas.values.flush_event import FlushEvent, decode_event, event_json_schema
+from strandline.schemas.values.forms.openai import openai_messages
 from strandline.schemas.values.message import ROLES, read_rows
 from tests.support.providers.rules import chat_problems
 
@@ -353,3 +354,32 @@ def test_a_newer_version_asks_for_an_upgrade() -> None:
 def test_a_record_that_is_not_an_event_is_refused_with_the_wrong_field(change: dict[str, Any]) -> None:
     with pytest.raises(UndecodableEventError, match=next(iter(change))):
         decode_event(record(**change))
+
+
+@pytest.mark.parametrize(
+    ("part", "in_chat"),
+    [
+        (
+            {"type": "input_image", "image_url": "https://e.org/a.png", "detail": "low"},
+            {"type": "image_url", "image_url": {"url": "https://e.org/a.png", "detail": "low"}},
+        ),
+        ({"type": "input_file", "file_id": "f"}, {"type": "file", "file": {"file_id": "f"}}),
+        (
+            {"type": "input_file", "filename": "a.pdf", "file_data": "QUJD"},
+            {"type": "file", "file": {"filename": "a.pdf", "file_data": "QUJD"}},
+        ),
+        ({"type": "input_image", "file_id": "f"}, {"type": "text", "text": "[picture]"}),
+        (
+            {"type": "input_file", "file_url": "https://e.org/a.pdf"},
+            {"type": "text", "text": "[document] a.pdf"},
+        ),
+        (
+            {"type": "input_file", "filename": "a.pdf", "file_data": "!!"},
+            {"type": "text", "text": "[document] a.pdf"},
+        ),
+    ],
+)
+def test_parts_of_the_responses_api_are_shown_in_chat(part: dict[str, Any], in_chat: dict[str, Any]) -> None:
+    (form,) = openai_messages({"role": "user", "content": [part]})
+    assert form["content"] == [in_chat]
+    assert chat_problems([form]) == []

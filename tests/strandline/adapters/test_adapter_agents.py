@@ -257,6 +257,28 @@ def test_memory_comes_first_and_a_limit_gives_items_alone(with_session: With) ->
     with_session(use, memory_blocks=[StaticMemoryBlock(name="about", static_content="The user is a sailor.")])
 
 
+def test_a_caller_goes_where_its_program_is_gone(with_session: With) -> None:
+    program = {"type": "program", "call_id": "p", "code": "f()", "fingerprint": "x"}
+    own, lost = ({"caller": {"type": "program", "caller_id": one}} for one in ("p", "gone"))
+    direct = {"caller": {"type": "direct"}}
+    call = {"type": "function_call", "name": "f", "arguments": "{}"}
+    output = {"type": "function_call_output", "output": "r"}
+    pairs = [
+        [{**call, "call_id": one, **caller}, {**output, "call_id": one, **caller}]
+        for one, caller in (("a", own), ("b", lost), ("c", direct))
+    ]
+    end = {"type": "program_output", "call_id": "p", "result": "9", "status": "completed"}
+    items = [user("q"), program, *pairs[0], end, *pairs[1], *pairs[2], user("r")]
+
+    async def use(session: StrandlineSession) -> None:
+        await session.add_items(items)
+        shown = [item.get("caller") for item in await session.get_items()]
+        callers = [item.get("caller") for item in items]
+        assert shown == [None if one == lost["caller"] else one for one in callers]
+
+    with_session(use)
+
+
 def test_ids_go_where_their_reasoning_is_gone(with_session: With) -> None:
     """The Responses API refuses an item by whose id it finds a reasoning that it was not sent."""
 

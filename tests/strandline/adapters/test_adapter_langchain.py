@@ -362,6 +362,16 @@ async def test_a_graphs_state_is_stored_once(history: StrandlineHistory) -> None
     assert len(history.memory.get_all()) == 60 + 1_200
 
 
+def test_a_summary_of_langchain_is_not_stored_as_words_of_the_user(history: StrandlineHistory) -> None:
+    """``SummarizationMiddleware`` puts it in place of what was said, which the log has."""
+    said: list[BaseMessage] = [HumanMessage("q", id="q"), AIMessage("a", id="a")]
+    history.add_state(said)
+    summary = HumanMessage("Here is a summary", id="s", additional_kwargs={"lc_source": "summarization"})
+    history.add_state([summary, *said[1:], HumanMessage("r", id="r")])
+    history.add_messages([summary, AIMessage("b", id="b")])
+    assert [message.text for message in history.memory.get_all()] == ["q", "a", "r", "b"]
+
+
 def test_a_history_handed_in_again_without_ids_is_stored_once(history: StrandlineHistory) -> None:
     """As of an application that keeps what was said and no checkpointer: each turn has new ids."""
     said: list[tuple[str, str]] = []

@@ -248,6 +248,17 @@ def test_openai_messages_put_by_others_read_as_blocks() -> None:
     ]
 
 
+def test_pictures_beside_an_answer_are_no_documents_of_llamaindex() -> None:
+    """As OpenRouter returns them."""
+    picture = {"type": "image_url", "image_url": {"url": "https://e.org/map.png"}}
+    shown = chat_message_of(Message("assistant", "Look.", extra={"images": [picture], "provider": "p"}))
+    assert [block.text for block in shown.blocks if isinstance(block, TextBlock)] == [
+        "Look.",
+        "[picture] map.png",
+    ]
+    assert shown.additional_kwargs == {"provider": "p"}
+
+
 def test_each_block_of_a_message_counts_for_its_tokens() -> None:
     long = "the tide comes in and the tide goes out " * 40
     least = count_default(long) - 1
