@@ -246,8 +246,8 @@ def contradict(one: str, other: str) -> bool:
 
 @remembered
 def is_supposed(text: str) -> bool:
-    """Whether a statement tells only a wish, a question or a possibility, and denies none."""
-    match = pattern("supposed", language_of(text)).search(_plain(text))
+    """Whether a statement tells only a wish, a question or a possibility, reasons aside, and denies none."""
+    match = pattern("supposed", language_of(text)).search(pattern("reason").sub(" ", _plain(text)))
     # "No longer wants to" is a decision.
     before = "" if match is None or language_of(text) in _DENYING_LAST else match.string[: match.start()]
     return match is not None and not negation_of(text).search(before[-_DENIED_WITHIN:])
