@@ -86,6 +86,8 @@ _NAMES = ("filename", "title", "name", "displayName", "display_name")
 _HELD = (*_DATA_FIELDS, "id")
 _FIELDS_OF = {"document": (*_HELD, *_NAMES), "audio": (*_HELD, "transcript")}
 _SPOKEN = ("text", "refusal")
+# What a program printed, beside the files that it made.
+_PRINTED = ("stdout", "stderr")
 _OUTPUTS = ("output", "outputs", "result", "results", "content", "response")
 _CAPTIONS = (
     "alt", "alt_text", "altText", "caption", "context", "description", "revised_prompt", "transcript",
@@ -450,6 +452,7 @@ def _lines(part: Mapping[str, Any]) -> Iterator[str]:
         yield _mark(kind, part)
         yield from filter(None, (source_text(part),))
     else:
+        yield from (part[key] for key in _PRINTED if part.get(key) and isinstance(part[key], str))
         yield from [*_readable(next(_outputs(part), None))] or _texts(part, _SPOKEN)
     yield from captions(part)
 
