@@ -87,7 +87,7 @@ def test_what_an_adapter_keeps_of_a_user_goes_where_nobody_sees_whose_it_is(
             assert database.run(claim_item(items, claim)) == (named, True)
             assert database.run(claim_item(items, claim)) == (named, False)
             database.run(answer_requests(items, [ItemPut("facts.", f"fact-of-{user}", '{"id": 1}')]))
-        assert "eve" not in str(rows_of(database_url, "SELECT value::text FROM strandline.store_item"))
+        assert '"eve"' not in str(rows_of(database_url, "SELECT value::text FROM strandline.store_item"))
         assert [key for key, _value in database.run(items_by_key(items, "ids.", "", 9))] == [
             "id-of-bob",
             "id-of-eve",
