@@ -14,11 +14,16 @@ FROM strandline.ring_due_v1(%(stage)s, %(limit)s)
 SELECT strandline.bring_rings_forward_v1(%(stages)s::text[], %(limit)s) AS brought
 
 -- name: find_lane
--- The lane, if this database has it; a hint may come from another one's producer.
+-- The lane, if this database has it or work to open it for; a hint may come from another one's producer.
 -- row: stage text
 SELECT l.stage FROM strandline.lane l
 WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(scope_key)s AND l.generation_id = %(generation_id)s
     AND l.stage = %(stage)s
+UNION ALL
+SELECT d.stage FROM strandline.due d
+WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s AND d.generation_id = %(generation_id)s
+    AND d.stage = %(stage)s
+LIMIT 1
 
 -- name: orphaned_lanes
 -- Lanes whose holder died or kept them past their deadline: taken over at once, whatever ring_at says and

@@ -44,7 +44,7 @@ class BringRingsForward(Query[BroughtRow], name="bring_rings_forward"):
 
 
 class FindLane(Query[StageRow], name="find_lane", repeatable=True):
-    """The lane, if this database has it; a hint may come from another one's producer."""
+    """The lane, if this database has it or work to open it for; a hint may come from another one's producer."""
 
     shard_key: UUID
     scope_key: UUID

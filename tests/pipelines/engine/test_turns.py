@@ -6,7 +6,7 @@ Fairness is shown by the order in which lanes are drained, whatever the order of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from uuid import UUID, uuid4
 
@@ -227,6 +227,21 @@ def test_a_lane_that_nobody_waits_for_keeps_its_thread(database: Database, backl
     (worker,) = workers(database, backlog, 1, budget=1)
     worker.take_up(backlog.hints.pop())
     assert (len(backlog.drained), backlog.hints) == (20, [])
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_only_a_hint_without_lane_and_work_is_another_installations(
+    is_ours: bool, database: Database, backlog: Backlog, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A lane is opened by its first turn, which may come later than its hint."""
+    backlog.add("first", 1)
+    backlog.add("second", 1)
+    (worker,) = workers(database, backlog, 1)
+    hint = backlog.hints.pop()
+    worker.take_up(hint if is_ours else replace(hint, scope_key=uuid4()))
+    assert backlog.drained == ["first", "second"], "the first turn was not the hint's"
+    dropped = [record for record in caplog.records if vars(record).get("action") == "hint_dropped"]
+    assert len(dropped) == (not is_ours)
 
 
 def test_lanes_that_wait_for_their_next_attempt_delay_nobody(rig: Rig, backlog: Backlog) -> None:
