@@ -312,7 +312,7 @@ def _named(message: Message, names: Names) -> Message:
 def _is_mixed(message: Message) -> bool:
     ids = [one.id if one and one.is_result else None for _, one in tool_parts(message.content)]
     results = [call_id for call_id in ids if call_id is not None]
-    return len(results) > len(set(results)) or None in ids[: len(results)]
+    return len(results) > len(set(results)) or (message.role != "tool" and None in ids[: len(results)])
 
 
 def _rest(message: Message) -> Message | None:

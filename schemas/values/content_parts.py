@@ -14,7 +14,7 @@ import re
 from abc import abstractmethod
 from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 
 from strandline.schemas.display.field_paths import below
 from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.values.forms.tool_calls import is_thinking
+from strandline.schemas.values.forms.tool_calls import is_thinking, tool_parts
 
 # The kinds of data, by the word that types of parts and names of fields have for it.
 _KINDS: Mapping[str, str] = {
@@ -81,7 +81,7 @@ _DATA_FIELDS = (
     "blob",
     "bytes",
 )
-_NAMES = ("filename", "title", "name", "displayName", "display_name")
+_NAMES = ("filename", "file_name", "title", "name", "document_name", "displayName", "display_name")
 # With one of these a mapping in a field that is named for a kind stands for data; a voice has a name as well.
 _HELD = (*_DATA_FIELDS, "id")
 _FIELDS_OF = {"document": (*_HELD, *_NAMES), "audio": (*_HELD, "transcript")}
@@ -99,8 +99,14 @@ KEPT = "strandline_kept"
 # another speaker's, such as a system's.
 _KEEPING = frozenset({"item", "openai_agents", "pydantic_ai"})
 _OTHERS = ("instruction", "system", "user")
-# No words: what only its maker reads.
-_OPAQUE = re.compile("signature|encrypted|metadata|^cache|^provider_?(?:details|data|options)", re.IGNORECASE)
+# No words: what only its maker reads, and what is said of words elsewhere.
+_OPAQUE = re.compile(
+    "signature|encrypted|metadata|annotation|citation|logprobs|^cache|^provider_?(?:details|data|options)",
+    re.IGNORECASE,
+)
+_NO_WORDS = re.compile(
+    rf"{_OPAQUE.pattern}|(?:^|_)ids?$|(?-i:Ids?$)|kind$|type$|^stat(?:e|us)$", re.IGNORECASE
+)
 _EMPTY: tuple[object, ...] = (None, "", {}, [])
 _URL_SAFE = str.maketrans("-_", "+/")
 # Anthropic's, that of MCP, the AI SDK's, Bedrock's.
@@ -348,27 +354,22 @@ def _media_type(part: Mapping[str, Any]) -> str:
 
 def part_text(part: Mapping[str, Any]) -> str:
     """A content part as text: its own, or a mark, name and captions; the same of parts in it."""
-    return "\n".join(line for line in _lines(part) if line)
+    lines = [line for line in _lines(part) if line]
+    return "\n".join(lines or _values_beside(part, ()))
 
 
 def named_text(part: Mapping[str, Any]) -> str:
-    """A part as text, for a library or an API that lacks such parts: its words, or its type and values.
+    """A part as text, for a library or an API that lacks such parts: its words, or at least its type.
 
     Empty for a thought, and for a part that an adapter keeps for its own library.
     """
-    if part["type"] == "text":
-        return str(part["text"])
     if is_thinking(part) or KEPT in part:
         return ""
-    kind = kind_of(part)
-    bare = part
-    if not (kind or _kind_by_name(part["type"])):
-        bare = {key: value for key, value in part.items() if key not in _KEEPING}
-    if text := part_text(bare if _keeps_others(part) else part):
-        return without_payloads(text)
-    values = {} if kind else _plain_values({**bare, "type": ""})
-    shown = values if isinstance(values, str) else json.dumps(values, ensure_ascii=False, default=str)
-    return without_payloads(f"[{part['type']}]{'' if values in _EMPTY else f' {shown}'}")
+    if part["type"] == "text":
+        return str(part["text"])
+    if _keeps_others(part):
+        part = {key: value for key, value in part.items() if key not in _KEEPING}
+    return without_payloads(part_text(part)) or f"[{part['type']}]"
 
 
 def _keeps_others(part: Mapping[str, Any]) -> bool:
@@ -376,14 +377,24 @@ def _keeps_others(part: Mapping[str, Any]) -> bool:
     return any("role" in one or str(one.get("part_kind")).startswith(_OTHERS) for one in kept)
 
 
-def _plain_values(value: Any) -> Any:
-    """A value without its empty and its opaque fields; of a field alone its value."""
+def _values_beside(part: Mapping[str, Any], read_ids: Collection[int]) -> Iterator[str]:
+    """The values of a part but for the said ones, as its type and JSON; its ids only if nothing is said."""
+    if is_thinking(part) or KEPT in part or (not read_ids and any(one for _, one in tool_parts([part]))):
+        return
+    values = _plain_values({**part, "type": ""}, read_ids, _NO_WORDS if read_ids else _OPAQUE)
+    if values not in _EMPTY:
+        shown = values if isinstance(values, str) else json.dumps(values, ensure_ascii=False, default=str)
+        yield f"[{part['type']}] {shown}"
+
+
+def _plain_values(value: Any, read_ids: Collection[int], but: re.Pattern[str]) -> Any:
+    """A value without fields that are empty, said or of some names; of a field alone its value."""
     if isinstance(value, Mapping):
-        named = [(str(key), item) for key, item in value.items()]
-        fields = {key: _plain_values(item) for key, item in named if not _OPAQUE.search(key)}
+        named = [(str(key), item) for key, item in value.items() if id(item) not in read_ids]
+        fields = {key: _plain_values(item, read_ids, but) for key, item in named if not but.search(key)}
         fields = {key: item for key, item in fields.items() if item not in _EMPTY}
         return next(iter(fields.values())) if len(fields) == 1 else fields
-    return [_plain_values(item) for item in value] if isinstance(value, list) else value
+    return [_plain_values(item, read_ids, but) for item in value] if isinstance(value, list) else value
 
 
 def source_text(part: Mapping[str, Any]) -> str:
@@ -395,9 +406,16 @@ def source_text(part: Mapping[str, Any]) -> str:
         is_given = source.get("type") in ("text", "content")
         if value := (is_given and source.get("data")) or source.get("content") or source.get("text"):
             return "\n".join(_readable(value))
-        if text := source_text(source):
+        if text := source_text(source) or _record(source):
             return text
     return next(filter(None, _texts_in_data(part)), "")
+
+
+def _record(source: Mapping[str, Any]) -> str:
+    """The record that a document may be, as JSON: neither an address nor data."""
+    values = source.get("data")
+    is_record = isinstance(values, Mapping) and "type" not in values and not values.keys() & _DATA_FIELDS
+    return json.dumps(values, ensure_ascii=False, default=str) if is_record else ""
 
 
 def _texts_in_data(part: Mapping[str, Any]) -> Iterator[str]:
@@ -409,7 +427,7 @@ def _texts_in_data(part: Mapping[str, Any]) -> Iterator[str]:
             head, _, body = data.partition(",")
             yield _text_in_base64(body) if head.endswith(";base64") else unquote(body)
     for data in _texts(part, ("file_data", "data")):
-        if " " in data and not data.startswith("data:") and not is_payload(data):
+        if (" " in data or data[:1] in "{[") and not data.startswith("data:") and not is_payload(data):
             yield data
     for data in _texts(part, ("file_data", "data", "base64", "blob") if media_type else ()):
         if not data.startswith("data:"):
@@ -428,7 +446,7 @@ def spoken_text(extra: Mapping[str, Any]) -> str:
     """The text of further fields: a refusal, sound, pictures and files."""
     lines: list[str] = []
     for name, value in extra.items():
-        if name == "refusal" and isinstance(value, str):
+        if name in ("refusal", "tool_plan") and isinstance(value, str):
             lines.append(value)
         for one in value if isinstance(value, list) else [value] if isinstance(value, Mapping) else ():
             part = one if isinstance(one, Mapping) else {"url": one}
@@ -443,18 +461,24 @@ def spoken_text(extra: Mapping[str, Any]) -> str:
 def _lines(part: Mapping[str, Any]) -> Iterator[str]:
     if is_thinking(part) or KEPT in part:
         return
+    ((_, tool),) = tool_parts([part])
     text = next((part[key] for key in _SPOKEN if isinstance(part.get(key), str)), None)
-    if text is not None:
+    if text is not None and part["type"] == "text":
         yield text
-        if part["type"] == "text":
-            return  # no model is shown its further fields
-    elif kind := kind_of(part):
+        return  # no model is shown its further fields
+    beside = [*captions(part)]
+    if kind := text is None and kind_of(part):
         yield _mark(kind, part)
         yield from filter(None, (source_text(part),))
     else:
-        yield from (part[key] for key in _PRINTED if part.get(key) and isinstance(part[key], str))
-        yield from [*_readable(next(_outputs(part), None))] or _texts(part, _SPOKEN)
-    yield from captions(part)
+        output = tool.value if tool and tool.is_result else next(_outputs(part), None)
+        printed = [part[key] for key in _PRINTED if part.get(key) and isinstance(part[key], str)]
+        texts = [] if text is None else [text]
+        texts = texts or [*printed, *([*_readable(output)] or _texts(part, _SPOKEN))]
+        if (texts or beside) and tool is None:
+            yield from _values_beside(part, {id(one) for one in (output, *texts, *beside)})
+        yield from texts
+    yield from beside
 
 
 def _mark(kind: str, part: Mapping[str, Any]) -> str:

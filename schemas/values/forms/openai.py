@@ -21,7 +21,7 @@ from strandline.schemas.values.content_parts import (
     spoken_text,
     without_payloads,
 )
-from strandline.schemas.values.forms.tool_calls import Content, Parts, read_call, tool_parts
+from strandline.schemas.values.forms.tool_calls import Content, Parts, is_thinking, read_call, tool_parts
 
 T = TypeVar("T")
 
@@ -72,11 +72,15 @@ def chat_messages(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if not any(one for _, one in parts):
         return [message]
     is_answer = role == "assistant"
-    own: Content = [part for part, one in parts if one is None or not (one.is_result or is_answer)]
+    own = [part for part, one in parts if one is None or not (one.is_result or is_answer)]
     results: dict[str, Any] = {one.id: _output(one.value) for _, one in parts if one and one.is_result}
     if role == "tool":
-        results.setdefault(message.get("tool_call_id", ""), own)
-        own = None
+        called = message.get("tool_call_id", "")
+        if own and called in results:
+            own = [{"type": "text", "text": results[called]}, *own]
+        if own or called not in results:
+            results[called] = own
+        own = []
     shown: list[Mapping[str, Any]] = [
         {"role": "tool", "tool_call_id": one, "content": output} for one, output in results.items()
     ]
@@ -158,7 +162,7 @@ def given_parts(
         text_form: the form of the words of such a part.
     """
     for part in parts:
-        if KEPT in part:
+        if KEPT in part or (is_thinking(part) and part["type"] == "text"):
             continue
         form = own_form(part)
         if form is None:

@@ -36,7 +36,12 @@ _IDS = ("tool_use_id", "toolUseId", "toolCallId", "tool_call_id", "call_id", "id
 _NAMES = ("name", "toolName")
 _INPUTS = ("input", "args", "arguments", "action", "operation")
 _OUTPUTS = ("output", "result", "content", "response")
-_THINKING = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
+_THINKING = frozenset(
+    {
+        "thinking", "redacted_thinking", "reasoning", "reasoning_content", "reasoningContent",
+        "redacted-reasoning", "reasoning-file", "text_reasoning",
+    }
+)  # fmt: skip
 
 Parts = Sequence[Mapping[str, Any]]
 Content = str | Parts | None
@@ -172,7 +177,7 @@ def _kind(name: object) -> str:
 
 def is_thinking(part: Mapping[str, Any]) -> bool:
     """Whether a part is a model's thought, which belongs to the next part."""
-    return part.get("type") in _THINKING
+    return part.get("type") in _THINKING or part.get("thought") is True
 
 
 def ids_in(content: Content, *, results: bool) -> list[str]:

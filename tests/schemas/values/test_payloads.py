@@ -111,7 +111,7 @@ def test_data_is_neither_counted_nor_read_wherever_it_stands(part: dict[str, Any
         ),
         ({"type": "video_url", "video_url": {"url": "https://[::bad"}}, "[video]"),
         ({"type": "text", "text": "plain"}, "plain"),
-        ({"type": "thing", "value": 1}, ""),
+        ({"type": "thing", "value": 1}, "[thing] 1"),
         (PARTS["Agents SDK"], "[picture]"),
         ({"type": "tool_use", "id": "c", "input": {"mime_type": "text/html"}}, ""),
     ],

@@ -19,6 +19,7 @@ from strandline.adapters.converter import with_leftovers
 from strandline.adapters.llamaindex import messages as llamaindex
 from strandline.adapters.pydantic_ai import messages as pydantic_ai
 from strandline.pipelines.transcript import full_text
+from strandline.producers.reading.call_pairs import settled
 from strandline.producers.tokens import count_default, count_message
 from tests.support.providers.parts import DATA, PDF, PNG, SAYING, B, W
 from tests.support.providers.rules import chat_problems, responses_problems
@@ -26,6 +27,7 @@ from tests.support.providers.shapes import used
 
 # LangChain is given parts of others as they are.
 FORMS: Mapping[str, Callable[[Message], str]] = {
+    "search": full_text,
     "openai": lambda message: json.dumps(message.openai_forms()),
     "agents": lambda message: json.dumps(items_of(message)),
     "llamaindex": lambda message: repr(llamaindex.chat_messages_of([message])),
@@ -184,11 +186,20 @@ def test_the_words_of_what_an_adapter_keeps_whole_are_in_every_form(part: dict[s
     message = Message("assistant", [part])
     shown = {form: say(message) for form, say in FORMS.items()}
     assert [form for form, text in shown.items() if W not in text] == []
-    assert full_text(message) == W
+    assert full_text(message).endswith(W)
 
 
-def test_a_thought_is_never_said() -> None:
-    thought = {"type": "reasoning_content", "reasoning_content": {"text": W, "signature": DATA}}
+@pytest.mark.parametrize(
+    "thought",
+    [
+        {"type": "reasoning_content", "reasoning_content": {"text": W, "signature": DATA}},
+        {"type": "reasoningContent", "reasoningContent": {"reasoningText": {"text": W}}},
+        {"type": "text", "text": W, "thought": True},
+        {"type": "part", "text": W, "thought": True},
+        {"type": "text_reasoning", "text": W},
+    ],
+)
+def test_a_thought_is_never_said(thought: dict[str, Any]) -> None:
     message = Message("assistant", [thought, {"type": "text", "text": "so"}])
     assert full_text(message) == "so"
     assert [say(message) for say in FORMS.values() if W in say(message)] == []
@@ -202,3 +213,14 @@ def test_what_an_adapter_keeps_in_a_part_is_neither_said_nor_counted() -> None:
     assert count_message(message, count_default) == count_message(plain, count_default)
     for said in FORMS.values():
         assert "SECRET" not in said(message)
+
+
+def test_what_stands_beside_a_result_in_a_tool_s_message_is_kept() -> None:
+    denied = {"type": "tool-approval-response", "approvalId": "p", "approved": False, "reason": "no"}
+    asked = {"type": "tool-approval-request", "approvalId": "p", "toolCallId": "c"}
+    result = {"type": "tool-result", "toolCallId": "c", "output": {"type": "text", "value": "out"}}
+    call = {"type": "tool-call", "toolCallId": "c", "toolName": "f", "input": {}}
+    log = [Message("assistant", [call, asked]), Message("tool", [denied, result], tool_call_id="c")]
+    assert settled(log) is log
+    said = log[1].to_openai()["content"]
+    assert [one["text"].partition(" ")[0] for one in said] == ["out", "[tool-approval-response]"]

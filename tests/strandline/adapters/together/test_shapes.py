@@ -309,7 +309,7 @@ SAYING: list[tuple[Json, str]] = [
     ({"type": "audio_url", "audio_url": {"url": "u"}, "transcript": "Red."}, "[sound]\nRed."),
     ({"type": "image_file", "image_file": {"file_id": "f"}, "alt": "Red."}, "[picture]\nRed."),
     ({"type": "image", "source": SOURCE}, "[picture]"),
-    ({"type": "search_result", "source": "u", "content": [text("Red.")]}, "Red."),
+    ({"type": "search_result", "source": "u", "content": [text("Red.")]}, "[search_result] u\nRed."),
     ({"type": "hologram"}, "[hologram]"),
 ]
 
