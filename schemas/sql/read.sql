@@ -11,14 +11,27 @@
 --     text?
 -- opens: envelope, metadata, envelope within facts.*.text=text:fact;states.*=json:state
 WITH s AS (
-    -- newest_note: of the newest system message; an index on these alone has it.
-    SELECT t.*, @bounds_of(t, %(shard_key)s, %(session_key)s), (
-            SELECT max(n.seq) FROM strandline.message n
-            WHERE n.shard_key = %(shard_key)s AND n.session_key = %(session_key)s
-                AND n.role IN ('system', 'developer')) AS newest_note,
-        CASE WHEN t.prompts IS NOT NULL THEN @prompt_of(t, %(shard_key)s, %(session_key)s) END AS prompt
-    FROM strandline.session t
-    WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s
+    -- Few columns, and its row for the caller made here: each part that reads it sets all of its columns up.
+    SELECT x.window_from, x.next_seq, x.log_start_seq, x.pinned_through, x.question_seqs, x.prompt, x.newest_note,
+        x.corrections, x.incarnation, x.is_ruled, x.shown_from, x.oldest, x.important, json_build_object(
+            'window_from', x.window_from, 'flushed_through', x.flushed_through,
+            'pinned_through', x.pinned_through, 'question_seqs', x.question_seqs, 'next_seq', x.next_seq,
+            'log_start_seq', x.log_start_seq, 'token_limit', x.token_limit, 'flush_at_tokens', x.flush_at_tokens,
+            'token_flush_size', x.token_flush_size, 'pipelines', x.pipelines,
+            'shared_key', x.shared_key, 'time_zone', x.time_zone, 'idle_seconds', x.idle_seconds,
+            'max_window_messages', x.max_window_messages, 'max_window_bytes', x.max_window_bytes,
+            'message_flush_size', x.message_flush_size, 'deliver', x.deliver, 'prompt', x.prompt,
+            'prompts', x.prompts, 'undelivered', @undelivered(x), 'deliver_at', @deliver_at(x),
+            'tokens', x.pinned_tokens + x.window_tokens) AS session
+    FROM (
+        -- newest_note: of the newest system message; an index on these alone has it.
+        SELECT t.*, common.number IS NOT NULL AS is_ruled, @bounds_of(t, %(session_key)s), (
+                SELECT max(n.seq) FROM strandline.message n
+                WHERE n.shard_key = %(shard_key)s AND n.session_key = %(session_key)s
+                    AND n.role IN ('system', 'developer')) AS newest_note,
+            CASE WHEN t.prompts IS NOT NULL THEN @prompt_of(t, %(shard_key)s, %(session_key)s) END AS prompt
+        FROM strandline.session t @acts_applied(%(shard_key)s, %(session_key)s, t.namespace)
+        WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s OFFSET 0) AS x
 ), chosen AS (
     SELECT c.generation_id, c.pipeline, c.version, c.entry_scope, c.config FROM strandline.generation c
     WHERE c.generation_id = %(generation_id)s::integer AND c.pipeline = ANY (%(pipelines)s::text[])
@@ -32,26 +45,29 @@ WITH s AS (
     UNION ALL SELECT * FROM chosen
 ), pending AS (
     -- By the keys as they are given, here and below: those of s would not lead into an index before s is read.
-    SELECT g.pipeline, d.from_seq, d.through_seq FROM strandline.due d JOIN g USING (generation_id), s
-    WHERE d.shard_key = %(shard_key)s AND d.session_key = %(session_key)s AND d.incarnation = s.incarnation
-        AND d.from_seq >= s.log_start_seq
-    UNION ALL
-    SELECT g.pipeline, d.from_seq, d.through_seq FROM strandline.dead_letter d JOIN g USING (generation_id), s
-    WHERE d.shard_key = %(shard_key)s AND d.session_key = %(session_key)s AND d.incarnation = s.incarnation
-        AND d.from_seq >= s.log_start_seq AND d.dropped_at IS NULL
+    SELECT g.pipeline, d.from_seq, d.through_seq FROM (
+        SELECT w.generation_id, w.incarnation, w.from_seq, w.through_seq FROM strandline.due w
+        WHERE w.shard_key = %(shard_key)s AND w.session_key = %(session_key)s
+        UNION ALL
+        SELECT w.generation_id, w.incarnation, w.from_seq, w.through_seq FROM strandline.dead_letter w
+        WHERE w.shard_key = %(shard_key)s AND w.session_key = %(session_key)s AND w.dropped_at IS NULL
+    ) AS d JOIN g USING (generation_id), s
+    WHERE d.incarnation = s.incarnation AND d.from_seq >= s.log_start_seq
 ), gap AS (
-    SELECT DISTINCT p.from_seq, least(p.through_seq, s.window_from - 1) AS through_seq, false AS is_question
-    FROM pending p, s WHERE p.from_seq < s.window_from
-    UNION ALL
-    SELECT q.seq, q.seq, true FROM s CROSS JOIN unnest(s.question_seqs) AS q (seq)
-    WHERE q.seq > s.pinned_through AND q.seq < s.window_from
+    SELECT DISTINCT d.from_seq, least(d.through_seq, s.window_from - 1) AS through_seq, d.is_question
+    FROM s CROSS JOIN LATERAL (
+        SELECT p.from_seq, p.through_seq, false AS is_question FROM pending p
+        UNION ALL
+        SELECT q.seq, q.seq, true FROM unnest(s.question_seqs) AS q (seq) WHERE q.seq > s.pinned_through) AS d
+    WHERE d.from_seq < s.window_from
 ), tail AS (
     -- Per gap: as a plain join, a generic plan reads the whole log even if there is no gap.
     SELECT * FROM (
         SELECT t.*, gap.is_question, sum(t.bytes) FILTER (WHERE NOT gap.is_question) OVER (ORDER BY t.seq DESC)
             AS taken_bytes
         FROM s CROSS JOIN gap CROSS JOIN LATERAL (
-            SELECT m.* FROM strandline.message m
+            SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope, m.metadata, m.bytes
+            FROM strandline.message m
             WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
                 AND m.seq BETWEEN gap.from_seq AND gap.through_seq AND @is_within(m, s)
             ORDER BY m.seq DESC LIMIT %(tail_rows)s) AS t
@@ -77,23 +93,11 @@ WITH s AS (
 ), versions AS MATERIALIZED (
     SELECT g.generation_id, g.generation_id || ':' || @version_of(%(shard_key)s, 'facts') AS facts
     FROM g WHERE g.pipeline = 'facts'
-), head AS (
-    SELECT json_build_object(
-        'window_from', s.window_from, 'flushed_through', s.flushed_through,
-        'pinned_through', s.pinned_through, 'question_seqs', s.question_seqs, 'next_seq', s.next_seq, 'log_start_seq', s.log_start_seq,
-        'token_limit', s.token_limit, 'flush_at_tokens', s.flush_at_tokens,
-        'token_flush_size', s.token_flush_size, 'pipelines', s.pipelines,
-        'shared_key', s.shared_key, 'time_zone', s.time_zone, 'idle_seconds', s.idle_seconds,
-        'max_window_messages', s.max_window_messages, 'max_window_bytes', s.max_window_bytes,
-        'message_flush_size', s.message_flush_size, 'deliver', s.deliver,
-        'prompt', s.prompt, 'prompts', s.prompts, 'undelivered', @undelivered(s), 'deliver_at', @deliver_at(s),
-        'tokens', s.pinned_tokens + s.window_tokens) AS session
-    FROM s
 )
 SELECT 0 AS part, 0::bigint AS seq, ''::text AS id, ''::text AS role, 0 AS tokens,
     'epoch'::timestamptz AS created_at,
     json_build_object(
-        'session', (SELECT session FROM head),
+        'session', (SELECT session FROM s),
         'known', EXISTS (SELECT FROM known),
         'seal', (SELECT l.seal FROM s CROSS JOIN LATERAL (
             SELECT md5((s.corrections, m.xmin, m.incarnation, m.id, m.digest, m.created_at)::text) AS seal
@@ -114,7 +118,7 @@ SELECT 0 AS part, 0::bigint AS seq, ''::text AS id, ''::text AS role, 0 AS token
         -- Whether anything is sealed in this database at all.
         'is_sealing', EXISTS (SELECT FROM strandline.encryption),
         -- Whether time alone may take something from what is found, and whether the owner has no other session.
-        'is_bounded', EXISTS (SELECT FROM strandline.retention_act a JOIN s ON s.namespace = a.namespace)
+        'is_bounded', EXISTS (SELECT FROM s WHERE s.is_ruled)
             OR EXISTS (SELECT FROM strandline.session_retention_act a WHERE a.shard_key = %(shard_key)s)
             OR EXISTS (SELECT FROM strandline.expired_life l WHERE l.shard_key = %(shard_key)s),
         'is_alone', NOT EXISTS (SELECT FROM strandline.session o

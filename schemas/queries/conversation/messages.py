@@ -85,14 +85,14 @@ class History(Query[MessageRow], name="history", repeatable=True):
     """A page of the whole log, in order, cut off by count and bytes; one message at least."""
 
     marks = Marks(
-        owner=0,
+        owner=1,
         opens=(
             Mark(5, "json", "message", 1),
             Mark(6, "json", "metadata", 1),
         ),
     )
-    shard_key: UUID
     session_key: UUID
+    shard_key: UUID
     after_seq: int
     page_size: int
     page_bytes: int
@@ -130,8 +130,8 @@ class NewestSeqs(Query[SeqRow], name="newest_seqs", repeatable=True):
     all of it.
     """
 
-    shard_key: UUID
     session_key: UUID
+    shard_key: UUID
     limit: int
     offset: int
 
@@ -148,14 +148,14 @@ class RecentMatches(Query[RecentMatchesRow], name="recent_matches", repeatable=T
     """
 
     marks = Marks(
-        owner=0,
+        owner=1,
         seals=(
-            Mark(6, "label", "", 1),
+            Mark(6, "label", "", 0),
             Mark(7, "transition"),
         ),
     )
-    shard_key: UUID
     session_key: UUID
+    shard_key: UUID
     scan: int
     roles: list[str]
     since: datetime | None
@@ -173,8 +173,8 @@ class MatchesByRole(Query[SeqRow], name="matches_by_role", repeatable=True):
     messages a session has, and with the usual number in mind it would read all of a long one's.
     """
 
-    shard_key: UUID
     session_key: UUID
+    shard_key: UUID
     roles: list[str]
     since: datetime | None
     until: datetime | None
@@ -188,14 +188,14 @@ class MatchesByLabel(Query[SeqRow], name="matches_by_label", repeatable=True):
     """
 
     marks = Marks(
-        owner=0,
+        owner=1,
         seals=(
-            Mark(2, "label", "", 1),
+            Mark(2, "label", "", 0),
             Mark(3, "transition"),
         ),
     )
-    shard_key: UUID
     session_key: UUID
+    shard_key: UUID
     labels: list[int]
     clear_labels: list[int] | None
     roles: list[str]
@@ -209,14 +209,14 @@ class MessagesBySeq(Query[MessageRow], name="messages_by_seq", repeatable=True):
     """Some messages of a session by their numbers, in order."""
 
     marks = Marks(
-        owner=0,
+        owner=1,
         opens=(
             Mark(5, "json", "message", 1),
             Mark(6, "json", "metadata", 1),
         ),
     )
-    shard_key: UUID
     session_key: UUID
+    shard_key: UUID
     seqs: list[int]
 
 
@@ -236,14 +236,14 @@ class MessagesInOrder(Query[MessagesInOrderRow], name="messages_in_order", repea
     """Some messages of a session, in the order of the numbers given, up to the one that fills a page."""
 
     marks = Marks(
-        owner=0,
+        owner=1,
         opens=(
             Mark(6, "json", "message", 2),
             Mark(7, "json", "metadata", 2),
         ),
     )
-    shard_key: UUID
     session_key: UUID
+    shard_key: UUID
     seqs: list[int]
     page_bytes: int
 
@@ -262,14 +262,14 @@ class NewestWithin(Query[MeasuredMessageRow], name="newest_within", repeatable=T
     """
 
     marks = Marks(
-        owner=0,
+        owner=1,
         opens=(
             Mark(5, "json", "message", 1),
             Mark(6, "json", "metadata", 1),
         ),
     )
-    shard_key: UUID
     session_key: UUID
+    shard_key: UUID
     before_seq: int
     page_size: int
     tokens: int

@@ -30,15 +30,15 @@ class Read(Query[ReadRow], name="read", repeatable=True):
     """
 
     marks = Marks(
-        owner=0,
+        owner=1,
         opens=(
             Mark(6, "json", "message", 2),
             Mark(7, "json", "metadata", 2),
             Mark(6, "within", "facts.*.text=text:fact;states.*=json:state"),
         ),
     )
-    shard_key: UUID
     session_key: UUID
+    shard_key: UUID
     generation_id: int | None
     pipelines: list[str]
     tail_rows: int
@@ -56,14 +56,14 @@ class CallsOfResults(Query[MessageRow], name="calls_of_results", repeatable=True
     """
 
     marks = Marks(
-        owner=0,
+        owner=1,
         opens=(
             Mark(5, "json", "message", 1),
             Mark(6, "json", "metadata", 1),
         ),
     )
-    shard_key: UUID
     session_key: UUID
+    shard_key: UUID
     before_seq: int
     within: int
     calls: list[str]

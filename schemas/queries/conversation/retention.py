@@ -133,8 +133,8 @@ class PastMessages(Query[PastMessagesRow], name="past_messages", repeatable=True
     event is past its time, since events leave whole; and how many important ones stay.
     """
 
-    shard_key: UUID
     session_key: UUID
+    shard_key: UUID
 
 
 class PlanRemovalRow(NamedTuple):

@@ -162,14 +162,14 @@ class MessagesOfRuns(Query[MeasuredMessageRow], name="messages_of_runs", repeata
     """
 
     marks = Marks(
-        owner=0,
+        owner=1,
         opens=(
             Mark(5, "json", "message", 1),
             Mark(6, "json", "metadata", 1),
         ),
     )
-    shard_key: UUID
     session_key: UUID
+    shard_key: UUID
     skip_statuses: list[str]
     agent_id: str | None
     team_id: str | None
@@ -180,8 +180,8 @@ class MessagesOfRuns(Query[MeasuredMessageRow], name="messages_of_runs", repeata
 class SeqsOfRuns(Query[SeqRow], name="seqs_of_runs", repeatable=True):
     """The numbers of the messages of these runs, in their order, without some roles."""
 
-    shard_key: UUID
     session_key: UUID
+    shard_key: UUID
     skip_statuses: list[str]
     agent_id: str | None
     team_id: str | None

@@ -1,17 +1,30 @@
 -- What a read may show of a session, by the retention of its namespace and its own: text that several statements share
 -- (derivations.sql says how it is used).  Where no act was ever recorded this is a look into two empty tables.
 
--- fragment: retention_of(column, shard_key, session_key, namespace)
--- A number of the retention that applies to a session: its own newest act, and its namespace's in what that leaves open
--- or has only tightened; NULL: none.
-(SELECT least(nullif(chosen.{column}, 0), CASE WHEN chosen.{column} IS NULL OR '{column}' = ANY (chosen.tightened)
+-- fragment: applied(column)
+-- A number of the retention that applies to a session: its own newest act (chosen), and its namespace's (common) in
+-- what that leaves open or has only tightened; NULL: none.
+least(nullif(chosen.{column}, 0), CASE WHEN chosen.{column} IS NULL OR '{column}' = ANY (chosen.tightened)
             THEN nullif(common.{column}, 0) END)
+
+-- fragment: retention_of(column, shard_key, session_key, namespace)
+(SELECT @applied({column})
     FROM (SELECT) AS one LEFT JOIN LATERAL (
         SELECT own.{column}, own.tightened FROM strandline.session_retention_act own
         WHERE own.shard_key = {shard_key} AND own.session_key = {session_key}
         ORDER BY own.number DESC LIMIT 1) AS chosen ON true LEFT JOIN LATERAL (
         SELECT given.{column} FROM strandline.retention_act given
         WHERE given.namespace = {namespace} ORDER BY given.number DESC LIMIT 1) AS common ON true)
+
+-- fragment: acts_applied(shard_key, session_key, namespace)
+-- Joins both acts for all that ``bounds_of`` asks of them: each look of its own costs a read more than this.
+LEFT JOIN LATERAL (
+        SELECT own.ttl_seconds, own.max_age_seconds, own.tightened FROM strandline.session_retention_act own
+        WHERE own.shard_key = {shard_key} AND own.session_key = {session_key}
+        ORDER BY own.number DESC LIMIT 1) AS chosen ON true LEFT JOIN LATERAL (
+        SELECT given.number, given.ttl_seconds, given.max_age_seconds, given.keeps_important
+        FROM strandline.retention_act given
+        WHERE given.namespace = {namespace} ORDER BY given.number DESC LIMIT 1) AS common ON true
 
 -- fragment: important(session_key, namespace)
 -- The label of important messages, which stay; NULL where the namespace keeps none for that.
@@ -62,18 +75,21 @@ ARRAY[coalesce((
 coalesce(statement_timestamp() - make_interval(secs => @retention_of(
         max_age_seconds, {shard_key}, {session_key}, {namespace})), '-infinity')
 
--- fragment: bounds_of(session, shard_key, session_key)
-CASE WHEN @is_expired({session}, {shard_key}, {session_key}) THEN {session}.next_seq ELSE {session}.log_start_seq END
-            AS shown_from,
-        @oldest({shard_key}, {session_key}, {session}.namespace) AS oldest,
-        @important({session_key}, {session}.namespace) AS important
+-- fragment: bounds_of(session, session_key)
+-- What a read may show, in a statement with ``acts_applied``: from which number, from when, and which label stays.
+CASE WHEN {session}.next_seq > {session}.log_start_seq AND {session}.last_put_at + make_interval(
+                secs => @applied(ttl_seconds)) <= statement_timestamp()
+            THEN {session}.next_seq ELSE {session}.log_start_seq END AS shown_from,
+        coalesce(statement_timestamp() - make_interval(secs => @applied(max_age_seconds)), '-infinity') AS oldest,
+        CASE WHEN common.keeps_important IS NOT FALSE THEN @session_number({session_key}) END AS important
 
 -- fragment: retained(shard_key, session_key)
 -- One row: the key of a session, where its log begins, also with what is kept of lives that expired (log_from), where
 -- what a read shows begins (shown_from), how old that may be, and the label of important messages, which stay.
 (SELECT kept.session_key, coalesce(kept.first_kept, kept.log_start_seq) AS log_from, kept.next_seq,
-        kept.pinned_through, @bounds_of(kept, {shard_key}, {session_key})
-    FROM strandline.session kept WHERE kept.shard_key = {shard_key} AND kept.session_key = {session_key})
+        kept.pinned_through, @bounds_of(kept, {session_key})
+    FROM strandline.session kept @acts_applied({shard_key}, {session_key}, kept.namespace)
+    WHERE kept.shard_key = {shard_key} AND kept.session_key = {session_key})
 
 -- fragment: is_shown(message)
 -- Whether a read may show a message, in a statement with the CTE ``retained``.
