@@ -406,16 +406,11 @@ def source_text(part: Mapping[str, Any]) -> str:
         is_given = source.get("type") in ("text", "content")
         if value := (is_given and source.get("data")) or source.get("content") or source.get("text"):
             return "\n".join(_readable(value))
-        if text := source_text(source) or _record(source):
+        if text := source_text(source):
             return text
+        if key == "data" and source.keys().isdisjoint(("type", *_DATA_FIELDS)):
+            return json.dumps(source, ensure_ascii=False, default=str)  # a record
     return next(filter(None, _texts_in_data(part)), "")
-
-
-def _record(source: Mapping[str, Any]) -> str:
-    """The record that a document may be, as JSON: neither an address nor data."""
-    values = source.get("data")
-    is_record = isinstance(values, Mapping) and "type" not in values and not values.keys() & _DATA_FIELDS
-    return json.dumps(values, ensure_ascii=False, default=str) if is_record else ""
 
 
 def _texts_in_data(part: Mapping[str, Any]) -> Iterator[str]:
@@ -475,7 +470,7 @@ def _lines(part: Mapping[str, Any]) -> Iterator[str]:
         printed = [part[key] for key in _PRINTED if part.get(key) and isinstance(part[key], str)]
         texts = [] if text is None else [text]
         texts = texts or [*printed, *([*_readable(output)] or _texts(part, _SPOKEN))]
-        if (texts or beside) and tool is None:
+        if (texts or beside) and not (tool or any(_texts(part, ("transcript",)))):
             yield from _values_beside(part, {id(one) for one in (output, *texts, *beside)})
         yield from texts
     yield from beside

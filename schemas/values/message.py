@@ -22,7 +22,7 @@ from strandline.schemas.values.content_parts import (
 )
 from strandline.schemas.values.foreign_values import is_empty, unreadable
 from strandline.schemas.values.forms.openai import openai_messages
-from strandline.schemas.values.forms.tool_calls import ids_in, own_halves, own_ids, tool_parts
+from strandline.schemas.values.forms.tool_calls import ids_in, own_halves, own_ids, tool_parts, update_form
 from strandline.schemas.values.normal_form import folded
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
@@ -213,8 +213,9 @@ class Message:
     def _read(cls, fields: Mapping[str, Any], where: str) -> Message:
         if "role" not in fields:
             raise InvalidMessageError(f"{where}.role", f"is missing; use one of {', '.join(ROLES)}")
-        if len(fields) == 2 and "content" in fields:  # as most are
+        if len(fields) == 2 and "content" in fields and fields["role"] != "function":  # as most are
             return cls(fields["role"], fields["content"])
+        fields = update_form(fields)
         return cls(
             role=fields["role"],
             content=fields.get("content"),

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, get_args
 from strandline.adapters.storable import MARK, Encoder
 from strandline.schemas.values.content_parts import KEPT, named_text, spoken_text
 from strandline.schemas.values.forms.openai import chat_messages
+from strandline.schemas.values.forms.tool_calls import NO_ID as NO_CALL_ID
 from strandline.schemas.values.forms.tool_calls import read_call, tool_parts
 from strandline.schemas.values.message import SHOWN, Content, Message, Role
 
@@ -23,8 +24,7 @@ Theirs = TypeVar("Theirs")
 MAX_METADATA_CHARACTERS = 4_000
 # Of a content part, in which leftover fields may be kept.
 LEVELS_ABOVE = 3
-# Identifies a call and its result if the model gives no id.
-NO_ID = "no-id"
+NO_ID = NO_CALL_ID
 
 # Who speaks in a message of any role but a tool's, and whom the names of other libraries mean.
 SPEAKERS: Mapping[str, Role] = {role: role for role in get_args(Role) if role != "tool"}
@@ -220,6 +220,35 @@ def media_part(
     if kind == "document" and inline:
         return {"type": "file", "file": {"filename": fields.get("title"), "file_data": inline}}
     return None
+
+
+def quoting_part(kind: str, quoted: Sequence[Mapping[str, Any]], **fields: Any) -> dict[str, Any]:
+    """What LlamaIndex quotes, in parts, as one with their words."""
+    is_text = len(quoted) == 1 and quoted[0]["type"] == "text"
+    parts = {} if is_text else {"content": quoted}
+    return {"type": kind, "text": "\n".join(map(named_text, quoted)), **parts, **fields}
+
+
+# Agno's fields of media, those of a model's output last, and the kinds of our content parts.
+AGNO_MEDIA = {
+    "images": "image", "audio": "audio", "videos": "video", "files": "document", "image_output": "image",
+    "audio_output": "audio", "video_output": "video", "file_output": "document",
+}  # fmt: skip
+_WORDS_OF_MEDIA = ("alt_text", "filename", "name", "revised_prompt", "transcript")
+
+
+def agno_media_part(kind: str, item: Mapping[str, Any], content: object) -> dict[str, Any]:
+    """A medium without its bytes: an image by its URL as OpenAI has it, others by name; with its words.
+
+    ``content``: of the message, which may be its transcript.
+    """
+    texts = {name: item.get(name) for name in _WORDS_OF_MEDIA}
+    words = {name: text for name, text in texts.items() if isinstance(text, str) and text != content}
+    url = item.get("url")
+    if kind == "image" and isinstance(url, str):
+        return {"type": "image_url", "image_url": {"url": url}, **words}
+    place = url or item.get("filepath") or item.get("id")
+    return {"type": kind, **({} if place is None else {"source": str(place)}), **words}
 
 
 # Values.

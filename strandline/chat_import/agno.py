@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from strandline.adapters.converter import NO_ID, ROLES, name_or
+from strandline.adapters.converter import AGNO_MEDIA, NO_ID, ROLES, agno_media_part, name_or
 from strandline.chat_import.records import (
     Omission,
     Place,
@@ -26,7 +26,6 @@ from strandline.chat_import.tables.values import read_json, read_mapping, read_m
 
 # Runs that Agno itself leaves out of a session's history.
 _SKIPPED_STATUSES = frozenset({"PAUSED", "CANCELLED", "ERROR", "REGENERATED"})
-_MEDIA = ("images", "audio", "videos", "files")
 
 
 class SessionRuns:
@@ -98,16 +97,26 @@ class SessionRuns:
         return True
 
     def _take(self, message: Mapping[str, Any], place: Place) -> Iterator[Record]:
+        results = [one for one in _list_of(message.get("tool_calls")) if "tool_call_id" in one]
+        if results:
+            for number, one in enumerate(results):
+                alone = {**message, "tool_calls": None, "content": None, **one}
+                yield from self._take(alone, place.at(str(number)))
+            return
         taken = _openai_message(message)
-        pictures = [part for part in map(_picture, _list_of(message.get("images"))) if part is not None]
-        if pictures:
-            text = taken["content"]
+        text = taken["content"]
+        media: list[dict[str, Any]] = []
+        for name, kind in AGNO_MEDIA.items():
+            own = message.get(name)
+            items = [one for one in (own if isinstance(own, list) else [own]) if isinstance(one, Mapping)]
+            pictures = [_picture(one) if kind == "image" else None for one in items]
+            for item, picture in zip(items, pictures, strict=True):
+                media.append({**agno_media_part(kind, item, text), **(picture or {})})
+            if None in pictures:
+                yield Omission(place.at(name), "are files, audio or video, of which only the words are taken")
+        if media:
             parts = [{"type": "text", "text": text}] if isinstance(text, str) and text else _list_of(text)
-            taken["content"] = [*parts, *pictures]
-        missing = len(_list_of(message.get("images"))) - len(pictures)
-        for kind in _MEDIA:
-            if missing if kind == "images" else message.get(kind):
-                yield Omission(place.at(kind), "are files, audio or video, which are not taken")
+            taken["content"] = [*parts, *media]
         yield SourceMessage(place, self._session, self._user, taken)
 
 

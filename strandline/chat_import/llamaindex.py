@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from strandline.adapters.converter import NO_ID, ROLES, media_part, name_or
+from strandline.adapters.converter import NO_ID, ROLES, media_part, name_or, quoting_part
 from strandline.chat_import.records import (
     Omission,
     Place,
@@ -102,7 +102,8 @@ def _part(kind: str, block: Mapping[str, Any]) -> dict[str, Any] | None:
         text = block.get("text")
         return {"type": "text", "text": text if isinstance(text, str) else ""}
     if kind == "thinking":
-        return {"type": "thinking", "thinking": block.get("content")}
+        fields = _fields(block, "block_type", "content")
+        return {"type": "thinking", "thinking": block.get("content"), **fields}
     if kind in ("citable", "citation"):
         return _quoting_part(kind, block)
     if kind in _MEDIA:
@@ -121,12 +122,9 @@ def _media_part(kind: str, block: Mapping[str, Any]) -> dict[str, Any] | None:
 def _quoting_part(kind: str, block: Mapping[str, Any]) -> dict[str, Any]:
     nested = block.get("content", block.get("cited_content"))
     quoted = nested if isinstance(nested, list) else [nested]
-    texts = [one["text"] for one in quoted if isinstance(one, Mapping) and isinstance(one.get("text"), str)]
-    return {
-        "type": kind,
-        "text": "\n".join(texts),
-        **_fields(block, "block_type", "content", "cited_content", "text"),
-    }
+    blocks = [(str(one.get("block_type")), one) for one in quoted if isinstance(one, Mapping)]
+    parts = [part for part in (_part(name, one) for name, one in blocks) if part is not None]
+    return quoting_part(kind, parts, **_fields(block, "block_type", "content", "cited_content", "text"))
 
 
 def _fields(block: Mapping[str, Any], *left_out: str) -> dict[str, Any]:

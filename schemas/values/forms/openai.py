@@ -73,7 +73,7 @@ def chat_messages(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         return [message]
     is_answer = role == "assistant"
     own = [part for part, one in parts if one is None or not (one.is_result or is_answer)]
-    results: dict[str, Any] = {one.id: _output(one.value) for _, one in parts if one and one.is_result}
+    results: dict[str, Any] = {one.id: output_text(one.value) for _, one in parts if one and one.is_result}
     if role == "tool":
         called = message.get("tool_call_id", "")
         if own and called in results:
@@ -226,9 +226,10 @@ def _call_id(call_id: str, also: Collection[str]) -> str:
     return blake2b(call_id.encode(), digest_size=MAX_CALL_ID // 2).hexdigest()
 
 
-def _output(value: object) -> Any:
+def output_text(value: object) -> str:
+    """The output of a tool as text: parts by their words, JSON without data in base64."""
     if isinstance(value, Mapping) and isinstance(value.get("value"), str | list):  # the AI SDK's
-        return _output(value["value"])
+        return output_text(value["value"])
     parts: list[Any] = value if isinstance(value, list) else [value]
     if all(is_part(part) for part in parts) and (isinstance(value, list) or kind_of(parts[0])):
         return "\n".join(filter(None, map(named_text, parts)))

@@ -34,14 +34,14 @@ _USER_FIRST = frozenset({"tooluse", "toolresult", "functionresponse"})
 # Items of the Responses API have an ``id`` as well, which is not the call's.
 _IDS = ("tool_use_id", "toolUseId", "toolCallId", "tool_call_id", "call_id", "id")
 _NAMES = ("name", "toolName")
-_INPUTS = ("input", "args", "arguments", "action", "operation")
+_INPUTS = ("input", "args", "arguments", "action", "actions", "operation")
 _OUTPUTS = ("output", "result", "content", "response")
+# Identifies a call and its result if the model gives no id.
+NO_ID = "no-id"
 _THINKING = frozenset(
-    {
-        "thinking", "redacted_thinking", "reasoning", "reasoning_content", "reasoningContent",
-        "redacted-reasoning", "reasoning-file", "text_reasoning",
-    }
-)  # fmt: skip
+    "thinking redacted_thinking reasoning reasoning_content reasoningContent redacted-reasoning"
+    " reasoning-file text_reasoning".split()
+)
 
 Parts = Sequence[Mapping[str, Any]]
 Content = str | Parts | None
@@ -85,6 +85,8 @@ def tool_parts(content: Content) -> Iterator[tuple[Mapping[str, Any], ToolPart |
             number = unnamed[name, is_result]
             call_id = name if number == 1 else f"{name}#{number}"
         value = _first(body, _OUTPUTS if is_result else _INPUTS)
+        if is_result and isinstance(body.get("parts"), list):  # Gemini's, beside the response
+            value = [value, *body["parts"]]
         is_user_first = kind in _USER_FIRST or wrapper is not None
         yield part, ToolPart(call_id, is_result, name, value, is_user_first)
 
@@ -132,6 +134,17 @@ def read_call(call: Mapping[str, Any]) -> Called:
         arguments = {key: value for key, value in body.items() if key != "name"}
     own_type = "" if kind in ("function", "custom", "tool_call") else kind
     return Called(call.get("id"), str(body.get("name") or own_type), arguments)
+
+
+def update_form(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A message with the call of OpenAI's first form as a listed one, and its result as a tool's."""
+    if message["role"] == "function":
+        return {"tool_call_id": NO_ID, **message, "role": "tool"}
+    function = message.get("function_call")
+    if message["role"] != "assistant" or message.get("tool_calls") or not isinstance(function, Mapping):
+        return message
+    calls = [{"id": NO_ID, "type": "function", "function": function}]
+    return {**{key: value for key, value in message.items() if key != "function_call"}, "tool_calls": calls}
 
 
 def answered_by(part: Mapping[str, Any], call: ToolPart, text: str) -> Mapping[str, Any] | None:

@@ -14,7 +14,7 @@ from agno.models.message import Message as AgnoMessage
 from agno.run.agent import RunInput, RunOutput
 from agno.run.team import TeamRunInput, TeamRunOutput
 
-from strandline.adapters.converter import ROLES, tool_call, with_leftovers
+from strandline.adapters.converter import AGNO_MEDIA, ROLES, agno_media_part, tool_call, with_leftovers
 from strandline.adapters.storable import Encoder
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.content_parts import is_part
@@ -28,12 +28,6 @@ Parts = list[dict[str, Any]]
 _ROLES: Mapping[str, Role] = {
     role: ROLES[role] for role in ("user", "assistant", "model", "tool", "function")
 }
-# Agno's fields of media, those of a model's output last, and the kinds of our content parts.
-_MEDIA = {
-    "images": "image", "audio": "audio", "videos": "video", "files": "document", "image_output": "image",
-    "audio_output": "audio", "video_output": "video", "file_output": "document",
-}  # fmt: skip
-_MEDIA_WORDS = ("alt_text", "filename", "name", "revised_prompt", "transcript")
 
 
 def messages_of(run: Run) -> list[Message]:
@@ -163,9 +157,9 @@ def _content(content: Any) -> Content:
 
 
 def _with_media(message: AgnoMessage, content: Content) -> Content:
-    by_kind = ((kind, getattr(message, field) or ()) for field, kind in _MEDIA.items())
+    by_kind = ((kind, getattr(message, field) or ()) for field, kind in AGNO_MEDIA.items())
     media = [
-        _media_part(kind, item, content)
+        agno_media_part(kind, item.__dict__, content)
         for kind, items in by_kind
         for item in (items if isinstance(items, Sequence) else [items])
     ]
@@ -173,17 +167,3 @@ def _with_media(message: AgnoMessage, content: Content) -> Content:
         return content
     text = [{"type": "text", "text": content}] if isinstance(content, str) and content else []
     return [*(text if content is None or isinstance(content, str) else content), *media]
-
-
-def _media_part(kind: str, item: object, content: Content) -> dict[str, Any]:
-    """A medium without its bytes: an image by its URL as OpenAI has it, others by name; with its words.
-
-    ``content``: of the message, which may be its transcript.
-    """
-    values = {name: getattr(item, name, None) for name in _MEDIA_WORDS}
-    words = {name: text for name, text in values.items() if isinstance(text, str) and text != content}
-    url = getattr(item, "url", None)
-    if kind == "image" and isinstance(url, str):
-        return {"type": "image_url", "image_url": {"url": url}, **words}
-    place = url or getattr(item, "filepath", None) or getattr(item, "id", None)
-    return {"type": kind, **({} if place is None else {"source": str(place)}), **words}

@@ -24,7 +24,7 @@ from llama_index.core.base.llms.types import (
     VideoBlock,
 )
 
-from strandline.adapters.converter import media_part, read_data_url, without
+from strandline.adapters.converter import media_part, quoting_part, read_data_url, without
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.content_parts import named_text
 from strandline.schemas.values.forms.openai import body_of
@@ -93,10 +93,7 @@ def own_block(part: Part) -> BaseContentBlock | None:
 def _quoting_part(block: CitableBlock | CitationBlock) -> dict[str, Any]:
     nested = [part_of(one) for one in block.nested_blocks]
     fields = block.model_dump(exclude={"block_type", block.nested_blocks_field_name()}, exclude_none=True)
-    if len(nested) == 1 and nested[0]["type"] == "text":
-        return {"type": block.block_type, "text": nested[0]["text"], **fields}
-    texts = "\n".join(one["text"] for one in nested if one["type"] == "text")
-    return {"type": block.block_type, "text": texts, "content": nested, **fields}
+    return quoting_part(block.block_type, nested, **fields)
 
 
 def _quoted_block(part: Part) -> tuple[list[Any], dict[str, Any]]:

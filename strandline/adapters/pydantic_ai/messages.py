@@ -10,6 +10,7 @@ request.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -42,6 +43,8 @@ Json = dict[str, Any]
 _FILES = {"audio-url": "audio", "document-url": "document", "video-url": "video"}
 # Of parts of others.
 _URLS = {"image_url": "image-url", "video_url": "video-url"}
+# An identifier that a file is given where it has no name.
+_OF_ITS_DATA = re.compile("[0-9a-f]{6}")
 _AUDIO_TYPES = {"mp3": "mpeg"}
 _TO_STANDARD = str.maketrans("-_", "+/")
 _FROM_STANDARD = str.maketrans("+/", "-_")
@@ -56,12 +59,19 @@ def _part(item: Any) -> Json:
     kind, media_type = item.get("kind"), str(item.get("media_type", ""))
     if kind == "text-content":
         return {"type": "text", "text": item["content"], LIBRARY: without(item, "content")}
+    name = str(item.get("identifier") or "")
+    named = {"name": name} if name and not _OF_ITS_DATA.fullmatch(name) else {}
     if kind == "image-url":
-        return {"type": "image_url", "image_url": {"url": item["url"]}, LIBRARY: without(item, "url")}
+        return {
+            "type": "image_url",
+            "image_url": {"url": item["url"]},
+            LIBRARY: without(item, "url"),
+            **named,
+        }
     if kind == "binary" and media_type.startswith("image/"):
         url = f"data:{media_type};base64,{item['data'].translate(_TO_STANDARD)}"
-        return {"type": "image_url", "image_url": {"url": url}, LIBRARY: without(item, "data")}
-    return {"type": _FILES.get(kind, _kind_of_media(media_type)), LIBRARY: dict(item)}
+        return {"type": "image_url", "image_url": {"url": url}, LIBRARY: without(item, "data"), **named}
+    return {"type": _FILES.get(kind, _kind_of_media(media_type)), LIBRARY: dict(item), **named}
 
 
 def _item(part: Mapping[str, Any]) -> Any:
@@ -220,7 +230,8 @@ def _foreign_item(part: Mapping[str, Any]) -> Any:
         inline = f"audio/{_AUDIO_TYPES.get(body['format'], body['format'])}", body["data"]
     if inline:
         media_type, data = inline
-        return {"kind": "binary", "data": data.translate(_FROM_STANDARD), "media_type": media_type}
+        name = {"identifier": body["filename"]} if "filename" in body else {}
+        return {"kind": "binary", "data": data.translate(_FROM_STANDARD), "media_type": media_type, **name}
     return {"kind": _URLS[kind], "url": url} if url and kind in _URLS else None
 
 

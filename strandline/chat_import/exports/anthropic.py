@@ -10,6 +10,7 @@ from strandline.adapters.converter import name_or
 from strandline.chat_import.exports.source import ExportSource, branch_to, newest_leaf
 from strandline.chat_import.records import Omission, Place, Record, SourceMessage, tool_call
 from strandline.chat_import.tables.values import read_moment
+from strandline.schemas.values.forms.openai import output_text
 
 _ROLES = {"human": "user", "assistant": "assistant"}
 
@@ -111,9 +112,8 @@ class _Pieces:
 
     def add(self, block: object, index: int) -> None:
         kind = block.get("type") if isinstance(block, dict) else None
-        if isinstance(block, dict) and kind == "text":
-            if isinstance(block.get("text"), str):
-                self.add_text(block["text"])
+        if isinstance(block, dict) and kind != "thinking" and isinstance(block.get("text"), str):
+            self.add_text(block["text"])
         elif isinstance(block, dict) and kind == "tool_use" and self._role == "assistant":
             call_id = name_or(f"{self._message_id}-{index}", block.get("id"))
             self._calls.append(tool_call(call_id, block.get("name"), block.get("input")))
@@ -148,9 +148,9 @@ class _Pieces:
         self._end_message()
         call_id = self._call_of(block)
         if call_id is None:
-            self._texts.append(_text_of(block.get("content")))
+            self._texts.append(output_text(block.get("content")))
             return
-        answer = {"role": "tool", "content": _text_of(block.get("content")), "tool_call_id": call_id}
+        answer = {"role": "tool", "content": output_text(block.get("content")), "tool_call_id": call_id}
         if isinstance(block.get("name"), str) and block["name"]:
             answer["name"] = block["name"]
         self._messages.append(answer)
@@ -161,8 +161,8 @@ class _Pieces:
         candidates = by_id or by_name or self._open_calls
         if not candidates:
             return None
-        self._open_calls.remove(candidates[0])
-        return candidates[0][0]
+        self._open_calls.remove(call := candidates[0])
+        return call[0]
 
     def _end_message(self) -> None:
         if self._texts or self._calls:
@@ -171,11 +171,3 @@ class _Pieces:
                 message["tool_calls"] = self._calls
             self._messages.append(message)
         self._texts, self._calls = [], []
-
-
-def _text_of(content: object) -> str:
-    if isinstance(content, str):
-        return content
-    blocks = content if isinstance(content, list) else []
-    texts = (block.get("text") for block in blocks if isinstance(block, dict))
-    return "\n".join(text for text in texts if isinstance(text, str))

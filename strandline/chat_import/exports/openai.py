@@ -10,6 +10,7 @@ from strandline.adapters.converter import NO_ID, name_or
 from strandline.chat_import.exports.source import ExportSource, branch_to, newest_leaf
 from strandline.chat_import.records import Omission, Place, Record, SourceMessage, tool_call
 from strandline.chat_import.tables.values import read_moment
+from strandline.schemas.values.content_parts import part_text
 
 _ROLES = ("system", "user", "assistant", "tool")
 # Why content of a kind is left out as no part of the chat.
@@ -100,8 +101,8 @@ def _read_message(
 def _texts_of(content: Mapping[str, Any]) -> tuple[list[str], list[tuple[str, str]]]:
     parts = content.get("parts")
     if not isinstance(parts, list):
-        fields = (content.get(field) for field in ("text", "result"))
-        return [field for field in fields if isinstance(field, str)], []
+        fields = [content[field] for field in ("text", "result") if isinstance(content.get(field), str)]
+        return fields or [part_text({**content, "type": name_or("content", content.get("content_type"))})], []
     texts: list[str] = []
     problems: list[tuple[str, str]] = []
     for index, part in enumerate(parts):

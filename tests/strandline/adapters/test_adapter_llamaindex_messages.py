@@ -248,6 +248,14 @@ def test_openai_messages_put_by_others_read_as_blocks() -> None:
     ]
 
 
+def test_the_words_of_what_is_quoted_are_read() -> None:
+    quoted = CitableBlock(
+        title="t", source="s", content=[TextBlock(text="see"), DocumentBlock(data=b"QUJD", title="charter")]
+    )
+    stored = message_of(ChatMessage(role="user", blocks=[quoted]))
+    assert stored.shown_text == '[citable] {"title": "t", "source": "s"}\nsee\n[document] charter'
+
+
 def test_pictures_beside_an_answer_are_no_documents_of_llamaindex() -> None:
     """As OpenRouter returns them."""
     picture = {"type": "image_url", "image_url": {"url": "https://e.org/map.png"}}

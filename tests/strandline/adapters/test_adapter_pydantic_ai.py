@@ -254,6 +254,17 @@ def test_a_result_keeps_its_outcome(outcome: Any) -> None:
     assert cast(Any, restored.parts[0]).outcome == outcome
 
 
+def test_the_name_of_a_file_is_its_identifier() -> None:
+    file = {"filename": "a.txt", "file_data": "data:text/plain;base64,QUJD"}
+    (request,) = model_messages_of([Message("user", [{"type": "file", "file": file}])])
+    assert "identifier='a.txt'" in repr(request)
+    kinds = ("image/png", "application/pdf")
+    sent = [BinaryContent(b"x", media_type=kind, identifier="boat") for kind in kinds]
+    sent.append(BinaryContent(b"x", media_type="image/png"))
+    (stored,) = messages_of(ModelRequest([UserPromptPart(sent)]))
+    assert stored.shown_text == "[picture] boat\n[document] boat\n[picture]"
+
+
 def test_what_is_spoken_is_said_by_its_speaker() -> None:
     sound = BinaryContent(b"bytes", media_type="audio/wav")
     spoken: list[ModelMessage] = [
