@@ -26,6 +26,8 @@ from strandline.schemas.errors import TransientModelError
 # More than any call takes; sums over many calls stay within the database's range.
 MAX_TOKENS_OF_CALL = 2**31 - 1
 _MAX_LEVELS = 8
+# More than a stream has of any answer: an event is at least a token.
+MAX_VALUES = 200_000
 
 _CUT_OFF = re.compile(rf"length|max_|limit|truncat|{NO_END}")
 _FILTERED = re.compile(r"filter|safety|recit|block|prohibit|spii|refus|guardrail|moderat|sensitive|policy")
@@ -50,6 +52,7 @@ _AROUND = tuple(
 _OF_BODIES = frozenset({"choices", "data", "embeddings", "embedding"})
 _VECTORS = ("embedding", "vector", "embeddings", "values", "float", "base64", "dense_embedding")
 
+_DECODER = json.JSONDecoder(strict=False)
 _EVENTS = re.compile(r"^data:", re.MULTILINE)
 # Characters that may stand before a value: also the marks that keep a browser from running a list.
 _BEFORE_FIRST = re.compile(r"[^\w{\[<\"]{0,16}")
@@ -93,7 +96,7 @@ class Body:
     headers: Mapping[str, str]
 
     def values(self) -> Iterator[Any]:
-        """The JSON values of the body, or of its events; None for the end of a stream.
+        """At most ``MAX_VALUES`` JSON values of the body, or of its events; None for the end of a stream.
 
         Raises:
             TransientModelError: the first of them is not JSON, or not whole; the others end before one.
@@ -103,12 +106,14 @@ class Body:
             lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
             text = "\n".join(line[5:].strip() for line in lines if line.startswith("data:"))
         before, at = _BEFORE_FIRST, 0
-        while (begin := _end_of(before, text, at)) < len(text):
+        for _ in range(MAX_VALUES):
+            if (begin := _end_of(before, text, at)) == len(text):
+                return
             if text[begin : begin + len(_END)].upper() == _END:
                 value, at = None, begin + len(_END)
             else:
                 try:
-                    value, at = json.JSONDecoder(strict=False).raw_decode(text, begin)
+                    value, at = _DECODER.raw_decode(text, begin)
                 except (ValueError, RecursionError):
                     if before is _BEFORE_NEXT:
                         return  # a page's end, or an event that was cut
@@ -212,7 +217,7 @@ def read_completion(body: Body) -> Completion:
     for value in body.values():
         is_whole = is_whole or value is None
         whole = _opened(value, body.headers)
-        for one in whole if isinstance(whole, list) else [whole]:
+        for one in whole[:MAX_VALUES] if isinstance(whole, list) else [whole]:
             chunk = _opened(one, body.headers)
             offered = _choices(chunk)
             is_of_form = is_of_form or offered is not None

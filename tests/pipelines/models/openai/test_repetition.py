@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.pipelines.models.openai.repetition import repeats_itself, until_repetition
-from strandline.pipelines.models.openai.replies import Body, read_completion
+from strandline.pipelines.models.openai.replies import MAX_VALUES, Body, read_completion
 
 FACT = '{"text": "User has a cat.", "messages": [1], "topics": ["pets"], "said_by": null, "about_date": null}'
 BEGUN = f'{{"facts": [{FACT}, '
@@ -75,6 +75,11 @@ def test_a_list_of_lines_that_counts_on_is_ended(break_: str) -> None:
     completion = read_completion(Body(b"".join(until_repetition([*sent.splitlines(keepends=True)])), {}))
     assert completion.has_no_end and completion.text.startswith(begun)
     assert len(completion.text) < len(begun) + 24 * len(break_) + 300
+
+
+@pytest.mark.parametrize("value", ["{}", "1 "])
+def test_a_body_has_no_more_values_than_an_answer_can_have(value: str) -> None:
+    assert sum(1 for _ in Body(value.encode() * (MAX_VALUES + 1), {}).values()) == MAX_VALUES
 
 
 @given(st.lists(st.text(max_size=30)), st.lists(st.integers(0, 400)), st.binary(max_size=40))
