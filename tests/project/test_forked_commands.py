@@ -16,7 +16,7 @@ from tests.support.processes import forking, shell
 # At the end come its thread, what it registered, and the end of all that it made, with complaints about that.
 PROGRAM = """
 import atexit, logging, sys, threading
-from strandline.schemas import version
+from strandline.schemas import tracing, version
 THING = '''
 class Thing:
     def __init__(self, name):
@@ -27,13 +27,13 @@ class Thing:
 exec(THING)
 apart = {}
 exec(THING, apart)
-version.of_ours = apart["Thing"]("of ours")
+version.of_ours, tracing._tracer = apart["Thing"]("of ours"), apart["Thing"]("in place")
 del apart
 class Complaining:
     def __del__(self):
         print(logging is None, version.VERSION is None, file=sys.stderr)
         raise ValueError("at the end")
-kept, ring, complaining = Thing("kept"), Thing("ring"), Complaining()
+kept, ring, listed, complaining = Thing("kept"), Thing("ring"), [Thing("listed")], Complaining()
 ring.itself = ring
 atexit.register(print, "registered")
 def wait_for_the_end():
@@ -43,7 +43,9 @@ threading.Thread(target=wait_for_the_end).start()
 """
 
 
-@pytest.mark.parametrize("end", ["", "sys.exit('a sentence')", "raise KeyboardInterrupt"])
+@pytest.mark.parametrize(
+    "end", ["", "sys.exit('a sentence')", "sys.exit(3)", "1 / 0", "raise KeyboardInterrupt"]
+)
 def test_a_forked_program_ends_as_one_that_started(end: str) -> None:
     command = [sys.executable, "-c", PROGRAM + end]
     started = subprocess.run(command, capture_output=True, text=True, check=False, cwd=forking.ROOT)
@@ -52,10 +54,21 @@ def test_a_forked_program_ends_as_one_that_started(end: str) -> None:
     for process in (started, forked):
         first, second, *gone = process.stdout.splitlines()
         assert (first, second) == ("thread", "registered")
-        assert sorted(gone) == ["gone: kept", "gone: of ours", "gone: ring"], "in whichever order"
+        names = ("in place", "kept", "listed", "of ours", "ring")
+        assert sorted(gone) == [f"gone: {name}" for name in names], "in whichever order"
         complaint = process.stderr.splitlines()[-5:]
         assert complaint[0] == "False False", "what its end needs is there"
         assert (complaint[1][:17], complaint[-1]) == ("Exception ignored", "ValueError: at the end")
+
+
+def test_a_forked_program_says_that_its_words_cannot_be_written() -> None:
+    command = [sys.executable, "-c", "print('words')"]
+    with Path("/dev/full").open("w") as full:
+        for run in (subprocess.run, forking.run):
+            done = run(command, env={}, stdout=full, stderr=subprocess.PIPE, check=False)
+            assert done.returncode == 120
+            words = ("Exception ignored", "<stdout>", "OSError")
+            assert [word for word in words if word not in str(done.stderr)] == []
 
 
 def test_a_program_without_a_locale_is_as_one_with_utf_8() -> None:

@@ -3,7 +3,7 @@
 It has loaded the vocabulary that most of them count with as well, which takes a third of a second.  It forks
 when it is told to and does nothing else, so it has no threads, no connections and nothing in its hands.
 What a copy runs, it runs as if its interpreter had started for it: as ``__main__``, with its own arguments,
-environment, working directory and streams, and through the interpreter's own end.
+environment, working directory and streams, and to an end as the interpreter's: see ``end``.
 
 A command that starts processes in its turn, such as ``strandline up`` its worker, has a template of its own:
 a second copy, which has run nothing either.
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import gc
 import importlib
 import io
@@ -25,9 +24,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
-from types import ModuleType
-from typing import Any
+from functools import _lru_cache_wrapper
+from itertools import islice
+from types import FunctionType, ModuleType, SimpleNamespace
+from typing import Any, NoReturn
 
 MAX_ORDER_BYTES = 160_000
 
@@ -54,36 +57,137 @@ STARTS_OTHERS = (
 )
 
 
-# Modules that the interpreter takes apart at its end as ever: ours, and those that it needs for that.
-OWN = ("strandline", "tests", "__main__", "builtins", "sys")
-LIBRARIES: list[str] = []
-KEPT: list[object] = []
+# Where a program leaves what it has made: in names of our modules, or in what these names had before.
+OURS = ("strandline", "__main__")
+HOLDERS = (dict, list, set, deque)
+# Of each of our modules before a copy begins: what it has, under which names, and what of it may be changed,
+# with how much it holds.
+HELD: dict[str, tuple[dict[str, Any], frozenset[str], dict[str, int | None]]] = {}
+LOADED: list[str] = []
 
 
 def main(control: socket.socket) -> None:
     gc.disable()
-    atexit.register(leave_libraries)  # before anything else registers, since what registers first runs last
     import_everything()
     tokens = importlib.import_module("strandline.producers.tokens")
-    KEPT.append(tokens.load_encoding(tokens.DEFAULT_ENCODING))
+    tokens.load_encoding(tokens.DEFAULT_ENCODING)
     importlib.import_module("tests.support.processes.forking")
-    LIBRARIES.extend(name for name in sys.modules if name.partition(".")[0] not in OWN)
+    LOADED.extend(sys.modules)
+    for name in filter(is_ours, LOADED[LOADED.index("__main__") + 1 :]):
+        held = vars(sys.modules[name])
+        state = {key: size_of(value) for key, value in held.items() if is_stateful(value)}
+        HELD[name] = held, frozenset(held), state
     gc.enable()
     gc.freeze()  # copies need not touch, and so copy, the memory of what was imported
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     order = await_order(control)
     if order is not None:
+        end(run(order))
+
+
+def run(order: dict[str, Any]) -> int:
+    """Run what was ordered; returns the code that the interpreter would end with, and its signal below 0."""
+    try:
         become(order)
+    except SystemExit as asked:
+        if asked.code is None or isinstance(asked.code, int):
+            return (asked.code or 0) & 0xFF
+        print(asked.code, file=sys.stderr)
+        return 1
+    except BaseException as error:  # noqa: BLE001  # as the interpreter does
+        sys.excepthook(type(error), error, error.__traceback__)
+        return -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+    return 0
 
 
-def leave_libraries() -> None:
-    """Spare the end of a process most of its work: to take apart libraries, and so to copy their memory.
+def end(code: int) -> NoReturn:
+    """End as the interpreter does, but take nothing apart that was there before the copy began.
 
-    What the process made is collected before, with all of them there, and our own modules end as ever.
+    That took four fifths of the time of a short command: each page of memory was copied, to free what lay in
+    it.  First come threads, then what was registered, then the end of all that the program has made.
     """
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]
+    except BaseException as error:  # noqa: BLE001  # as the interpreter does
+        complain(error, threading)
+    atexit._run_exitfuncs()
+    code = flush_streams(code)
+    let_go()
+    code = flush_streams(code)
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+def let_go() -> None:
+    """Take out of our modules what the program has left there, those first that were imported last.
+
+    Nothing else is as much as looked at, since to count a reference is to write.
+    """
+    sys.setswitchinterval(1_000)  # threads that nobody waits for end here as well
+    threading.excepthook = lambda _: None
+    come = filter(is_ours, islice(reversed(sys.modules), max(0, len(sys.modules) - len(LOADED))))
+    kept = []
+    for name in [*come, "__main__"]:
+        made = vars(sys.modules[name])
+        for key in [key for key in made if key[:2] != "__" and made is not globals()]:
+            if isinstance(made[key], (ModuleType, FunctionType, type)):
+                kept.append((made, key))
+            else:
+                made[key] = None
+    for held, known, state in reversed(HELD.values()):
+        for key in held.keys() - known if len(held) > len(known) else ():
+            held[key] = None
+        for key, size in state.items():
+            value: Any = held.get(key)
+            if isinstance(value, _lru_cache_wrapper):
+                value.cache_clear()
+            elif type(value) in HOLDERS:
+                if not size or len(value) != size:
+                    value.clear()
+            elif size is None:
+                held[key] = None
+            else:
+                kept.append((held, key))
+            value = None
     gc.collect()
-    KEPT.extend(sys.modules.pop(name) for name in LIBRARIES if name in sys.modules)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(KEPT))
+    # Only now, since what has just ended may have needed them for that.
+    for held, key in kept:
+        held[key] = None
+    gc.collect()
+
+
+def is_ours(name: str) -> bool:
+    return name.partition(".")[0] in OURS
+
+
+def is_stateful(value: object) -> bool:
+    is_one_of_ours = not isinstance(value, type) and is_ours(type(value).__module__)
+    return value is None or type(value) in (*HOLDERS, _lru_cache_wrapper) or is_one_of_ours
+
+
+def size_of(value: Any) -> int | None:
+    """How much a collection holds; None for nothing, and 0 for all else."""
+    return len(value) if type(value) in HOLDERS else None if value is None else 0
+
+
+def flush_streams(code: int) -> int:
+    """Write what is still to be written; where that fails, 120 is the code."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            if not stream.closed:
+                stream.flush()
+        except (OSError, ValueError) as error:
+            if stream is sys.stdout:
+                complain(error, stream)
+            code = 120
+    return code
+
+
+def complain(error: BaseException, place: object) -> None:
+    about = {"exc_type": type(error), "exc_value": error, "exc_traceback": error.__traceback__}
+    sys.unraisablehook(SimpleNamespace(**about, err_msg=None, object=place))
 
 
 def import_everything() -> None:
@@ -107,7 +211,7 @@ def without_extras() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] in OWN:
+        if error.name is None or error.name.partition(".")[0] in ("strandline", "tests"):
             raise
 
 
