@@ -12,6 +12,7 @@ from tests.conftest import rows_of, wait_until
 from tests.strandline.service.pages.conftest import Visitor
 from tests.strandline.service.test_operators import bury
 from tests.support.servers.service_server import RunningService
+from tests.support.whole_words import says
 
 HOSTILE = "<script>alert(1)</script> \x1b[31mred\x1b[0m \u202eevil\u202c </td>&amp;"
 _FACT = re.compile(r'href="(/page/users/[^"]+/facts/[0-9a-f-]{36})"')
@@ -132,12 +133,12 @@ def test_a_session_is_edited_forked_and_rewound(running: RunningService, desk: V
     for text in ("one", "two", "three"):
         say(running, "ana", "edited", text)
     assert "new content" in desk.send("/page/sessions/edited/replace", seq="2", content="2nd").text
-    assert "2nd" in desk.send("/page/sessions/edited/reveal").text
+    assert says(desk.send("/page/sessions/edited/reveal").text, "2nd")
     fork = desk.send("/page/sessions/edited/fork", through_seq="2")
     assert "This session is the copy." in fork.text
     assert "taken back" in desk.send("/page/sessions/edited/rewind", from_seq="2").text
-    assert "2nd" not in desk.send("/page/sessions/edited/reveal").text
-    assert "2nd" in desk.send(f"{fork.url.path}/reveal").text
+    assert not says(desk.send("/page/sessions/edited/reveal").text, "2nd")
+    assert says(desk.send(f"{fork.url.path}/reveal").text, "2nd")
     assert desk.send("/page/sessions/edited/rewind", from_seq="ten").status_code == 422
 
 
