@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act
+from strandline.pipelines.inspect.directory import find_session
 from strandline.pipelines.replay.arguments import checked
 from strandline.pipelines.upkeep import archived, passes, policies
 from strandline.pipelines.upkeep.archive import Archive
@@ -21,7 +22,6 @@ from strandline.pipelines.upkeep.passes import forget_aged
 from strandline.pipelines.upkeep.policies import RetentionAct, RetentionLevel
 from strandline.pipelines.upkeep.removal import REST, Removal, Remover
 from strandline.replay import connect
-from strandline.schemas.errors import NotFoundError
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.queries.conversation.retention import (
     ArchivesWithObjects,
@@ -34,14 +34,8 @@ from strandline.schemas.queries.conversation.retention import (
     RetentionTotals,
     RetentionTotalsRow,
 )
-from strandline.schemas.queries.conversation.sessions import FindOwner
 from strandline.schemas.values.acts.retention import Retention
-from strandline.schemas.values.identity import (
-    DEFAULT_NAMESPACE,
-    SessionIdentity,
-    check_name,
-    identify_session,
-)
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE, check_name, identify_session
 from strandline.schemas.values.message import Message
 from strandline.wiring.archives import open_archive
 
@@ -222,7 +216,7 @@ def archived_ranges(
     Raises:
         NotFoundError: the session does not exist.
     """
-    identity = find_session(database, namespace, session_id)
+    identity = find_session(database, session_id, namespace=namespace)
     return database.run(archived.archived_ranges(identity.shard_key, identity.session_key))
 
 
@@ -236,7 +230,7 @@ def read_archived(
         NotFoundError: the session does not exist.
         ArchiveError: an object cannot be read, or went to a handler.
     """
-    identity = find_session(database, namespace, session_id)
+    identity = find_session(database, session_id, namespace=namespace)
     yield from archived.read_archived(database, open_archive, identity)
 
 
@@ -256,7 +250,7 @@ def restore(
         ConflictError: ``to`` is in use; nothing was changed.
         ArchiveError: an object cannot be read.
     """
-    identity = find_session(database, namespace, session_id)
+    identity = find_session(database, session_id, namespace=namespace)
     new = identify_session(namespace, to, identity.user_id)
     return archived.restore(database, open_archive, identity, new, ttl_seconds)
 
@@ -270,28 +264,15 @@ def provide_input(tx: Fetcher, shard_key: UUID, generation_id: int) -> int:
     return archived.provide_input(tx, open_archive, shard_key, generation_id)
 
 
-def find_session(database: Database, namespace: str, session_id: str) -> SessionIdentity:
-    """A session by its name, of any owner.
-
-    Raises:
-        NotFoundError: nothing was ever put to it.
-    """
-    identity = identify_session(check_name("namespace", namespace), session_id, None)
-    rows = database.fetch(FindOwner(directory_key=identity.directory_key))
-    if not rows:
-        raise NotFoundError(f"Nothing has been put yet to session {session_id!r} in namespace {namespace!r}.")
-    return identify_session(namespace, session_id, rows[0].user_id)
-
-
 def _level(database: Database, namespace: str, session_id: str | None) -> RetentionLevel:
     if session_id is None:
         return RetentionLevel(check_name("namespace", namespace))
-    identity = find_session(database, namespace, session_id)
+    identity = find_session(database, session_id, namespace=namespace)
     return RetentionLevel(identity.namespace, identity)
 
 
 def _which(database: Database, namespace: str | None, session_id: str | None) -> passes.Which:
     key: UUID | None = None
     if session_id is not None:
-        key = find_session(database, namespace or DEFAULT_NAMESPACE, session_id).session_key
+        key = find_session(database, session_id, namespace=namespace).session_key
     return passes.Which(namespace=namespace, session_key=key)

@@ -129,8 +129,8 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     (("set", "--ttl", "0d"), "is not a duration"),
     (("set", "--archive", "s3://key:secret@bucket"), "no credentials"),
     (("set", "--session", "s", "--answers", "5d"), "whole namespace"),
-    (("show", "--session", "nobody"), "Nothing has been put yet"),
-    (("archived", "nobody"), "Nothing has been put yet"),
+    (("show", "--session", "nobody"), "nothing has been put to it yet"),
+    (("archived", "nobody"), "nothing has been put to it yet"),
     (("restore", "s", "t"), "Nothing of session 's' is in an archive"),
 ]
 
