@@ -97,10 +97,11 @@ class SessionRuns:
         return True
 
     def _take(self, message: Mapping[str, Any], place: Place) -> Iterator[Record]:
-        results = [one for one in _list_of(message.get("tool_calls")) if "tool_call_id" in one]
+        calls = [one for one in _list_of(message.get("tool_calls")) if isinstance(one, Mapping)]
+        results = [one for one in calls if "tool_call_id" in one]
         if results:
             for number, one in enumerate(results):
-                alone = {**message, "tool_calls": None, "content": None, **one}
+                alone = {**message, "content": None, **one, "role": message["role"], "tool_calls": None}
                 yield from self._take(alone, place.at(str(number)))
             return
         taken = _openai_message(message)
