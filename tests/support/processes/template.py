@@ -25,11 +25,12 @@ import socket
 import subprocess
 import sys
 import threading
+import traceback
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import _lru_cache_wrapper
 from itertools import islice
-from types import FunctionType, ModuleType, SimpleNamespace
+from types import FunctionType, ModuleType
 from typing import Any, NoReturn
 
 MAX_ORDER_BYTES = 160_000
@@ -186,8 +187,8 @@ def flush_streams(code: int) -> int:
 
 
 def complain(error: BaseException, place: object) -> None:
-    about = {"exc_type": type(error), "exc_value": error, "exc_traceback": error.__traceback__}
-    sys.unraisablehook(SimpleNamespace(**about, err_msg=None, object=place))
+    print(f"Exception ignored in: {place!r}", file=sys.stderr)
+    traceback.print_exception(error)
 
 
 def import_everything() -> None:
@@ -334,6 +335,7 @@ def open_streams(closed: Sequence[int]) -> None:
         # Until the process ends; what is not buffered is not written again then.
         buffering = 0 if unbuffered and number else -1
         raw = open(number, "wb" if number else "rb", buffering, closefd=False)  # noqa: SIM115
+        setattr(getattr(raw, "raw", raw), "name", f"<{name}>")  # noqa: B010  # complaints name it so
         stream = io.TextIOWrapper(
             raw,
             encoding="utf-8",
